@@ -1,0 +1,189 @@
+"""An ordered map from disjoint, inclusive offset ranges to values.
+
+The one interval structure of the project: the in-flight window of a share-partition and the state batches of the share
+coordinator are both "offset range -> value", with long runs of equal values. Cost and size follow the number of ranges,
+never the number of offsets.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from typing import Generic, TypeVar
+
+V = TypeVar("V")
+
+
+class RangeMap(Generic[V]):
+    """Offset ranges to values, in three parallel sorted lists (first offsets, last offsets, values).
+
+    `assign` cuts what it overlaps, and fuses with equal values that touch it, so there is only one encoding of a given
+    content and two maps are equal exactly when they hold the same value at each offset::
+
+        assign X into nothing          .......        .......
+                                         XXX      ->  ..XXX..
+
+        overlap on the left            AAAAA..        AAXXX..
+                                         XXX      ->
+
+        overlap on the right           ..BBBBB        .XXXBBB
+                                        XXX       ->
+
+        inside one range               AAAAAAA        AAXXXAA
+                                         XXX      ->
+
+        over several ranges            AABBCDD        AXXXXXD
+                                        XXXXX     ->
+
+        equal neighbours fuse          XX...BB        XXXXXBB    (one range of five)
+                                         XXX      ->
+
+        equal neighbour on both sides  XX.A.XX        XXXXXXX    (one range of seven)
+                                         XXX      ->
+
+    Offsets without a value are holes: they are skipped by `items`, and ranges never fuse across one. An operation costs
+    O(log n + ranges touched), plus the memory move of the list slices behind it. Values are compared with `==` and must
+    not be changed in place.
+    """
+
+    __slots__ = ("_firsts", "_lasts", "_values")
+
+    def __init__(self, items: Iterable[tuple[int, int, V]] = ()) -> None:
+        """Make a map of `items`, (first offset, last offset, value); later ones win where they overlap."""
+        self._firsts: list[int] = []
+        self._lasts: list[int] = []
+        self._values: list[V] = []
+        for first, last, value in items:
+            self.assign(first, last, value)
+
+    def assign(self, first: int, last: int, value: V) -> None:
+        """Give every offset in first..last (inclusive) `value`. Raises ValueError for an empty range."""
+        _check(first, last)
+        firsts, lasts, values = self._firsts, self._lasts, self._values
+        if not lasts or first > lasts[-1]:  # the common case: new data behind everything known
+            if lasts and lasts[-1] + 1 == first and values[-1] == value:
+                lasts[-1] = last
+            else:
+                firsts.append(first)
+                lasts.append(last)
+                values.append(value)
+            return
+        # ranges low..high-1 overlap first..last or touch it
+        low = bisect_left(lasts, first - 1)
+        high = bisect_right(firsts, last + 1)
+        new_first, new_last = first, last
+        before: list[tuple[int, int, V]] = []
+        after: list[tuple[int, int, V]] = []
+        if low < high:
+            if firsts[low] < first:
+                if values[low] == value:
+                    new_first = firsts[low]
+                else:
+                    before.append((firsts[low], first - 1, values[low]))
+            if lasts[high - 1] > last:
+                if values[high - 1] == value:
+                    new_last = lasts[high - 1]
+                else:
+                    after.append((last + 1, lasts[high - 1], values[high - 1]))
+        self._replace(low, high, [*before, (new_first, new_last, value), *after])
+
+    def discard(self, first: int, last: int) -> None:
+        """Make a hole of first..last; offsets that have no value stay so. Raises ValueError for an empty range."""
+        _check(first, last)
+        firsts, lasts, values = self._firsts, self._lasts, self._values
+        low = bisect_left(lasts, first)
+        high = bisect_right(firsts, last)
+        if low >= high:
+            return
+        rest: list[tuple[int, int, V]] = []
+        if firsts[low] < first:
+            rest.append((firsts[low], first - 1, values[low]))
+        if lasts[high - 1] > last:
+            rest.append((last + 1, lasts[high - 1], values[high - 1]))
+        self._replace(low, high, rest)
+
+    def trim_below(self, offset: int) -> None:
+        """Forget everything below `offset`."""
+        high = bisect_left(self._lasts, offset)
+        if high:
+            del self._firsts[:high], self._lasts[:high], self._values[:high]
+        if self._firsts and self._firsts[0] < offset:
+            self._firsts[0] = offset
+
+    def clear(self) -> None:
+        """Forget everything."""
+        del self._firsts[:], self._lasts[:], self._values[:]
+
+    def items(self, first: int | None = None, last: int | None = None) -> Iterator[tuple[int, int, V]]:
+        """The ranges in order, as (first offset, last offset, value), clipped to first..last where given.
+
+        The map must not be changed while the iterator is in use.
+        """
+        firsts, lasts, values = self._firsts, self._lasts, self._values
+        low = 0 if first is None else bisect_left(lasts, first)
+        high = len(firsts) if last is None else bisect_right(firsts, last)
+        for i in range(low, high):
+            range_first, range_last = firsts[i], lasts[i]
+            if first is not None and range_first < first:
+                range_first = first
+            if last is not None and range_last > last:
+                range_last = last
+            yield range_first, range_last, values[i]
+
+    def holes(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """The ranges inside first..last that have no value, in order."""
+        expected = first
+        for range_first, range_last, _ in self.items(first, last):
+            if range_first > expected:
+                yield expected, range_first - 1
+            expected = range_last + 1
+        if expected <= last:
+            yield expected, last
+
+    def value_at(self, offset: int) -> V | None:
+        """The value at `offset`, or None in a hole."""
+        i = bisect_left(self._lasts, offset)
+        if i < len(self._firsts) and self._firsts[i] <= offset:
+            return self._values[i]
+        return None
+
+    @property
+    def first_offset(self) -> int | None:
+        """The lowest offset with a value, or None when empty."""
+        return self._firsts[0] if self._firsts else None
+
+    @property
+    def last_offset(self) -> int | None:
+        """The highest offset with a value, or None when empty."""
+        return self._lasts[-1] if self._lasts else None
+
+    def __len__(self) -> int:
+        """The number of ranges (not of offsets)."""
+        return len(self._firsts)
+
+    def __iter__(self) -> Iterator[tuple[int, int, V]]:
+        return self.items()
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RangeMap):
+            return NotImplemented
+        return self._firsts == other._firsts and self._lasts == other._lasts and bool(self._values == other._values)
+
+    __hash__ = None  # type: ignore[assignment]  # mutable, like dict
+
+    def __repr__(self) -> str:
+        return f"RangeMap({list(self.items())!r})"
+
+    def _replace(self, low: int, high: int, ranges: list[tuple[int, int, V]]) -> None:
+        """Put `ranges` where the ranges low..high-1 are."""
+        if len(ranges) == 1 and high - low == 1:  # in place: nothing behind has to move
+            self._firsts[low], self._lasts[low], self._values[low] = ranges[0]
+            return
+        self._firsts[low:high] = [r[0] for r in ranges]
+        self._lasts[low:high] = [r[1] for r in ranges]
+        self._values[low:high] = [r[2] for r in ranges]
+
+
+def _check(first: int, last: int) -> None:
+    if first > last:
+        raise ValueError(f"empty range: {first}..{last}")
