@@ -41,7 +41,7 @@ from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
 from sharegroup.share_coordinator.state_batch_combiner import Precedence
 from sharegroup.types import UNCHANGED, SharePartitionKey, StateBatch
 
-ResponseT = TypeVar("ResponseT")
+ResponseT_co = TypeVar("ResponseT_co", covariant=True)
 
 
 class ShareCoordinatorConfig(NamedTuple):
@@ -57,11 +57,11 @@ class ShareCoordinatorConfig(NamedTuple):
 
 
 @dataclass(frozen=True)
-class CoordinatorResult(Generic[ResponseT]):
+class CoordinatorResult(Generic[ResponseT_co]):
     """The records to append, in order, and the answer to give once they are durable."""
 
     records: tuple[ShareGroupStateRecord, ...]
-    response: ResponseT
+    response: ResponseT_co
 
 
 class ReadStateResponse(NamedTuple):

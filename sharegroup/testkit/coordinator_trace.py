@@ -1,8 +1,8 @@
 """Run a worked example of share-coordinator behaviour against `share_coordinator` and compare.
 
 A scenario is a line of `share_coordinator.jsonl`: operations on one coordinator shard (`model: coordinator`; group g,
-topic t1 with three partitions), or two lists of state batches to combine (`model: combine`). `expect.steps` is what must
-hold, null where nothing is asserted; `observed` is everything Kafka answered.
+topic t1 with three partitions), or two lists of state batches to combine (`model: combine`). `expect.steps` is what
+must hold, null where nothing is asserted; `observed` is everything Kafka answered.
 """
 
 from __future__ import annotations

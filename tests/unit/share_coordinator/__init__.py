@@ -1,0 +1,1 @@
+"""Unit tests of the share coordinator; a package, so that they share their strategies."""
