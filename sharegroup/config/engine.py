@@ -1,0 +1,158 @@
+"""Section `job`: where things are, and the engine's own keys (Kafka has no counterpart for these)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from sharegroup.config.family import ConfigFamily, Whole
+
+__all__ = ["EngineConfig"]
+
+_DAY_MS = 86_400_000
+
+
+def _client_properties(value: object) -> object:
+    """Kafka client properties are texts; YAML's numbers and booleans are written the way Kafka reads them."""
+    if not isinstance(value, Mapping):
+        raise ValueError("Not a mapping of Kafka client properties")
+    return {str(name): _property_text(str(name), text) for name, text in value.items()}
+
+
+def _property_text(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (str, int, float)):
+        return str(value)
+    raise ValueError(f"Property {name} is not a text")
+
+
+def _topic_name(name: str) -> str:
+    if not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", name) or name in (".", ".."):
+        raise ValueError("Not a name that a topic can have")
+    return name
+
+
+ClientProperties = Annotated[dict[str, str], BeforeValidator(_client_properties)]
+TopicName = Annotated[str, AfterValidator(_topic_name)]
+
+
+class EngineConfig(ConfigFamily):
+    """Keys of the section `job`. Paths may be relative; the job makes them absolute."""
+
+    bootstrap_servers: str = Field(
+        default="localhost:9092",
+        alias="bootstrap.servers",
+        min_length=1,
+        description="Kafka brokers as host:port, with commas.",
+    )
+    tables_path: str = Field(
+        default="./data/tables",
+        alias="tables.path",
+        min_length=1,
+        description="Directory of the Delta tables (public API).",
+    )
+    checkpoint_path: str = Field(
+        default="./data/checkpoint",
+        alias="checkpoint.path",
+        min_length=1,
+        description="Directory of the queries' checkpoints.",
+    )
+    kafka: ClientProperties = Field(
+        default={},
+        alias="kafka",
+        description="Properties for every Kafka client (security.protocol, sasl.*, ...).",
+        json_schema_extra={"allowed": "mapping of texts"},
+    )
+    operator_shards: Whole = Field(
+        default=1,
+        alias="operator.shards",
+        ge=1,
+        le=1024,
+        description="Operator keys per (group, topic): partition % shards.",
+    )
+    trigger_interval_ms: Whole = Field(
+        default=200,
+        alias="trigger.interval.ms",
+        ge=0,
+        description="Least time between the starts of two micro-batches.",
+    )
+    max_requests_per_batch: Whole = Field(
+        default=20_000,
+        alias="max.requests.per.batch",
+        ge=1,
+        description="Most request rows of a micro-batch (maxOffsetsPerTrigger).",
+    )
+    log_poll_interval_ms: Whole = Field(
+        default=200,
+        alias="log.poll.interval.ms",
+        ge=1,
+        description="How often log offsets are polled while members wait.",
+    )
+    log_idle_poll_interval_ms: Whole = Field(
+        default=5_000,
+        alias="log.idle.poll.interval.ms",
+        ge=1,
+        description="How often log offsets are polled otherwise.",
+    )
+    request_topic_partitions: Whole = Field(
+        default=4,
+        alias="request.topic.partitions",
+        ge=1,
+        description="Partitions of the request topics, if the job creates them.",
+    )
+    request_topic_replication_factor: Whole = Field(
+        default=1,
+        alias="request.topic.replication.factor",
+        ge=1,
+        le=32767,
+        description="Replication factor of the topics that the job creates.",
+    )
+    request_topic_retention_ms: Whole = Field(
+        default=_DAY_MS,
+        alias="request.topic.retention.ms",
+        ge=1,
+        description="Retention of the request and response topics.",
+    )
+    group_requests_topic: TopicName = Field(
+        default="__share_group_requests",
+        alias="share.group.requests.topic",
+        description="Topic of the requests to the group coordinator.",
+    )
+    partition_requests_topic: TopicName = Field(
+        default="__share_partition_requests",
+        alias="share.partition.requests.topic",
+        description="Topic of the requests to the share-partitions.",
+    )
+    responses_topic: TopicName = Field(
+        default="__share_group_responses",
+        alias="share.group.responses.topic",
+        description="Topic of the responses to both.",
+    )
+    upkeep_interval_commits: Whole = Field(
+        default=100,
+        alias="upkeep.interval.commits",
+        ge=1,
+        description="Commits to a table between two upkeeps (compact, prune).",
+    )
+    tables_retention_ms: Whole = Field(
+        default=_DAY_MS,
+        alias="tables.retention.ms",
+        ge=_DAY_MS,
+        description="How long old versions of the tables are kept.",
+    )
+    delivery_log_retention_ms: Whole = Field(
+        default=7 * _DAY_MS,
+        alias="delivery.log.retention.ms",
+        ge=1,
+        description="How long rows of delivery_log are kept.",
+    )
+    state_min_batches_to_retain: Whole = Field(
+        default=20,
+        alias="state.min.batches.to.retain",
+        ge=2,
+        description="Batches kept in the state store for a restart.",
+    )

@@ -1,0 +1,155 @@
+"""What the config families have in common: a frozen pydantic model whose aliases are Kafka's dotted names.
+
+A key is declared once, as a field: name (alias), default, bounds and one line of doc. Everything else that knows keys -
+the checks, the printed reference, the test of conf/share_group.yaml - reads it from here.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from enum import Enum
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar, Union, get_args, get_origin
+
+from annotated_types import Ge, Le
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import ErrorDetails
+
+__all__ = ["CheckedFamily", "ConfigFamily", "ConfigKey", "Flag", "Whole", "check_family"]
+
+
+def _whole_number(value: object) -> object:
+    """Kafka's INT and LONG: a number or its decimal text; YAML's `true` and `1.5` are mistakes, not numbers."""
+    if isinstance(value, str):
+        try:
+            return int(value)
+        except ValueError:
+            raise ValueError("Not a whole number") from None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError("Not a whole number")
+    return value
+
+
+def _flag(value: object) -> object:
+    """Kafka's BOOLEAN: true or false, also as text; not 1, "yes" or "on"."""
+    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
+        return value.strip().lower() == "true"
+    if not isinstance(value, bool):
+        raise ValueError("Expected value to be either true or false")
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_whole_number)]
+Flag = Annotated[bool, BeforeValidator(_flag)]
+
+
+class ConfigKey(NamedTuple):
+    """One key as the reference shows it; `default` is None where the job level's value applies."""
+
+    name: str
+    default: object
+    allowed: str
+    doc: str
+
+
+class ConfigFamily(BaseModel):
+    """Base of the families. A field's name is the key's, in snake case, without the family's common prefix."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+    @classmethod
+    def config_keys(cls) -> dict[str, ConfigKey]:
+        """Every key of the family by its dotted name, in the order of declaration."""
+        return {key.name: key for key in map(_describe, cls.model_fields.values())}
+
+    def values(self) -> dict[str, Any]:
+        """Every value by its dotted name."""
+        return self._by_name(self.__class__.model_fields)
+
+    def set_values(self) -> dict[str, Any]:
+        """The values that were given, not defaulted, by dotted name."""
+        return self._by_name(self.model_fields_set)
+
+    def _by_name(self, fields: Any) -> dict[str, Any]:
+        aliases = {name: str(field.alias) for name, field in type(self).model_fields.items()}
+        return {alias: getattr(self, name) for name, alias in aliases.items() if name in fields}
+
+
+Family = TypeVar("Family", bound=ConfigFamily)
+
+
+class CheckedFamily(NamedTuple, Generic[Family]):
+    """A family read from user input: `wrong` are the keys that kept their default because of a problem."""
+
+    family: Family
+    wrong: frozenset[str]
+    problems: tuple[str, ...]
+
+
+def check_family(family: type[Family], values: Mapping[str, object]) -> CheckedFamily[Family]:
+    """Read `values` (known dotted names only) and collect every problem instead of stopping at the first."""
+    missing = {name for name, value in values.items() if value is None}
+    problems = {name: f"Invalid value for configuration {name}: No value is given" for name in missing}
+    given = {name: value for name, value in values.items() if name not in missing}
+    try:
+        family.model_validate(given)
+    except ValidationError as error:
+        for details in error.errors():
+            name = str(details["loc"][0])
+            problems.setdefault(name, _sentence(family.config_keys()[name], given[name], details))
+    good = {name: value for name, value in given.items() if name not in problems}
+    ordered = tuple(problems[name] for name in values if name in problems)
+    return CheckedFamily(family.model_validate(good), frozenset(problems), ordered)
+
+
+def _sentence(key: ConfigKey, value: object, details: ErrorDetails) -> str:
+    # A mapping may hold a password among its values, which must not get into a log.
+    shown = "" if isinstance(value, Mapping) else f"{value} "
+    return f"Invalid value {shown}for configuration {key.name}: {_reason(details)} (allowed: {key.allowed})"
+
+
+def _reason(details: ErrorDetails) -> str:
+    """Kafka's words where it has some, pydantic's otherwise."""
+    context = details.get("ctx", {})
+    words = {
+        "greater_than_equal": "Value must be at least {ge}",
+        "less_than_equal": "Value must be no more than {le}",
+        "value_error": "{error}",
+        "enum": "Not one of the known values",
+        "string_type": "Not a text",
+        "string_too_short": "Value must not be empty",
+    }
+    template = words.get(details["type"])
+    return template.format(**context) if template else details["msg"]
+
+
+def _describe(field: FieldInfo) -> ConfigKey:
+    return ConfigKey(str(field.alias), field.default, _allowed(field), field.description or "")
+
+
+def _allowed(field: FieldInfo) -> str:
+    extra = field.json_schema_extra
+    if isinstance(extra, dict) and "allowed" in extra:
+        return str(extra["allowed"])
+    kind = _plain_type(field.annotation)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return " | ".join(str(member.value) for member in kind)
+    if kind is bool:
+        return "true | false"
+    if kind is int:
+        return _interval(field)
+    return "text"
+
+
+def _plain_type(annotation: Any) -> Any:
+    """The type inside `X | None` and `Annotated[X, ...]`."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        annotation = next(argument for argument in get_args(annotation) if argument is not type(None))
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+
+
+def _interval(field: FieldInfo) -> str:
+    low = next((bound.ge for bound in field.metadata if isinstance(bound, Ge)), None)
+    high = next((bound.le for bound in field.metadata if isinstance(bound, Le)), None)
+    return f">= {low}" if high is None else f"{low}..{high}"

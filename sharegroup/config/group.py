@@ -1,0 +1,141 @@
+"""Kafka's GROUP configs: what a group may set for itself, and what is in force for it.
+
+Two models: `GroupOverrides` is what was set (any key may be absent), `GroupConfig` what is in force after the job level
+filled the gaps. The second one is pinned in the source's offset, so it goes to JSON and back.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from enum import Enum
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from sharegroup.config.family import ConfigFamily, Flag, Whole
+from sharegroup.config.offset_reset import ALLOWED, AutoOffsetReset, OffsetResetStrategy
+from sharegroup.config.share_group import ShareGroupConfig
+
+__all__ = ["BOUNDED", "GroupConfig", "GroupOverrides", "IsolationLevel"]
+
+#: Ends of the keys that exist four times: group.share.X with its group.share.min.X and group.share.max.X, and share.X.
+BOUNDED = (
+    "session.timeout.ms",
+    "heartbeat.interval.ms",
+    "assignment.interval.ms",
+    "partition.max.record.locks",
+    "delivery.count.limit",
+    "record.lock.duration.ms",
+)
+
+
+class IsolationLevel(str, Enum):
+    """share.isolation.level: whether records of open and aborted transactions are delivered (KIP-932)."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
+def _parse_reset(value: object) -> object:
+    if isinstance(value, AutoOffsetReset):
+        return value
+    if not isinstance(value, str):
+        raise ValueError("Not a text")
+    return AutoOffsetReset.parse(value)
+
+
+class GroupOverrides(ConfigFamily):
+    """Keys `share.*` of one group. None: the job's value `group.share.*` applies."""
+
+    session_timeout_ms: Whole | None = Field(
+        default=None,
+        alias="share.session.timeout.ms",
+        ge=1,
+        description="A member without heartbeat for so long has left.",
+    )
+    heartbeat_interval_ms: Whole | None = Field(
+        default=None, alias="share.heartbeat.interval.ms", ge=1, description="How often members are told to heartbeat."
+    )
+    record_lock_duration_ms: Whole | None = Field(
+        default=None,
+        alias="share.record.lock.duration.ms",
+        ge=1_000,
+        description="How long an acquired record is locked for its member.",
+    )
+    auto_offset_reset: Annotated[AutoOffsetReset, BeforeValidator(_parse_reset)] = Field(
+        default=AutoOffsetReset(OffsetResetStrategy.LATEST),
+        alias="share.auto.offset.reset",
+        description="Where the group starts in a topic that is new to it.",
+        json_schema_extra={"allowed": ALLOWED},
+    )
+    isolation_level: IsolationLevel = Field(
+        default=IsolationLevel.READ_UNCOMMITTED,
+        alias="share.isolation.level",
+        description="Whether records of open and aborted transactions are delivered.",
+    )
+    delivery_count_limit: Whole | None = Field(
+        default=None,
+        alias="share.delivery.count.limit",
+        ge=2,
+        description="Delivery attempts before a record is archived.",
+    )
+    partition_max_record_locks: Whole | None = Field(
+        default=None,
+        alias="share.partition.max.record.locks",
+        ge=100,
+        description="Most records in flight of a share-partition.",
+    )
+    renew_acknowledge_enable: Flag = Field(
+        default=True, alias="share.renew.acknowledge.enable", description="Whether members may renew locks (KIP-1222)."
+    )
+    assignment_interval_ms: Whole | None = Field(
+        default=None,
+        alias="share.assignment.interval.ms",
+        ge=0,
+        description="Least time between two runs of the assignor.",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupConfig:
+    """The values in force for one group. Times are milliseconds."""
+
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    record_lock_duration_ms: int
+    delivery_count_limit: int
+    partition_max_record_locks: int
+    renew_acknowledge_enable: bool
+    auto_offset_reset: AutoOffsetReset
+    isolation_level: IsolationLevel
+    assignment_interval_ms: int
+    max_size: int
+
+    @classmethod
+    def of(cls, job: ShareGroupConfig, overrides: GroupOverrides) -> GroupConfig:
+        """The group's own values where it has some, the job's otherwise."""
+        merged: dict[str, Any] = {}
+        for field in dataclasses.fields(cls):
+            own = getattr(overrides, field.name, None)
+            merged[field.name] = getattr(job, field.name) if own is None else own
+        return cls(**merged)
+
+    def to_json(self) -> dict[str, object]:
+        """A flat dict for `json.dumps`; `from_json` reads it back to an equal config."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        texts = {"auto_offset_reset": str(self.auto_offset_reset), "isolation_level": self.isolation_level.value}
+        return values | texts
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> GroupConfig:
+        """Read what `to_json` wrote, also by another version of this project.
+
+        A name this version lacks is ignored, and one that is absent takes Kafka's default.
+        """
+        known = {field.name: values[field.name] for field in dataclasses.fields(cls) if field.name in values}
+        if "auto_offset_reset" in known:
+            known["auto_offset_reset"] = AutoOffsetReset.parse(known["auto_offset_reset"])
+        if "isolation_level" in known:
+            known["isolation_level"] = IsolationLevel(known["isolation_level"])
+        return dataclasses.replace(cls.of(ShareGroupConfig(), GroupOverrides()), **known)

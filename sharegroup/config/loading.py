@@ -1,0 +1,135 @@
+"""From a YAML file to a JobConfig. Everything that is wrong is told at once, in one InvalidConfigError."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Hashable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sharegroup.config.engine import EngineConfig
+from sharegroup.config.family import ConfigFamily, check_family
+from sharegroup.config.group import GroupOverrides
+from sharegroup.config.job import JobConfig
+from sharegroup.config.rules import group_problems, job_problems
+from sharegroup.config.share_coordinator import ShareCoordinatorConfig
+from sharegroup.config.share_group import ShareGroupConfig
+from sharegroup.errors import InvalidConfigError
+
+__all__ = ["SECTIONS", "check_group_overrides", "load_config", "parse_config"]
+
+#: Sections with flat keys, and the families whose keys they hold; `groups` holds GroupOverrides by group id.
+SECTIONS: Mapping[str, tuple[type[ConfigFamily], ...]] = {
+    "job": (EngineConfig,),
+    "group": (ShareGroupConfig, ShareCoordinatorConfig),
+}
+_GROUPS = "groups"
+
+
+def load_config(path: str | Path) -> JobConfig:
+    """Read a YAML file. InvalidConfigError: it is missing, is no YAML, or holds wrong values."""
+    source = str(path)
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InvalidConfigError(source, [f"The file cannot be read: {reason}"]) from None
+    try:
+        content = yaml.load(text, Loader=_UniqueKeyLoader)
+    except yaml.YAMLError as error:
+        raise InvalidConfigError(source, [_syntax_problem(error)]) from None
+    if content is not None and not isinstance(content, Mapping):
+        raise InvalidConfigError(source, ["The file must be a mapping of the sections job, group and groups"])
+    return parse_config(content or {}, source)
+
+
+def parse_config(mapping: Mapping[str, object], source: str) -> JobConfig:
+    """Check a mapping of the file's shape; `source` names it in the InvalidConfigError that lists every problem."""
+    names = (*SECTIONS, _GROUPS)
+    problems = [f"Unknown section {name}{_nearest(str(name), names)}" for name in mapping if name not in names]
+    engine = check_family(EngineConfig, _known_keys("job", mapping, problems))
+    section = _known_keys("group", mapping, problems)
+    group = check_family(ShareGroupConfig, _part(section, ShareGroupConfig))
+    coordinator = check_family(ShareCoordinatorConfig, _part(section, ShareCoordinatorConfig))
+    problems += (*engine.problems, *group.problems, *coordinator.problems)
+    problems += job_problems(group.family.values(), group.wrong)
+    groups = {}
+    for group_id, values in _mapping(_GROUPS, mapping.get(_GROUPS), problems).items():
+        given = _mapping(f"{_GROUPS}.{group_id}", values, problems)
+        groups[str(group_id)], found = check_group_overrides(given, group.family, group.wrong)
+        problems += [f"group {group_id}: {problem}" for problem in found]
+    if problems:
+        raise InvalidConfigError(source, problems)
+    return JobConfig(engine.family, group.family, coordinator.family, groups)
+
+
+def check_group_overrides(
+    given: Mapping[str, object], job: ShareGroupConfig, wrong: Collection[str] = ()
+) -> tuple[GroupOverrides, list[str]]:
+    """One group's values, and every problem with them in the words of IncrementalAlterConfigs on a GROUP resource.
+
+    `wrong`: keys of `job` that cannot be compared with. The values without a problem are in the result.
+    """
+    known = GroupOverrides.config_keys()
+    problems = [f"Unknown group config name: {name}{_nearest(str(name), known)}" for name in given if name not in known]
+    checked = check_family(GroupOverrides, {name: value for name, value in given.items() if name in known})
+    problems += checked.problems
+    problems += group_problems(checked.family, job, {*wrong, *checked.wrong})
+    return checked.family, problems
+
+
+def _known_keys(section: str, mapping: Mapping[str, object], problems: list[str]) -> dict[str, object]:
+    known = {name for family in SECTIONS[section] for name in family.config_keys()}
+    given = _mapping(section, mapping.get(section), problems)
+    unknown = [name for name in given if name not in known]
+    problems += [f"Unknown configuration {name} in section {section}{_hint(str(name), known)}" for name in unknown]
+    return {name: value for name, value in given.items() if name in known}
+
+
+def _part(section: Mapping[str, object], family: type[ConfigFamily]) -> dict[str, object]:
+    return {name: value for name, value in section.items() if name in family.config_keys()}
+
+
+def _mapping(name: str, value: object, problems: list[str]) -> Mapping[Any, Any]:
+    """A section's content; an empty section is YAML's null."""
+    if value is None:
+        return {}
+    if isinstance(value, Mapping):
+        return value
+    problems.append(f"Section {name} must be a mapping of keys to values")
+    return {}
+
+
+def _hint(name: str, known: Collection[str]) -> str:
+    for section, families in SECTIONS.items():
+        if any(name in family.config_keys() for family in families):
+            return f"; it belongs in section {section}"
+    if name in GroupOverrides.config_keys():
+        return f"; it belongs to a group in section {_GROUPS}"
+    return _nearest(name, known)
+
+
+def _nearest(name: str, known: Collection[str]) -> str:
+    """Always names one: even a far guess shows what names look like."""
+    return f"; the nearest known name is {difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.0)[0]}"
+
+
+def _syntax_problem(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    what = getattr(error, "problem", None) or "unreadable text"
+    return f"Not valid YAML{f' at line {mark.line + 1}, column {mark.column + 1}' if mark else ''}: {what}"
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """A SafeLoader that refuses a key given twice, where PyYAML silently takes the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[object] = set()
+        for key_node, _ in node.value:
+            key = key_node.value
+            if key in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key} is given twice", key_node.start_mark)
+            seen.add(key)
+        return super().construct_mapping(node, deep)

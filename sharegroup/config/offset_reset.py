@@ -1,0 +1,60 @@
+"""share.auto.offset.reset: where a share-partition starts that has no start offset yet (KIP-932)."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import NamedTuple
+
+_TIME = r"T(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+)(?:[.,](?P<fraction>\d{1,9}))?S)?"
+_DURATION = re.compile(rf"P(?:(?P<days>\d+)D)?(?:{_TIME})?", re.IGNORECASE | re.ASCII)
+_BY_DURATION_PREFIX = "by_duration:"
+ALLOWED = "earliest | latest | by_duration:<ISO-8601 duration>"
+
+
+class OffsetResetStrategy(str, Enum):
+    """The three ways of KIP-932 and KIP-1106."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    BY_DURATION = "by_duration"
+
+
+class AutoOffsetReset(NamedTuple):
+    """A strategy; `duration_ms` (how far back from now, milliseconds) is set for BY_DURATION only."""
+
+    strategy: OffsetResetStrategy
+    duration_ms: int | None = None
+
+    def __str__(self) -> str:
+        """Kafka's text of the value, which `parse` reads back to an equal one."""
+        if self.duration_ms is None:
+            return self.strategy.value
+        seconds, milliseconds = divmod(self.duration_ms, 1000)
+        fraction = f".{milliseconds:03d}" if milliseconds else ""
+        return f"{_BY_DURATION_PREFIX}PT{seconds}{fraction}S"
+
+    @classmethod
+    def parse(cls, text: str) -> AutoOffsetReset:
+        """Read the config value; ValueError says what is wrong with it."""
+        if text.lower().startswith(_BY_DURATION_PREFIX):
+            return cls(OffsetResetStrategy.BY_DURATION, duration_to_ms(text[len(_BY_DURATION_PREFIX) :]))
+        for strategy in (OffsetResetStrategy.EARLIEST, OffsetResetStrategy.LATEST):
+            if text.lower() == strategy.value:
+                return cls(strategy)
+        raise ValueError(f"Value must be {ALLOWED}")
+
+
+def duration_to_ms(text: str) -> int:
+    """An ISO-8601 duration of days, hours, minutes and seconds (`P1DT2H30M5.5S`) in milliseconds.
+
+    Years and months have no fixed length and are refused, as are negative durations (ValueError).
+    """
+    if "-" in text:
+        raise ValueError(f"Duration {text} must not be negative")
+    match = _DURATION.fullmatch(text)
+    if match is None or text.upper() == "P" or text.upper().endswith("T"):
+        raise ValueError(f"'{text}' is not an ISO-8601 duration of days, hours, minutes and seconds, such as PT1H30M")
+    days, hours, minutes, seconds = (int(match[part] or 0) for part in ("days", "hours", "minutes", "seconds"))
+    milliseconds = int((match["fraction"] or "").ljust(3, "0")[:3])
+    return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000 + milliseconds

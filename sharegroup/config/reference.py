@@ -1,0 +1,42 @@
+"""The reference of every key, made from the families: `python -m sharegroup.config` prints it, README shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sharegroup.config.family import ConfigFamily, ConfigKey
+from sharegroup.config.group import BOUNDED, GroupOverrides
+from sharegroup.config.loading import SECTIONS
+
+__all__ = ["default_text", "reference"]
+
+
+def reference() -> str:
+    """Markdown tables of key, default, allowed values and doc, one for each section of the file."""
+    return "\n".join(line for title, families in _sections() for line in _table(title, families))
+
+
+def default_text(key: ConfigKey) -> str:
+    """A default as it is written in YAML; the name of the job-level key where a group has no default of its own."""
+    if key.default is None:
+        end = key.name.removeprefix("share.")
+        assert end in BOUNDED, f"{key.name} has neither a default nor a job-level key"
+        return f"group.share.{end}"
+    if isinstance(key.default, bool):
+        return str(key.default).lower()
+    if key.name == "kafka":
+        return "{}"
+    return str(getattr(key.default, "value", key.default))
+
+
+def _sections() -> Iterator[tuple[str, tuple[type[ConfigFamily], ...]]]:
+    yield from ((f"Section `{name}`", families) for name, families in SECTIONS.items())
+    yield "Section `groups`, for each group", (GroupOverrides,)
+
+
+def _table(title: str, families: tuple[type[ConfigFamily], ...]) -> Iterator[str]:
+    yield from (f"### {title}", "", "| key | default | allowed | |", "| --- | --- | --- | --- |")
+    for key in (key for family in families for key in family.config_keys().values()):
+        allowed = key.allowed.replace("|", "\\|")
+        yield f"| `{key.name}` | `{default_text(key)}` | {allowed} | {key.doc} |"
+    yield ""

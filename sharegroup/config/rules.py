@@ -1,0 +1,87 @@
+"""Rules between keys: min <= value <= max, session timeout above heartbeat interval, a group's values in their frames.
+
+A rule is skipped when one of its keys is wrong by itself: the sentence would speak of a default nobody wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from sharegroup.config.group import BOUNDED, GroupOverrides
+from sharegroup.config.share_group import ShareGroupConfig
+
+__all__ = ["Clamped", "clamp", "group_problems", "job_problems"]
+
+_SESSION, _HEARTBEAT = "session.timeout.ms", "heartbeat.interval.ms"
+
+
+class Clamped(NamedTuple):
+    """A group's values moved into the job's frames, with one sentence for each that had to move."""
+
+    values: dict[str, Any]
+    warnings: tuple[str, ...]
+
+
+def job_problems(values: Mapping[str, Any], wrong: Collection[str]) -> list[str]:
+    """Broken rules between keys of the section `group`, in Kafka's words; `values` by dotted name."""
+    pairs = [pair for end in BOUNDED for pair in _frame(end)]
+    problems = [
+        f"{upper} must be greater than or equal to {lower} ({values[upper]} and {values[lower]})"
+        for upper, lower in pairs
+        if not {upper, lower} & set(wrong) and values[upper] < values[lower]
+    ]
+    return problems + _session_problem("group.share.", values, wrong)
+
+
+def group_problems(overrides: GroupOverrides, job: ShareGroupConfig, wrong: Collection[str]) -> list[str]:
+    """Broken rules of one group's values against the job's frames (`wrong`: keys of both levels to leave out)."""
+    given, frames = overrides.set_values(), job.values()
+    problems = []
+    for end in BOUNDED:
+        name, low, high = f"share.{end}", f"group.share.min.{end}", f"group.share.max.{end}"
+        if name not in given or name in wrong:
+            continue
+        if high not in wrong and given[name] > frames[high]:
+            problems.append(f"{name} must be less than or equal to {high} ({given[name]} and {frames[high]})")
+        if low not in wrong and given[name] < frames[low]:
+            problems.append(f"{name} must be greater than or equal to {low} ({given[name]} and {frames[low]})")
+    if {f"share.{_SESSION}", f"share.{_HEARTBEAT}"} & set(given):
+        in_force = {f"share.{end}": given.get(f"share.{end}", frames[f"group.share.{end}"]) for end in BOUNDED}
+        unsure = {name.removeprefix("group.") for name in wrong}
+        problems += _session_problem("share.", in_force, unsure)
+    return problems
+
+
+def clamp(given: Mapping[str, Any], job: ShareGroupConfig) -> Clamped:
+    """Move a group's stored values into the job's frames (KIP-1240: clamped at use, with a warning, not refused)."""
+    values, frames, warnings = dict(given), job.values(), []
+    for end in BOUNDED:
+        name, low, high = f"share.{end}", f"group.share.min.{end}", f"group.share.max.{end}"
+        if name not in values:
+            continue
+        bound = high if values[name] > frames[high] else low if values[name] < frames[low] else None
+        if bound is not None:
+            warnings.append(f"{name} {values[name]} is outside {bound} {frames[bound]}, which is used instead")
+            values[name] = frames[bound]
+    session, heartbeat = (values.get(f"share.{end}", frames[f"group.share.{end}"]) for end in (_SESSION, _HEARTBEAT))
+    if session <= heartbeat:
+        both = f"share.{_SESSION}", f"share.{_HEARTBEAT}"
+        warnings.append(f"{both[0]} {session} is not greater than {both[1]} {heartbeat}: the job's values are used")
+        values = {name: value for name, value in values.items() if name not in both}
+    return Clamped(values, tuple(warnings))
+
+
+def _frame(end: str) -> Iterator[tuple[str, str]]:
+    """(greater, lesser) for max >= value >= min, and max >= min for when the value is wrong by itself."""
+    value, low, high = f"group.share.{end}", f"group.share.min.{end}", f"group.share.max.{end}"
+    yield high, low
+    yield high, value
+    yield value, low
+
+
+def _session_problem(prefix: str, values: Mapping[str, Any], wrong: Collection[str]) -> list[str]:
+    session, heartbeat = prefix + _SESSION, prefix + _HEARTBEAT
+    if {session, heartbeat} & set(wrong) or values[session] > values[heartbeat]:
+        return []
+    return [f"{session} must be greater than {heartbeat} ({values[session]} and {values[heartbeat]})"]

@@ -1,0 +1,124 @@
+"""Kafka's broker keys group.share.* that mean something here: the job-level values of every group, and their frames."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from sharegroup.config.family import ConfigFamily, Whole
+
+__all__ = ["MAX_RECORD_LOCKS", "ShareGroupConfig"]
+
+#: Kafka stops at 10,000; a window here is ranges, whose cost does not grow with the number of records.
+MAX_RECORD_LOCKS = 10_000_000
+
+
+class ShareGroupConfig(ConfigFamily):
+    """Keys `group.share.*` of the section `group`. A min and a max key frame what a group may set for itself."""
+
+    max_size: Whole = Field(
+        default=200, alias="group.share.max.size", ge=1, le=1000, description="Most members of a group."
+    )
+
+    session_timeout_ms: Whole = Field(
+        default=45_000,
+        alias="group.share.session.timeout.ms",
+        ge=1,
+        description="A member without heartbeat for so long has left.",
+    )
+    min_session_timeout_ms: Whole = Field(
+        default=45_000, alias="group.share.min.session.timeout.ms", ge=1, description="Least session timeout."
+    )
+    max_session_timeout_ms: Whole = Field(
+        default=60_000, alias="group.share.max.session.timeout.ms", ge=1, description="Greatest session timeout."
+    )
+
+    heartbeat_interval_ms: Whole = Field(
+        default=5_000,
+        alias="group.share.heartbeat.interval.ms",
+        ge=1,
+        description="How often members are told to heartbeat.",
+    )
+    min_heartbeat_interval_ms: Whole = Field(
+        default=5_000, alias="group.share.min.heartbeat.interval.ms", ge=1, description="Least heartbeat interval."
+    )
+    max_heartbeat_interval_ms: Whole = Field(
+        default=15_000, alias="group.share.max.heartbeat.interval.ms", ge=1, description="Greatest heartbeat interval."
+    )
+
+    assignment_interval_ms: Whole = Field(
+        default=1_000,
+        alias="group.share.assignment.interval.ms",
+        ge=0,
+        description="Least time between two runs of the assignor.",
+    )
+    min_assignment_interval_ms: Whole = Field(
+        default=0, alias="group.share.min.assignment.interval.ms", ge=0, description="Least assignment interval."
+    )
+    max_assignment_interval_ms: Whole = Field(
+        default=15_000,
+        alias="group.share.max.assignment.interval.ms",
+        ge=0,
+        description="Greatest assignment interval.",
+    )
+
+    partition_max_record_locks: Whole = Field(
+        default=2_000,
+        alias="group.share.partition.max.record.locks",
+        ge=100,
+        le=MAX_RECORD_LOCKS,
+        description="Most records in flight of a share-partition.",
+    )
+    min_partition_max_record_locks: Whole = Field(
+        default=100,
+        alias="group.share.min.partition.max.record.locks",
+        ge=100,
+        le=2_000,
+        description="Least limit of records in flight.",
+    )
+    max_partition_max_record_locks: Whole = Field(
+        default=4_000,
+        alias="group.share.max.partition.max.record.locks",
+        ge=2_000,
+        le=MAX_RECORD_LOCKS,
+        description="Greatest limit of records in flight.",
+    )
+
+    delivery_count_limit: Whole = Field(
+        default=5,
+        alias="group.share.delivery.count.limit",
+        ge=2,
+        le=10,
+        description="Delivery attempts before a record is archived.",
+    )
+    min_delivery_count_limit: Whole = Field(
+        default=2, alias="group.share.min.delivery.count.limit", ge=2, le=5, description="Least delivery count limit."
+    )
+    max_delivery_count_limit: Whole = Field(
+        default=10,
+        alias="group.share.max.delivery.count.limit",
+        ge=5,
+        le=25,
+        description="Greatest delivery count limit.",
+    )
+
+    record_lock_duration_ms: Whole = Field(
+        default=30_000,
+        alias="group.share.record.lock.duration.ms",
+        ge=1_000,
+        le=3_600_000,
+        description="How long an acquired record is locked for its member.",
+    )
+    min_record_lock_duration_ms: Whole = Field(
+        default=15_000,
+        alias="group.share.min.record.lock.duration.ms",
+        ge=1_000,
+        le=30_000,
+        description="Least lock duration.",
+    )
+    max_record_lock_duration_ms: Whole = Field(
+        default=60_000,
+        alias="group.share.max.record.lock.duration.ms",
+        ge=30_000,
+        le=3_600_000,
+        description="Greatest lock duration.",
+    )

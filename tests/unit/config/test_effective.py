@@ -1,0 +1,73 @@
+"""Values that come later, from a table: they go before the file, and never stop a group (KIP-1240)."""
+
+import json
+import pickle
+
+from sharegroup.config import AutoOffsetReset, GroupConfig, IsolationLevel, OffsetResetStrategy, parse_config
+
+CONFIG = parse_config(
+    {"groups": {"orders": {"share.delivery.count.limit": 7, "share.auto.offset.reset": "earliest"}}}, "x"
+)
+
+
+def test_stored_values_go_before_the_file_and_the_file_before_the_job() -> None:
+    config, warnings = CONFIG.effective(
+        "orders", {"share.delivery.count.limit": "3", "share.isolation.level": "read_committed"}
+    )
+    assert warnings == ()
+    assert config.delivery_count_limit == 3
+    assert config.isolation_level is IsolationLevel.READ_COMMITTED
+    assert config.auto_offset_reset.strategy is OffsetResetStrategy.EARLIEST
+    assert config.session_timeout_ms == 45_000
+
+
+def test_without_stored_values_it_is_the_files() -> None:
+    assert CONFIG.effective("orders", {}) == (CONFIG.group_config("orders"), ())
+
+
+def test_values_outside_the_jobs_bounds_are_clamped_with_a_warning() -> None:
+    stored = {"share.delivery.count.limit": 25, "share.session.timeout.ms": 1_000}
+    config, warnings = CONFIG.effective("g", stored)
+    assert (config.delivery_count_limit, config.session_timeout_ms) == (10, 45_000)
+    assert warnings == (
+        "share.session.timeout.ms 1000 is outside group.share.min.session.timeout.ms 45000, which is used instead",
+        "share.delivery.count.limit 25 is outside group.share.max.delivery.count.limit 10, which is used instead",
+    )
+
+
+def test_a_value_that_cannot_be_used_is_ignored_with_a_warning() -> None:
+    config, warnings = CONFIG.effective("orders", {"share.delivery.count.limit": "many", "share.typo": 1})
+    assert config == CONFIG.group_config("orders")
+    assert warnings == (
+        "Unknown group config name: share.typo",
+        "Invalid value many for configuration share.delivery.count.limit: Not a whole number (allowed: >= 2)",
+    )
+
+
+def test_a_session_not_longer_than_the_heartbeat_interval_falls_back_to_the_jobs() -> None:
+    job = parse_config({"group": {"group.share.min.session.timeout.ms": 1_000}}, "x")
+    stored = {"share.session.timeout.ms": 6_000, "share.heartbeat.interval.ms": 7_000}
+    config, warnings = job.effective("g", stored)
+    assert (config.session_timeout_ms, config.heartbeat_interval_ms) == (45_000, 5_000)
+    told = (
+        "share.session.timeout.ms 6000 is not greater than share.heartbeat.interval.ms 7000: the job's values are used"
+    )
+    assert warnings == (told,)
+
+
+def test_json_and_back() -> None:
+    config, _ = CONFIG.effective(
+        "g", {"share.auto.offset.reset": "by_duration:P1D", "share.renew.acknowledge.enable": "false"}
+    )
+    assert GroupConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
+    assert config.auto_offset_reset == AutoOffsetReset(OffsetResetStrategy.BY_DURATION, 86_400_000)
+
+
+def test_json_of_another_version_is_read() -> None:
+    config = GroupConfig.from_json({"delivery_count_limit": 3, "of_a_later_version": 1})
+    assert config.delivery_count_limit == 3
+    assert config.session_timeout_ms == 45_000
+
+
+def test_a_config_can_go_to_an_executor() -> None:
+    assert pickle.loads(pickle.dumps(CONFIG)) == CONFIG

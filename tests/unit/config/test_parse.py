@@ -1,0 +1,269 @@
+"""What parse_config accepts, and the sentence for each thing it does not."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from sharegroup.config import (
+    AutoOffsetReset,
+    IsolationLevel,
+    JobConfig,
+    OffsetResetStrategy,
+    check_group_overrides,
+    parse_config,
+)
+from sharegroup.errors import InvalidConfigError
+
+DEFAULTS = JobConfig()
+
+
+def problems(mapping: Mapping[str, object]) -> list[str]:
+    with pytest.raises(InvalidConfigError) as caught:
+        parse_config(mapping, "test.yaml")
+    assert caught.value.source == "test.yaml"
+    return list(caught.value.problems)
+
+
+@pytest.mark.parametrize("mapping", [{}, {"job": None, "group": None, "groups": None}, {"groups": {"orders": None}}])
+def test_what_is_left_out_has_its_default(mapping: Mapping[str, object]) -> None:
+    config = parse_config(mapping, "test.yaml")
+    assert (config.job, config.group, config.coordinator) == (DEFAULTS.job, DEFAULTS.group, DEFAULTS.coordinator)
+    assert config.group_config("orders") == DEFAULTS.group_config("orders")
+
+
+def test_defaults_are_kafkas() -> None:
+    config = DEFAULTS.group_config("any")
+    assert config.to_json() == {
+        "session_timeout_ms": 45_000,
+        "heartbeat_interval_ms": 5_000,
+        "record_lock_duration_ms": 30_000,
+        "delivery_count_limit": 5,
+        "partition_max_record_locks": 2_000,
+        "renew_acknowledge_enable": True,
+        "auto_offset_reset": "latest",
+        "isolation_level": "read_uncommitted",
+        "assignment_interval_ms": 1_000,
+        "max_size": 200,
+    }
+
+
+def test_every_section_is_read() -> None:
+    config = parse_config(
+        {
+            "job": {"operator.shards": 8, "kafka": {"security.protocol": "SSL", "linger.ms": 5, "check.crcs": True}},
+            "group": {"group.share.max.size": 10, "share.coordinator.snapshot.update.records.per.snapshot": 0},
+            "groups": {
+                "orders": {"share.auto.offset.reset": "by_duration:PT1H", "share.isolation.level": "read_committed"}
+            },
+        },
+        "test.yaml",
+    )
+    assert config.job.operator_shards == 8
+    assert config.job.kafka == {"security.protocol": "SSL", "linger.ms": "5", "check.crcs": "true"}
+    assert config.group.max_size == 10
+    assert config.coordinator.snapshot_update_records_per_snapshot == 0
+    orders = config.group_config("orders")
+    assert orders.auto_offset_reset == AutoOffsetReset(OffsetResetStrategy.BY_DURATION, 3_600_000)
+    assert orders.isolation_level is IsolationLevel.READ_COMMITTED
+    assert orders.max_size == 10
+
+
+def test_a_group_value_goes_before_the_jobs() -> None:
+    config = parse_config(
+        {
+            "group": {"group.share.record.lock.duration.ms": 40_000},
+            "groups": {"orders": {"share.record.lock.duration.ms": 20_000, "share.renew.acknowledge.enable": False}},
+        },
+        "test.yaml",
+    )
+    assert config.group_config("orders").record_lock_duration_ms == 20_000
+    assert config.group_config("orders").renew_acknowledge_enable is False
+    assert config.group_config("others").record_lock_duration_ms == 40_000
+    assert config.group_config("others").renew_acknowledge_enable is True
+
+
+def test_numbers_and_flags_may_be_texts_as_in_kafkas_property_files() -> None:
+    config = parse_config(
+        {"groups": {"g": {"share.delivery.count.limit": "7", "share.renew.acknowledge.enable": "FALSE"}}}, "x"
+    )
+    assert config.group_config("g").delivery_count_limit == 7
+    assert config.group_config("g").renew_acknowledge_enable is False
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "reason"),
+    [
+        ("job", "operator.shards", 0, "Value must be at least 1 (allowed: 1..1024)"),
+        ("job", "operator.shards", 1025, "Value must be no more than 1024 (allowed: 1..1024)"),
+        ("job", "trigger.interval.ms", -1, "Value must be at least 0 (allowed: >= 0)"),
+        ("job", "trigger.interval.ms", True, "Not a whole number (allowed: >= 0)"),
+        ("job", "trigger.interval.ms", 1.5, "Not a whole number (allowed: >= 0)"),
+        ("job", "trigger.interval.ms", "soon", "Not a whole number (allowed: >= 0)"),
+        ("job", "tables.retention.ms", 1, "Value must be at least 86400000 (allowed: >= 86400000)"),
+        ("job", "tables.path", 5, "Not a text (allowed: text)"),
+        ("job", "tables.path", "", "Value must not be empty (allowed: text)"),
+        ("job", "share.group.requests.topic", "a b", "Not a name that a topic can have (allowed: text)"),
+        ("job", "kafka", ["x"], "Not a mapping of Kafka client properties (allowed: mapping of texts)"),
+        (
+            "group",
+            "group.share.partition.max.record.locks",
+            10_000_001,
+            "Value must be no more than 10000000 (allowed: 100..10000000)",
+        ),
+        ("group", "group.share.delivery.count.limit", 11, "Value must be no more than 10 (allowed: 2..10)"),
+        (
+            "group",
+            "share.coordinator.snapshot.update.records.per.snapshot",
+            501,
+            "Value must be no more than 500 (allowed: 0..500)",
+        ),
+    ],
+)
+def test_a_wrong_value_is_told_with_its_bounds(section: str, key: str, value: object, reason: str) -> None:
+    assert problems({section: {key: value}}) == [f"Invalid value {value} for configuration {key}: {reason}"]
+
+
+def test_kafka_properties_are_not_shown_for_they_may_hold_a_password() -> None:
+    reason = "Property a is not a text (allowed: mapping of texts)"
+    told = f"Invalid value for configuration kafka: {reason}"
+    assert problems({"job": {"kafka": {"ssl.key.password": "secret", "a": None}}}) == [told]
+
+
+def test_a_key_without_a_value_is_told() -> None:
+    told = [
+        f"{prefix}Invalid value for configuration {key}: No value is given"
+        for prefix, key in (
+            ("", "trigger.interval.ms"),
+            ("group g: ", "share.session.timeout.ms"),
+        )
+    ]
+    assert problems({"job": {"trigger.interval.ms": None}, "groups": {"g": {"share.session.timeout.ms": None}}}) == told
+
+
+RESETS = "earliest | latest | by_duration:<ISO-8601 duration>"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("share.record.lock.duration.ms", 500, "Value must be at least 1000 (allowed: >= 1000)"),
+        ("share.auto.offset.reset", "none", f"Value must be {RESETS} (allowed: {RESETS})"),
+        ("share.auto.offset.reset", 5, f"Not a text (allowed: {RESETS})"),
+        ("share.isolation.level", "x", "Not one of the known values (allowed: read_uncommitted | read_committed)"),
+        ("share.renew.acknowledge.enable", 1, "Expected value to be either true or false (allowed: true | false)"),
+    ],
+)
+def test_a_wrong_group_value_is_told_with_its_group(key: str, value: object, reason: str) -> None:
+    told = f"group orders: Invalid value {value} for configuration {key}: {reason}"
+    assert problems({"groups": {"orders": {key: value}}}) == [told]
+
+
+def test_an_unknown_group_key_is_told_with_the_nearest_known_one() -> None:
+    told = "group orders: Unknown group config name: share.lock; the nearest known name is share."
+    assert problems({"groups": {"orders": {"share.lock": 1}}})[0].startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("end", "value", "bound"),
+    [
+        ("session.timeout.ms", 60_001, "less than or equal to group.share.max."),
+        ("session.timeout.ms", 44_999, "greater than or equal to group.share.min."),
+        ("heartbeat.interval.ms", 15_001, "less than or equal to group.share.max."),
+        ("heartbeat.interval.ms", 4_999, "greater than or equal to group.share.min."),
+        ("assignment.interval.ms", 15_001, "less than or equal to group.share.max."),
+        ("partition.max.record.locks", 4_001, "less than or equal to group.share.max."),
+        ("delivery.count.limit", 11, "less than or equal to group.share.max."),
+        ("record.lock.duration.ms", 60_001, "less than or equal to group.share.max."),
+        ("record.lock.duration.ms", 14_999, "greater than or equal to group.share.min."),
+    ],
+)
+def test_a_group_value_stays_within_the_jobs_bounds(end: str, value: int, bound: str) -> None:
+    (told,) = problems({"groups": {"orders": {f"share.{end}": value}}})
+    assert told.startswith(f"group orders: share.{end} must be {bound}{end} ({value} and ")
+
+
+@pytest.mark.parametrize(
+    ("values", "upper", "lower"),
+    [
+        ({"session.timeout.ms": 60_001}, "max.session.timeout.ms", "session.timeout.ms"),
+        ({"session.timeout.ms": 44_999}, "session.timeout.ms", "min.session.timeout.ms"),
+        ({"heartbeat.interval.ms": 15_001}, "max.heartbeat.interval.ms", "heartbeat.interval.ms"),
+        ({"max.assignment.interval.ms": 999}, "max.assignment.interval.ms", "assignment.interval.ms"),
+        ({"partition.max.record.locks": 4_001}, "max.partition.max.record.locks", "partition.max.record.locks"),
+        (
+            {"delivery.count.limit": 2, "min.delivery.count.limit": 3},
+            "delivery.count.limit",
+            "min.delivery.count.limit",
+        ),
+        ({"record.lock.duration.ms": 14_999}, "record.lock.duration.ms", "min.record.lock.duration.ms"),
+    ],
+)
+def test_max_value_and_min_are_in_order(values: Mapping[str, int], upper: str, lower: str) -> None:
+    (told,) = problems({"group": {f"group.share.{end}": value for end, value in values.items()}})
+    assert told.startswith(f"group.share.{upper} must be greater than or equal to group.share.{lower} (")
+
+
+def test_max_below_min_is_told() -> None:
+    told = problems({"group": {"group.share.min.session.timeout.ms": 61_000, "group.share.session.timeout.ms": 0}})
+    assert told[1:] == [
+        "group.share.max.session.timeout.ms must be greater than or equal to group.share.min.session.timeout.ms "
+        "(60000 and 61000)"
+    ]
+
+
+def test_a_session_must_be_longer_than_the_heartbeat_interval() -> None:
+    values = {"group.share.session.timeout.ms": 5_000, "group.share.min.session.timeout.ms": 5_000}
+    told = "group.share.session.timeout.ms must be greater than group.share.heartbeat.interval.ms (5000 and 5000)"
+    assert problems({"group": values}) == [told]
+
+
+def test_a_group_session_must_be_longer_than_its_heartbeat_interval() -> None:
+    job = {"group.share.min.session.timeout.ms": 1_000, "group.share.min.heartbeat.interval.ms": 1}
+    shorter = {"share.session.timeout.ms": 5_000}
+    told = "group g: share.session.timeout.ms must be greater than share.heartbeat.interval.ms (5000 and 5000)"
+    assert problems({"group": job, "groups": {"g": shorter}}) == [told]
+    both = {"g": {"share.session.timeout.ms": 5_000, "share.heartbeat.interval.ms": 1_000}}
+    assert parse_config({"group": job, "groups": both}, "x").group_config("g").heartbeat_interval_ms == 1_000
+
+
+def test_a_rule_is_silent_when_one_of_its_keys_is_wrong_by_itself() -> None:
+    values = {"group.share.max.session.timeout.ms": "long", "group.share.session.timeout.ms": 70_000}
+    groups = {"g": {"share.session.timeout.ms": 80_000}}
+    assert problems({"group": values, "groups": groups}) == [
+        "Invalid value long for configuration group.share.max.session.timeout.ms: Not a whole number (allowed: >= 1)"
+    ]
+
+
+def test_every_problem_is_told_at_once() -> None:
+    told = problems(
+        {
+            "jbo": {},
+            "job": {"operator.shard": 1, "operator.shards": 0, "trigger.interval.ms": -1, "group.share.max.size": 5},
+            "group": {
+                "share.session.timeout.ms": 1,
+                "group.share.max.size": 0,
+                "group.share.session.timeout.ms": 70_000,
+            },
+            "groups": {"a": {"share.delivery.count.limit": 1}, "b": "latest"},
+        }
+    )
+    assert told == [
+        "Unknown section jbo; the nearest known name is job",
+        "Unknown configuration operator.shard in section job; the nearest known name is operator.shards",
+        "Unknown configuration group.share.max.size in section job; it belongs in section group",
+        "Unknown configuration share.session.timeout.ms in section group; it belongs to a group in section groups",
+        "Invalid value 0 for configuration operator.shards: Value must be at least 1 (allowed: 1..1024)",
+        "Invalid value -1 for configuration trigger.interval.ms: Value must be at least 0 (allowed: >= 0)",
+        "Invalid value 0 for configuration group.share.max.size: Value must be at least 1 (allowed: 1..1000)",
+        "group.share.max.session.timeout.ms must be greater than or equal to group.share.session.timeout.ms "
+        "(60000 and 70000)",
+        "group a: Invalid value 1 for configuration share.delivery.count.limit: "
+        "Value must be at least 2 (allowed: >= 2)",
+        "Section groups.b must be a mapping of keys to values",
+    ]
+
+
+def test_the_values_without_a_problem_are_kept_for_an_admin_to_see() -> None:
+    overrides, told = check_group_overrides({"share.delivery.count.limit": 3, "share.typo": 1}, DEFAULTS.group)
+    assert overrides.set_values() == {"share.delivery.count.limit": 3}
+    assert len(told) == 1
