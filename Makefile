@@ -1,0 +1,76 @@
+# make setup    everything there is to install, into .venv and a cache that clones share
+# make demo     a share group at work: broker, job and consumers, on this machine
+# make test     every check: lint, types, import directions, all tests
+# make unit     the tests that need no JVM, in seconds
+# make bench    the benchmarks
+# make lock     requirements.lock anew from pyproject.toml
+# make clean    back to a fresh clone (the cache stays)
+#
+# make PYTHON=python3.12 setup uses that Python; JAVA_HOME names the Java.
+
+PYTHON ?=
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMPS := $(VENV)/.stamps
+
+# What a bare "make" says: the lines above.
+.PHONY: help
+help:
+	@sed -n '/^# make/s/^# //p' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: setup
+setup: preflight $(STAMPS)/jars
+	@echo "setup: ready"
+
+# Each time, because Java may go and come; a venv that exists is not checked against PYTHON again.
+.PHONY: preflight
+preflight:
+	@scripts/preflight.sh $(PYTHON) >/dev/null
+
+$(STAMPS)/packages: requirements.lock pyproject.toml | preflight
+	@echo "setup: installing the locked Python packages into $(VENV)"
+	@test -x $(PY) || "$$(scripts/preflight.sh $(PYTHON))" -m venv $(VENV)
+	@$(PY) -m pip install --no-input --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(PY) -m pip install --no-input --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/jars: conf/ivy.xml $(STAMPS)/packages
+	@$(PY) -m sharegroup.testkit.jars
+	@touch $@
+
+.PHONY: demo
+demo: setup
+	@$(PY) jobs/demo.py
+
+.PHONY: lint
+lint: setup
+	$(VENV)/bin/ruff check
+	$(VENV)/bin/ruff format --check
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+.PHONY: test
+test: lint
+	$(PY) -m pytest --ignore=tests/benchmarks
+
+.PHONY: unit
+unit: $(STAMPS)/packages
+	$(PY) -m pytest tests/unit
+
+.PHONY: bench
+bench: setup
+	$(PY) -m tests.benchmarks
+
+# uv, because pip cannot lock for several Python versions at once. --upgrade: a lock is renewed as a whole.
+.PHONY: lock
+lock: $(STAMPS)/packages
+	$(PY) -m venv build/uv
+	build/uv/bin/pip install --quiet uv
+	build/uv/bin/uv pip compile pyproject.toml --extra dev --universal --python-version 3.10 --generate-hashes --upgrade \
+		--no-emit-index-url --custom-compile-command "make lock" --quiet --output-file requirements.lock
+
+.PHONY: clean
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis \
+		spark-warehouse metastore_db derby.log var
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

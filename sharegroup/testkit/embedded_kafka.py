@@ -1,0 +1,372 @@
+"""A real single-node Kafka broker as a child process, for tests, notebooks and the demo.
+
+    with EmbeddedKafka() as kafka:
+        kafka.create_topic("orders", partitions=3)
+        KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+
+    python -m sharegroup.testkit.embedded_kafka --port 9092     # one to try things on, until Ctrl-C
+
+Broker and controller are one KRaft node, on free ports, with the JARs of `conf/ivy.xml`. The child must not outlive us,
+however we end: a watchdog process holds the reading end of a pipe of which only this process has the writing end, so
+the pipe closes when we die, even by SIGKILL, and the watchdog stops the broker and removes its files. (Linux's
+PR_SET_PDEATHSIG would do with less, but it fires when the *thread* that started the child ends, and only on Linux.)
+"""
+
+import argparse
+import base64
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import NoReturn
+
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from sharegroup.testkit.jars import JarsError, jars, java
+
+HOST = "127.0.0.1"  # not localhost: clients would try ::1 first, where the broker does not listen
+START_DEADLINE_S = 60.0
+STOP_DEADLINE_S = 30.0
+LOG_TAIL_LINES = 30
+PORT_ATTEMPTS = 3
+
+_LOG4J2_PROPERTIES = Path(__file__).resolve().parents[2] / "conf" / "log4j2.properties"
+
+# $1 is the broker's process id, $2 a directory to remove or nothing. `read` returns when the pipe closes.
+_WATCHDOG = """
+read -r _
+kill -TERM "$1" 2>/dev/null || exit 0
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+    kill -0 "$1" 2>/dev/null || break
+    sleep 1
+done
+kill -KILL "$1" 2>/dev/null
+[ -z "$2" ] || rm -rf "$2"
+"""
+
+
+class EmbeddedKafkaError(RuntimeError):
+    """The broker did not start, or it ended by itself; the message has the end of its log."""
+
+
+class _PortTaken(EmbeddedKafkaError):
+    """Someone else took a port between our looking for a free one and the broker's listening on it."""
+
+
+class EmbeddedKafka:
+    """One Kafka broker, started and stopped by hand or as a context manager.
+
+    Args:
+        port: where clients connect; 0 picks a free one, which later starts of this object keep.
+        data_dir: where the log segments go, kept for the next start; None is a temporary directory, removed by `stop`.
+        properties: broker settings that replace or join the ones in `_properties`.
+        features: `StorageTool --feature` levels, say `{"share.version": 0}` for a broker without share groups.
+        heap: the JVM's heap option.
+
+    Attributes:
+        bootstrap_servers: `127.0.0.1:<port>`, valid once started.
+        log_path: the broker's log; it stays when a start fails or the `with` block raises.
+    """
+
+    def __init__(
+        self,
+        port: int = 0,
+        data_dir: Path | None = None,
+        properties: Mapping[str, str] | None = None,
+        features: Mapping[str, int] | None = None,
+        heap: str = "-Xmx512m",
+    ) -> None:
+        self.port = port
+        self._port_is_ours = port == 0
+        self._data_dir = data_dir
+        self._overrides = dict(properties or {})
+        self._features = dict(features or {})
+        self._heap = heap
+        self._home: Path | None = None
+        self._broker: subprocess.Popen[bytes] | None = None
+        self._watchdog: subprocess.Popen[bytes] | None = None
+        self._admin: KafkaAdminClient | None = None
+
+    def __enter__(self) -> "EmbeddedKafka":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop(keep_log=kind is not None)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return f"{HOST}:{self.port}"
+
+    @property
+    def log_path(self) -> Path:
+        if self._home is None:
+            raise EmbeddedKafkaError("this broker was never started")
+        return self._home / "kafka.log"
+
+    def start(self) -> None:
+        """Formats the storage, starts the broker and returns when it answers a Metadata request.
+
+        Raises:
+            EmbeddedKafkaError: it did not get that far within 60 s; the log is kept and its end is in the message.
+            JarsError: there is no Java, or Kafka's JARs could not be resolved.
+        """
+        if self._broker is not None:
+            raise EmbeddedKafkaError(f"already running on {self.bootstrap_servers}")
+        logging = [f"-Dlog4j2.configurationFile={_LOG4J2_PROPERTIES}", "-Dsharegroup.log.level=info"]
+        command = [java(), "-cp", os.pathsep.join(str(jar) for jar in jars("broker")), *logging]
+        for attempt in range(1, PORT_ATTEMPTS + 1):
+            try:
+                return self._start_once(command)
+            except _PortTaken:
+                if not self._port_is_ours or attempt == PORT_ATTEMPTS:
+                    raise
+                self.port = 0
+
+    def stop(self, keep_log: bool = False) -> None:
+        """Stops the broker: SIGTERM, and SIGKILL when that takes too long. A broker that is not running is left alone.
+
+        Args:
+            keep_log: leave the log (not the data) behind and say where it is.
+
+        Raises:
+            EmbeddedKafkaError: the broker had ended before it was asked to; the log is kept.
+        """
+        if self._broker is None:
+            return
+        died = self._broker.poll()
+        self._end_processes()
+        self._remove_files(keep_log or died is not None)
+        if died is not None:
+            raise self._failed(f"the broker had ended by itself with exit code {died}")
+
+    def wait(self) -> int:
+        """Blocks until the broker ends by itself; its exit code."""
+        if self._broker is None:
+            raise EmbeddedKafkaError("the broker is not running")
+        return self._broker.wait()
+
+    def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
+        """Creates a topic and returns when each of its partitions has a leader."""
+        topic = {"num_partitions": partitions, "replication_factor": 1, "configs": dict(config or {})}
+        self._admin_client().create_topics({name: topic}, wait_for_metadata=True)
+
+    def topics(self) -> list[str]:
+        """The names of all topics, Kafka's internal ones included, in order."""
+        return sorted(self._admin_client().list_topics())
+
+    # -- starting
+
+    def _start_once(self, java_command: list[str]) -> None:
+        self._home = Path(tempfile.mkdtemp(prefix="sharegroup-kafka-"))
+        self.port = self.port or _free_port()
+        (self._home / "server.properties").write_text(
+            "".join(f"{key}={value}\n" for key, value in self._properties().items()), encoding="utf-8"
+        )
+        try:
+            self._format_storage(java_command)
+            self._spawn(java_command)
+            self._await_ready()
+        except BaseException as error:
+            self._end_processes()
+            self._remove_files(keep_log=isinstance(error, Exception))  # not for Ctrl-C
+            raise
+
+    def _properties(self) -> dict[str, str]:
+        controller = f"{HOST}:{_free_port()}"
+        return {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "listeners": f"PLAINTEXT://{self.bootstrap_servers},CONTROLLER://{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap_servers}",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": f"1@{controller}",
+            "log.dirs": str(self._data()),
+            # One broker holds the only replica of everything.
+            "default.replication.factor": "1",
+            "min.insync.replicas": "1",
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            # One partition each: 50, the default, cost seconds at the first use.
+            "offsets.topic.num.partitions": "1",
+            "transaction.state.log.num.partitions": "1",
+            "share.coordinator.state.topic.num.partitions": "1",
+            # Tests say what they want, and want it now.
+            "auto.create.topics.enable": "false",
+            "group.initial.rebalance.delay.ms": "0",
+            "log.retention.check.interval.ms": "1000",
+            "log.initial.task.delay.ms": "100",
+            "file.delete.delay.ms": "1000",
+            **self._overrides,
+        }
+
+    def _data(self) -> Path:
+        assert self._home is not None  # set first thing by _start_once
+        return Path(self._data_dir).absolute() if self._data_dir else self._home / "data"
+
+    def _format_storage(self, java_command: list[str]) -> None:
+        if self._meta_properties().exists():  # a data_dir from an earlier start
+            return
+        tool = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "kafka.tools.StorageTool", "format"]
+        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        tool += [f"--cluster-id={cluster_id}", f"--config={self.log_path.with_name('server.properties')}"]
+        for feature, level in self._features.items():
+            tool += ["--feature", f"{feature}={level}"]
+        with self.log_path.open("ab") as log:
+            done = subprocess.run([*java_command, *tool], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        if done.returncode != 0:
+            raise self._failed("the storage could not be formatted")
+
+    def _spawn(self, java_command: list[str]) -> None:
+        command = [*java_command, self._heap, "kafka.Kafka", str(self.log_path.with_name("server.properties"))]
+        # Sessions of their own: Ctrl-C at the terminal is ours to handle, and must reach neither of the two.
+        with self.log_path.open("ab") as log:
+            self._broker = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        self._watchdog = subprocess.Popen(
+            ["sh", "-c", _WATCHDOG, "watchdog", str(self._broker.pid), str(self._home)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    def _await_ready(self) -> None:
+        assert self._broker is not None  # set by _spawn
+        deadline = time.monotonic() + START_DEADLINE_S
+        while not self._answers():
+            if time.monotonic() > deadline:
+                raise self._failed(f"the broker did not answer within {START_DEADLINE_S:.0f} s")
+            try:
+                code = self._broker.wait(timeout=0.1)
+            except subprocess.TimeoutExpired:
+                continue
+            if "Address already in use" in self._log_text():
+                raise self._failed("a port is taken", _PortTaken)
+            raise self._failed(f"the broker ended with exit code {code}")
+
+    def _answers(self) -> bool:
+        """Whether a Metadata request lists a broker of our cluster; someone else's may have the port that we wanted."""
+        try:
+            socket.create_connection((HOST, self.port), timeout=1).close()
+        except OSError:
+            return False
+        try:
+            cluster = self._admin_client().describe_cluster()
+            return bool(cluster["brokers"]) and cluster["cluster_id"] == self._cluster_id()
+        except KafkaError:
+            self._close_admin()
+            return False
+
+    def _cluster_id(self) -> str:
+        meta = self._meta_properties().read_text(encoding="utf-8")
+        return next(line.partition("=")[2] for line in meta.splitlines() if line.startswith("cluster.id="))
+
+    def _meta_properties(self) -> Path:
+        return self._data() / "meta.properties"
+
+    # -- stopping
+
+    def _end_processes(self) -> None:
+        self._close_admin()
+        if self._broker is not None:
+            _end(self._broker)
+        if self._watchdog is not None:
+            self._watchdog.kill()  # after the broker: until then it guards it
+            self._watchdog.communicate()
+        self._broker = self._watchdog = None
+
+    def _remove_files(self, keep_log: bool) -> None:
+        assert self._home is not None  # set first thing by _start_once
+        shutil.rmtree(self._home / "data" if keep_log else self._home, ignore_errors=True)
+        if keep_log:
+            print(f"embedded Kafka: the broker's log is kept in {self.log_path}", file=sys.stderr)
+
+    # -- talking to it
+
+    def _admin_client(self) -> KafkaAdminClient:
+        if self._admin is None:
+            if self._broker is None:
+                raise EmbeddedKafkaError("the broker is not running")
+            self._admin = KafkaAdminClient(bootstrap_servers=self.bootstrap_servers, bootstrap_timeout_ms=5_000)
+        return self._admin
+
+    def _close_admin(self) -> None:
+        if self._admin is not None:
+            self._admin.close()
+            self._admin = None
+
+    def _log_text(self) -> str:
+        return self.log_path.read_text(encoding="utf-8", errors="replace")
+
+    def _failed(self, what: str, kind: type[EmbeddedKafkaError] = EmbeddedKafkaError) -> EmbeddedKafkaError:
+        tail = "\n".join(self._log_text().splitlines()[-LOG_TAIL_LINES:])
+        return kind(f"embedded Kafka: {what}; the end of {self.log_path}:\n{tail}")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    process.terminate()
+    try:
+        process.wait(STOP_DEADLINE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _interrupt(_signum: int, _frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _serve(kafka: EmbeddedKafka, topics: list[str]) -> None:
+    for topic in topics:
+        name, _, partitions = topic.partition(":")
+        kafka.create_topic(name, int(partitions or 1))
+    print(f"Kafka is ready on {kafka.bootstrap_servers}, Ctrl-C stops it; its log is {kafka.log_path}", flush=True)
+    with contextlib.suppress(KeyboardInterrupt):
+        kafka.wait()
+
+
+def main(arguments: list[str]) -> int:
+    """Runs a broker until Ctrl-C or SIGTERM and prints its bootstrap address once it is ready."""
+    parser = argparse.ArgumentParser(prog="python -m sharegroup.testkit.embedded_kafka", description=main.__doc__)
+    parser.add_argument("--port", type=int, default=9092, help="where clients connect; 0 picks a free port")
+    parser.add_argument("--data-dir", type=Path, help="keeps the data here; without it, it goes when the broker stops")
+    parser.add_argument("--topic", action="append", default=[], metavar="NAME[:PARTITIONS]", help="create it first")
+    options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        with EmbeddedKafka(port=options.port, data_dir=options.data_dir) as kafka:
+            _serve(kafka, options.topic)
+    except (EmbeddedKafkaError, JarsError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130  # asked to stop while it started
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

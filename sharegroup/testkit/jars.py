@@ -1,0 +1,151 @@
+"""The JARs of `conf/ivy.xml`, resolved once by the Ivy that PySpark ships and kept in a cache that all clones share.
+
+    jars("spark")                          # -> [.../spark/delta-spark_4.2_2.13-4.4.0.jar, ...]
+    python -m sharegroup.testkit.jars      # resolves every configuration, showing progress
+
+The cache is `$SHAREGROUP_CACHE`, else `$XDG_CACHE_HOME/sharegroup`, else `~/.cache/sharegroup`:
+
+    jars/<hash of ivy.xml>/<conf>/*.jar    complete by construction: filled under another name, then renamed
+    ivy/                                   Ivy's own cache, so that configurations share their downloads
+"""
+
+import fcntl
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+IVY_XML = Path(__file__).resolve().parents[2] / "conf" / "ivy.xml"
+CONFS = ("spark", "broker", "tools")
+MIN_JAVA = 17
+
+_DOWNLOADED = re.compile(r"\[SUCCESSFUL ] [^#]+#(?P<name>[^;]+);(?P<rev>[^!]+)!")
+_JAVA_VERSION = re.compile(r'version "(?:1\.)?(?P<major>\d+)')
+
+
+class JarsError(RuntimeError):
+    """The JARs could not be resolved, or there is no Java to run them; the message says what to do."""
+
+
+def jars(conf: str) -> list[Path]:
+    """Absolute paths of the JARs of one configuration of `conf/ivy.xml`, resolved first if need be.
+
+    Raises:
+        JarsError: no such configuration, no Java, or Ivy could not download something.
+    """
+    if conf not in CONFS:
+        raise JarsError(f"no such configuration in conf/ivy.xml: {conf} (there are {', '.join(CONFS)})")
+    target = _target(conf)
+    if not target.is_dir():
+        with _locked(_cache()):  # Ivy's cache is not safe for two processes at once
+            if not target.is_dir():
+                _resolve(conf, target)
+    return sorted(target.glob("*.jar"))
+
+
+def java() -> str:
+    """The Java to run: `$JAVA_HOME/bin/java`, else `java` on the PATH.
+
+    Raises:
+        JarsError: there is none, it does not run, or it is older than Java 17.
+    """
+    home = os.environ.get("JAVA_HOME")
+    command = str(Path(home) / "bin" / "java") if home else shutil.which("java")
+    wanted = f"Java {MIN_JAVA} or newer is needed"
+    if command is None:
+        raise JarsError(f"{wanted}, but there is no java on the PATH and JAVA_HOME is not set")
+    try:
+        answer = subprocess.run([command, "-version"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise JarsError(f"{wanted}, but {command} does not run") from error
+    version = _JAVA_VERSION.search(answer.stderr + answer.stdout)
+    if version is None or int(version["major"]) < MIN_JAVA:
+        raise JarsError(f"{wanted}, but {command} is {version['major'] if version else 'of an unknown version'}")
+    return command
+
+
+def _cache() -> Path:
+    own = os.environ.get("SHAREGROUP_CACHE")
+    shared = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(own).expanduser().absolute() if own else Path(shared) / "sharegroup"
+
+
+def _target(conf: str) -> Path:
+    try:
+        digest = hashlib.sha256(IVY_XML.read_bytes()).hexdigest()[:16]
+    except FileNotFoundError as error:
+        raise JarsError("conf/ivy.xml is not there: install from a checkout with `pip install -e .`") from error
+    return _cache() / "jars" / digest / conf
+
+
+@contextmanager
+def _locked(cache: Path) -> Iterator[None]:
+    """Holds the cache's lock file; the kernel drops the lock when its holder dies."""
+    cache.mkdir(parents=True, exist_ok=True)
+    with (cache / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _resolve(conf: str, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _say(f"resolving the {conf} JARs of conf/ivy.xml into {target}")
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{conf}-") as scratch:
+        _run_ivy(conf, Path(scratch) / conf)
+        (Path(scratch) / conf).rename(target)
+    _say(f"{len(list(target.glob('*.jar')))} JARs in {target}")
+
+
+def _run_ivy(conf: str, destination: Path) -> None:
+    command = [java(), "-jar", str(_ivy_jar()), "-ivy", str(IVY_XML), "-cache", str(_cache() / "ivy")]
+    command += ["-confs", conf, "-types", "jar", "bundle"]  # some artifacts, snakeyaml's for one, are OSGi bundles
+    command += ["-retrieve", str(destination / "[artifact]-[revision](-[classifier]).[ext]")]
+    said: list[str] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy:
+        assert ivy.stdout is not None  # stdout=PIPE above
+        for line in ivy.stdout:
+            said.append(line)
+            if downloaded := _DOWNLOADED.search(line):
+                _say(f"  {downloaded['name']} {downloaded['rev']}")
+    if ivy.returncode != 0:
+        raise JarsError(f"Ivy could not resolve the {conf} JARs of conf/ivy.xml:\n{_complaints(said)}")
+
+
+def _complaints(said: list[str]) -> str:
+    """What of Ivy's output says why it failed: the part below its list of problems, without the download dots."""
+    start = next((i for i, line in enumerate(said) if ":: problems summary" in line), max(0, len(said) - 20))
+    return "".join(line for line in said[start:] if line.strip(" .\t\n"))
+
+
+def _ivy_jar() -> Path:
+    pyspark = importlib.util.find_spec("pyspark")  # looked up, not imported: importing it takes a second
+    for place in (pyspark.submodule_search_locations or []) if pyspark else []:
+        for jar in Path(place, "jars").glob("ivy-*.jar"):
+            return jar
+    raise JarsError("the Ivy JAR is missing: it comes with pyspark, run `make setup`")
+
+
+def _say(text: str) -> None:
+    print(f"jars: {text}", file=sys.stderr, flush=True)
+
+
+def main(confs: list[str]) -> int:
+    """Resolves the named configurations, all of them when none is named."""
+    try:
+        for conf in confs or CONFS:
+            jars(conf)
+    except JarsError as error:
+        _say(str(error))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

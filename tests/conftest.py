@@ -1,0 +1,66 @@
+"""Fixtures of all tiers. A tier is a directory, by cost; unit tests need no JVM, and so none of the fixtures with one."""
+
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+
+TESTS = Path(__file__).parent
+TIERS = ("unit", "spark", "integration", "conformance", "notebooks", "benchmarks")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks each test with its tier, so that `-m "unit or spark"` and the like work."""
+    for item in items:
+        tier = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
+        if tier in TIERS:
+            item.add_marker(tier)
+
+
+@pytest.fixture(scope="session")
+def kafka() -> "Iterator[EmbeddedKafka]":
+    """One broker for all tests; they keep apart by the names of their topics and groups (`unique_name`)."""
+    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+
+    with EmbeddedKafka() as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
+    """One session for all tests, small and with the job's own settings."""
+    from sharegroup.spark.session import build_session
+    from sharegroup.testkit.jars import jars
+
+    session = build_session(
+        "sharegroup-tests",
+        master="local[2]",
+        jars=jars("spark"),
+        extra={
+            "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.databricks.delta.snapshotPartitions": "1",
+            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        },
+    )
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def unique_name(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """Makes names of topics, groups and queries that no other test has: `unique_name("orders")`."""
+    test = re.sub(r"[^A-Za-z0-9_-]+", "-", request.node.name)[:60].strip("-")
+
+    def make(what: str = "name") -> str:
+        return f"{what}-{test}-{uuid.uuid4().hex[:8]}"
+
+    return make
