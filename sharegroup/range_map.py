@@ -56,6 +56,17 @@ class RangeMap(Generic[V]):
         for first, last, value in items:
             self.assign(first, last, value)
 
+    @classmethod
+    def from_columns(cls, firsts: list[int], lasts: list[int], values: list[V]) -> RangeMap[V]:
+        """Take over three parallel lists as `columns` gave them: sorted, disjoint, fused. Nothing is checked."""
+        ranges = cls.__new__(cls)
+        ranges._firsts, ranges._lasts, ranges._values = firsts, lasts, values
+        return ranges
+
+    def columns(self) -> tuple[list[int], list[int], list[V]]:
+        """The first offsets, last offsets and values; the lists are the map's own, not copies."""
+        return self._firsts, self._lasts, self._values
+
     def assign(self, first: int, last: int, value: V) -> None:
         """Give every offset in first..last (inclusive) `value`. Raises ValueError for an empty range."""
         _check(first, last)

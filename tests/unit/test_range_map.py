@@ -112,6 +112,7 @@ def test_behaves_like_a_dict_of_offsets(operations: list[tuple[str, int, int, st
     assert ranges.last_offset == max(model, default=None)
     _assert_minimal(list(ranges))
     assert ranges == RangeMap((offset, offset, value) for offset, value in model.items())
+    assert RangeMap.from_columns(*ranges.columns()) == ranges
 
 
 def _assert_minimal(items: list[tuple[int, int, str]]) -> None:

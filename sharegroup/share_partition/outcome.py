@@ -1,0 +1,52 @@
+"""What a handler of the share-partition machine decided: transitions, and the response for the member."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sharegroup.types import AcquiredRange, Transition
+
+
+class Outcome(NamedTuple):
+    """A decision that `SharePartition.replay` carries out; until then nothing has changed.
+
+    `transitions` are in offset order within a cause. `response` is what a fetch acquired, in offset order, neighbours
+    with equal delivery counts merged; empty for everything else. The three offsets are set by the handlers that move
+    them: `start_offset` by a reset, the other two by a move of the log's ends.
+    """
+
+    transitions: tuple[Transition, ...] = ()
+    response: tuple[AcquiredRange, ...] = ()
+    start_offset: int | None = None
+    log_start_offset: int | None = None
+    log_end_offset: int | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether replaying it would change nothing and nobody acquired anything."""
+        return not self.transitions and self.start_offset is None and self[3] is None and self[4] is None
+
+
+def append_transition(transitions: list[Transition], transition: Transition) -> None:
+    """Append `transition`, or extend the last one when it continues that with everything else equal."""
+    if transitions:
+        last = transitions[-1]
+        if last.last_offset + 1 == transition.first_offset and last[2:] == transition[2:]:
+            transitions[-1] = last._replace(last_offset=transition.last_offset)
+            return
+    transitions.append(transition)
+
+
+def acquired_ranges(transitions: list[Transition]) -> tuple[AcquiredRange, ...]:
+    """The ranges of `transitions`, contiguous ones of equal delivery count merged."""
+    ranges: list[AcquiredRange] = []
+    for transition in transitions:
+        if (
+            ranges
+            and ranges[-1].last_offset + 1 == transition.first_offset
+            and ranges[-1].delivery_count == transition.delivery_count
+        ):
+            ranges[-1] = ranges[-1]._replace(last_offset=transition.last_offset)
+        else:
+            ranges.append(AcquiredRange(transition.first_offset, transition.last_offset, transition.delivery_count))
+    return tuple(ranges)

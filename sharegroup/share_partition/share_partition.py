@@ -1,0 +1,439 @@
+"""The share-partition machine: the state of one topic-partition as one share group sees it (KIP-932).
+
+Theory of operation
+-------------------
+*One machine, three kinds of offsets.* Records below the start offset (SPSO) are finished and forgotten; those from the
+start to the end offset (SPEO, exclusive as in the KIP) are in flight, each in one of four states (`record_state`);
+those from the end offset on have not been looked at. Everything in between is kept as ranges (`in_flight`), so all
+costs follow the number of ranges, never of records.
+
+*Handlers decide, replay does.* Each handler (`acquire`, `acknowledge`, `release_member`, `unacquire`, `expire`,
+`log_start_moved`, `log_end_moved`, `reset`) reads the state and returns an `Outcome`; it changes nothing, and a refused
+request (RequestError) has changed nothing. `replay(outcome)` is the only mutator, and needs no clock and no
+configuration: what those decided is in the transitions. So a restart is: load or restore, then replay.
+
+*The start offset follows by itself.* `replay` moves it in the same step as the transition that finishes the head: over
+terminal records, up to the first one that is not. A fetch and a RENEW never move it; a move of the log start puts it
+exactly there, even among terminal records, where the next acknowledgement or expiry takes it on.
+
+*Time is an argument.* Nothing expires by itself: the caller calls `expire(now_ms)` when `next_deadline_ms()` is past,
+and decides whether that comes before or after an acknowledgement that was in time. A lock is over strictly after its
+deadline.
+
+*Loaded holes.* State written by others may leave out offsets between the start and the end offset: they were given out
+under an earlier leader, who did not store that. They count as never delivered. A cursor (`_hole_cursor`) starts at the
+first of them and follows each fetch; until a fetch reaches the end of what was loaded the start offset does not pass
+it. State written by this project has no holes: acquired ranges are stored with member and deadline.
+
+What has to be edited together: a new cause or state goes into `record_state.TRANSITIONS`, a new field of a record into
+`InFlightRecord` and both directions of its dump.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sharegroup.errors import ErrorCode, IllegalTransitionError, RequestError
+from sharegroup.share_partition.acknowledgement import REQUESTED, asks_for_renewal, check_batches, runs_of_types
+from sharegroup.share_partition.acquisition import fetch_budget, select
+from sharegroup.share_partition.in_flight import InFlight, InFlightRecord
+from sharegroup.share_partition.outcome import Outcome, acquired_ranges, append_transition
+from sharegroup.share_partition.record_state import ACQUIRED, ARCHIVED, AVAILABLE, check_transition
+from sharegroup.share_partition.share_partition_config import SharePartitionConfig
+from sharegroup.types import AcknowledgementBatch, Cause, OffsetRange, RecordState, StateBatch, Transition
+
+_NO_MOVE = frozenset({Cause.FETCH, Cause.RENEW, Cause.LOG_TRUNCATED, Cause.RESET})
+
+
+class SharePartition:
+    """State of a share-partition. Read the module's theory of operation first.
+
+    start_offset: the first offset not yet finished (SPSO).
+    log_start_offset, log_end_offset: the partition's log, end exclusive; the last stable offset for read_committed.
+    """
+
+    __slots__ = ("_hole_cursor", "_window", "log_end_offset", "log_start_offset", "start_offset")
+
+    def __init__(self, start_offset: int, log_start_offset: int, log_end_offset: int) -> None:
+        self.start_offset = start_offset
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+        self._window = InFlight()
+        self._hole_cursor: int | None = None
+
+    # --- load, dump, restore ---------------------------------------------------------------------------------------
+
+    @classmethod
+    def load(
+        cls, start_offset: int, batches: Iterable[StateBatch], log_start_offset: int, log_end_offset: int
+    ) -> SharePartition:
+        """The share-partition that the durable state describes (the leader's ReadShareGroupState).
+
+        `batches` do not overlap. What they have below `start_offset` is ignored, offsets missing between them are
+        holes. An ACQUIRED batch keeps its member and lock deadline; one without them, which nobody could acknowledge,
+        is AVAILABLE. Terminal records at the head move the start offset. A log start above the start offset is noticed
+        by the first `acquire`, or by `log_start_moved`.
+        """
+        partition = cls(start_offset, log_start_offset, log_end_offset)
+        known = [batch for batch in sorted(batches) if batch.last_offset >= start_offset]
+        expected = start_offset
+        for batch in known:
+            if batch.first_offset > expected and partition._hole_cursor is None:
+                partition._hole_cursor = expected
+            expected = batch.last_offset + 1
+        for batch in known:
+            first = max(batch.first_offset, start_offset)
+            partition._window.assign(first, batch.last_offset, partition._loaded(first, batch))
+        partition._advance()
+        return partition
+
+    def dump(self) -> list[Any]:
+        """Everything the machine is, as a JSON-able list; its format may change between releases."""
+        return [
+            self.start_offset,
+            self.log_start_offset,
+            self.log_end_offset,
+            self._hole_cursor,
+            self._window.terminal_count,
+            self._window.dump(self.start_offset),
+        ]
+
+    @classmethod
+    def restore(cls, obj: list[Any]) -> SharePartition:
+        """The machine that `dump` wrote; it behaves the same from here on."""
+        start_offset, log_start_offset, log_end_offset, hole_cursor, terminal_count, window = obj
+        partition = cls.__new__(cls)
+        partition.start_offset = start_offset
+        partition.log_start_offset = log_start_offset
+        partition.log_end_offset = log_end_offset
+        partition._hole_cursor = hole_cursor
+        partition._window = InFlight.restore(window, start_offset, terminal_count)
+        return partition
+
+    # --- what there is to know -------------------------------------------------------------------------------------
+
+    @property
+    def end_offset(self) -> int:
+        """One past the last record in flight (SPEO); the start offset when there is none."""
+        last = self._window.last_offset
+        return self.start_offset if last is None else last + 1
+
+    @property
+    def delivery_complete_count(self) -> int:
+        """Terminal records from the start to the end offset (KIP-1226)."""
+        return self._window.terminal_count
+
+    @property
+    def in_flight_ranges(self) -> int:
+        """The number of ranges that the window consists of: what memory and time follow."""
+        return len(self._window)
+
+    def next_deadline_ms(self) -> int | None:
+        """The earliest lock deadline, or None when nothing is acquired."""
+        return self._window.locks.next_deadline_ms()
+
+    def holds(self, member_id: str) -> bool:
+        """Whether `member_id` holds any record."""
+        return self._window.locks.holds(member_id)
+
+    def members(self) -> list[str]:
+        """The members that hold records, sorted."""
+        return self._window.locks.members()
+
+    def next_fetch_offset(self) -> int:
+        """The lowest offset that a fetch would read: AVAILABLE again, or in a loaded hole, or the end offset."""
+        offset = self._window.available.first_offset
+        if offset is None:
+            offset = self.end_offset
+        if self._hole_cursor is not None:
+            for first, _ in self._window.holes(self._hole_cursor, self.end_offset - 1):
+                return min(first, offset)
+        return offset
+
+    def has_available(self, config: SharePartitionConfig | None = None) -> bool:
+        """Whether an `acquire` would do something; without `config` the limit on record locks is left out."""
+        fetch_offset = self.next_fetch_offset()
+        if fetch_offset >= self.log_end_offset:
+            return False
+        if config is None or fetch_offset < max(self.end_offset, self.log_start_offset):
+            return True
+        return self.end_offset - self.start_offset < config.max_record_locks
+
+    def state_batches(self) -> list[StateBatch]:
+        """All records in flight, terminal ones too, from the start offset up: the batches of a snapshot record."""
+        return self._window.state_batches()
+
+    def state_batches_in(self, ranges: Iterable[OffsetRange]) -> list[StateBatch]:
+        """The records in flight that lie in any of `ranges`, each once: the batches of an update record.
+
+        Ranges may overlap and may reach below the start offset, where there is nothing to tell any more.
+        """
+        batches: list[StateBatch] = []
+        done = self.start_offset - 1
+        for first, last in sorted(ranges):
+            if last > done:
+                batches.extend(self._window.state_batches(max(first, done + 1), last))
+                done = last
+        return batches
+
+    # --- handlers: they decide, and change nothing -----------------------------------------------------------------
+
+    def acquire(self, member_id: str, max_records: int, now_ms: int, config: SharePartitionConfig) -> Outcome:
+        """Acquire at most `max_records` records for `member_id`, what was delivered before first.
+
+        Locks run until `now_ms` + the lock duration. The response is empty when nothing is there, or the limit on
+        record locks is reached. A fetch that finds the log to start above what it would read moves the share-partition
+        there and acquires nothing; the next one does.
+        """
+        fetch_offset = self.next_fetch_offset()
+        if fetch_offset < self.log_start_offset:
+            return self.log_start_moved(self.log_start_offset)
+        end_offset = self.end_offset
+        window_size = end_offset - self.start_offset if self._window.last_offset is not None else 0
+        budget = fetch_budget(
+            fetch_offset, end_offset, window_size, self.log_end_offset, max_records, config.max_record_locks
+        )
+        if budget.records <= 0 or budget.last_offset < fetch_offset:
+            return Outcome()
+        deadline = now_ms + config.record_lock_duration_ms
+        transitions: list[Transition] = []
+        for first, last, count in select(
+            self._window, fetch_offset, end_offset, self._hole_cursor is not None, budget, config
+        ):
+            append_transition(
+                transitions,
+                Transition(first, last, AVAILABLE, ACQUIRED, Cause.FETCH, member_id, count + 1, deadline),
+            )
+        return Outcome(tuple(transitions), acquired_ranges(transitions))
+
+    def acknowledge(
+        self,
+        member_id: str,
+        batches: Sequence[AcknowledgementBatch],
+        now_ms: int,
+        config: SharePartitionConfig,
+        is_renew_ack: bool,
+    ) -> Outcome:
+        """Finish, release or renew records that `member_id` holds; all of `batches` or nothing.
+
+        Offsets below the start offset are skipped, whoever had them. RELEASE at the delivery count limit archives.
+        RENEW gives a new deadline of `now_ms` + the lock duration. Raises RequestError: INVALID_REQUEST for batches
+        that fail the request check or reach past the records in flight, INVALID_RECORD_STATE for a record that
+        `member_id` does not hold (now), and for RENEW while it is switched off.
+        """
+        check_batches(batches, is_renew_ack)
+        if not config.renew_enabled and asks_for_renewal(batches):
+            raise _not_held("renewing acquisition locks is switched off for this group")
+        renewed_until = now_ms + config.record_lock_duration_ms
+        transitions: list[Transition] = []
+        settled = self.start_offset - 1  # the last offset that this request has finished or released
+        for batch in batches:
+            if batch.last_offset < self.start_offset:
+                continue
+            self._check_in_flight(batch)
+            for first, last, acknowledge_type in runs_of_types(batch):
+                if last < self.start_offset:
+                    continue
+                if self.start_offset <= first <= settled:
+                    raise _not_held(f"offset {first} is acknowledged twice")
+                to_state, cause = REQUESTED[acknowledge_type]
+                for held_first, held_last, record in self._held(member_id, max(first, self.start_offset), last):
+                    append_transition(
+                        transitions,
+                        Transition(held_first, held_last, ACQUIRED, ACQUIRED, cause, member_id, record[1], renewed_until)
+                        if to_state is ACQUIRED
+                        else _let_go(held_first, held_last, record, to_state, cause, config),
+                    )
+                if to_state is not ACQUIRED:
+                    settled = last
+        return Outcome(tuple(transitions))
+
+    def release_member(self, member_id: str, config: SharePartitionConfig) -> Outcome:
+        """Release all that `member_id` holds: it left, or its session was closed. The delivery counts stay."""
+        return self._release(self._window.locks.held_by(member_id), Cause.MEMBER_LEFT, config)
+
+    def expire(self, now_ms: int, config: SharePartitionConfig) -> Outcome:
+        """Release all records whose lock was over before `now_ms`; at `now_ms` exactly a lock still holds."""
+        return self._release(self._window.locks.due(now_ms), Cause.LOCK_TIMEOUT, config)
+
+    def unacquire(self, member_id: str, ranges: Iterable[OffsetRange]) -> Outcome:
+        """Give `ranges` back undelivered: AVAILABLE, with the delivery attempt taken off the count; all or nothing.
+
+        Offsets below the start offset are skipped. Raises RequestError (INVALID_RECORD_STATE) when `member_id` does not
+        hold one of the others, or when ranges overlap.
+        """
+        transitions: list[Transition] = []
+        settled = self.start_offset - 1
+        for first, last in sorted(ranges):
+            if last < self.start_offset:
+                continue
+            if self.start_offset <= first <= settled:
+                raise _not_held(f"offset {first} is given back twice")
+            first = max(first, self.start_offset)
+            for _ in self._window.holes(first, last):
+                raise _not_held(f"{first}..{last} is not in flight")
+            for held_first, held_last, record in self._held(member_id, first, last):
+                count = record.delivery_count - 1
+                append_transition(
+                    transitions,
+                    Transition(held_first, held_last, ACQUIRED, AVAILABLE, Cause.UNACQUIRE, member_id, count),
+                )
+            settled = last
+        return Outcome(tuple(transitions))
+
+    def log_start_moved(self, offset: int) -> Outcome:
+        """The log now starts at `offset`: what is in flight below it is lost, acquired or not, and leaves the window.
+
+        Transitions are for records that were delivered at least once and not finished.
+        """
+        transitions = self._lost(offset, Cause.LOG_TRUNCATED) if offset > self.start_offset else ()
+        return Outcome(transitions, log_start_offset=offset)
+
+    def log_end_moved(self, offset: int) -> Outcome:
+        """The log now ends at `offset` (exclusive)."""
+        return Outcome(log_end_offset=offset)
+
+    def reset(self, start_offset: int) -> Outcome:
+        """Begin again at `start_offset` (AlterShareGroupOffsets): all states and counts are forgotten."""
+        return Outcome(self._lost(self.end_offset, Cause.RESET), start_offset=start_offset)
+
+    # --- the mutator -----------------------------------------------------------------------------------------------
+
+    def replay(self, outcome: Outcome) -> None:
+        """Carry out what a handler decided, and move the start offset if that finished the head.
+
+        Raises IllegalTransitionError, with nothing changed, when `outcome` does not fit the state.
+        """
+        for transition in outcome.transitions:
+            self._check(transition)
+        for transition in outcome.transitions:
+            self._apply(transition)
+        if any(transition.cause not in _NO_MOVE for transition in outcome.transitions):
+            self._advance()
+        if outcome.log_end_offset is not None:
+            self.log_end_offset = outcome.log_end_offset
+        if outcome.log_start_offset is not None:
+            self.log_start_offset = outcome.log_start_offset
+            if outcome.log_start_offset > self.start_offset:
+                self._move_start(outcome.log_start_offset)
+        if outcome.start_offset is not None:
+            self.start_offset = outcome.start_offset
+            self._window.clear()
+            self._hole_cursor = None
+
+    def _check(self, transition: Transition) -> None:
+        """Raise IllegalTransitionError unless all its records are in `from_state` and the table has the rest."""
+        first, last, from_state, to_state, cause = transition[:5]
+        check_transition(from_state, to_state, cause)
+        for known_first, known_last, record in self._window.items(first, last):
+            if record.state is not from_state:
+                found = f"{known_first}..{known_last} is {record.state.name}"
+                raise IllegalTransitionError(f"{found}, not {from_state.name} (because of {cause.value})")
+        if first < self.start_offset or (cause is not Cause.FETCH and any(True for _ in self._window.holes(first, last))):
+            raise IllegalTransitionError(f"{first}..{last} is not in flight (because of {cause.value})")
+
+    def _apply(self, transition: Transition) -> None:
+        first, last, _, to_state, cause, member_id, count, deadline = transition
+        old_end = self.end_offset
+        new = list(self._window.holes(first, last)) if cause is Cause.FETCH else ()
+        for known_first, known_last, record in list(self._window.items(first, last)):
+            self._window.assign(known_first, known_last, self._changed(record, transition))
+        for new_first, new_last in new:
+            record = InFlightRecord(ACQUIRED, count, member_id, deadline, new_first, new_last)
+            self._window.assign(new_first, new_last, record)
+        if cause is Cause.FETCH and self._hole_cursor is not None:
+            self._hole_cursor = last + 1 if last + 1 < old_end else None
+
+    def _changed(self, record: InFlightRecord, transition: Transition) -> InFlightRecord:
+        _, _, _, to_state, _, member_id, count, deadline = transition
+        if to_state.is_terminal:
+            return self._in_batch(to_state, count, record.batch_first, record.batch_last)
+        owner = (member_id, deadline) if to_state is ACQUIRED else (None, None)
+        return InFlightRecord(to_state, count, *owner, record.batch_first, record.batch_last)
+
+    def _in_batch(self, state: RecordState, count: int, batch_first: int, batch_last: int) -> InFlightRecord:
+        """A record without owner. Terminal ones need their fetch batch only while there are loaded holes."""
+        if state.is_terminal and self._hole_cursor is None:
+            return InFlightRecord(state, count)
+        return InFlightRecord(state, count, None, None, batch_first, batch_last)
+
+    def _loaded(self, first: int, batch: StateBatch) -> InFlightRecord:
+        _, last, state, count, member_id, deadline = batch
+        if state is not ACQUIRED:
+            return self._in_batch(state, count, first, last)
+        if member_id is None or deadline is None:
+            return self._in_batch(AVAILABLE, count, first, last)
+        return InFlightRecord(ACQUIRED, count, member_id, deadline, first, last)
+
+    def _advance(self) -> None:
+        """Move the start offset over the terminal records at the head.
+
+        Past loaded holes it goes batch by batch and not beyond the cursor, as in Kafka.
+        """
+        if self._window.first_offset != self.start_offset:
+            return
+        cursor = self._hole_cursor
+        new_start = self.start_offset
+        for first, last, record in self._window.items():
+            if not record.state.is_terminal or (cursor is not None and record.batch_last >= cursor):
+                if new_start > self.start_offset:
+                    new_start = first if cursor is None else min(first, cursor)
+                break
+            new_start = last + 1
+        if new_start > self.start_offset:
+            self._move_start(new_start)
+
+    def _move_start(self, offset: int) -> None:
+        self.start_offset = offset
+        self._window.trim_below(offset)
+        if self._hole_cursor is not None:
+            self._hole_cursor = max(self._hole_cursor, offset) if len(self._window) else None
+
+    # --- helpers of the handlers -----------------------------------------------------------------------------------
+
+    def _check_in_flight(self, batch: AcknowledgementBatch) -> None:
+        """Refuse a batch that begins in front of all records in flight, or ends behind or between them."""
+        first_known = self._window.first_offset
+        if first_known is None or first_known > max(batch.first_offset, self.start_offset):
+            raise _not_held(f"nothing is in flight at {batch.first_offset}")
+        if self._window.record_at(batch.last_offset) is None:
+            message = f"{batch.first_offset}..{batch.last_offset} reaches past the records in flight"
+            raise RequestError(ErrorCode.INVALID_REQUEST, message)
+
+    def _held(self, member_id: str, first: int, last: int) -> Iterable[tuple[int, int, InFlightRecord]]:
+        """The ranges of first..last; raises RequestError at the first one that `member_id` does not hold."""
+        for held_first, held_last, record in self._window.items(first, last):
+            if record.state is not ACQUIRED:
+                raise _not_held(f"{held_first}..{held_last} is {record.state.name}")
+            if record.member_id != member_id:
+                raise _not_held(f"{held_first}..{held_last} is held by another member")
+            yield held_first, held_last, record
+
+    def _release(self, ranges: Iterable[tuple[int, int]], cause: Cause, config: SharePartitionConfig) -> Outcome:
+        transitions: list[Transition] = []
+        for first, last in ranges:
+            for held_first, held_last, record in self._window.items(first, last):
+                append_transition(transitions, _let_go(held_first, held_last, record, AVAILABLE, cause, config))
+        return Outcome(tuple(transitions))
+
+    def _lost(self, below: int, cause: Cause) -> tuple[Transition, ...]:
+        transitions: list[Transition] = []
+        for first, last, record in self._window.items(None, below - 1):
+            if not record.state.is_terminal and record.delivery_count > 0:
+                state, count, member_id = record[:3]
+                append_transition(transitions, Transition(first, last, state, ARCHIVED, cause, member_id, count))
+        return tuple(transitions)
+
+
+def _let_go(
+    first: int, last: int, record: InFlightRecord, to_state: RecordState, cause: Cause, config: SharePartitionConfig
+) -> Transition:
+    """The end of an acquisition; to AVAILABLE becomes to ARCHIVED when no delivery is left."""
+    if to_state is AVAILABLE and record.delivery_count >= config.delivery_count_limit:
+        to_state = ARCHIVED
+    return Transition(first, last, ACQUIRED, to_state, cause, record.member_id, record.delivery_count)
+
+
+def _not_held(message: str) -> RequestError:
+    return RequestError(ErrorCode.INVALID_RECORD_STATE, message)
