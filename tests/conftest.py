@@ -1,4 +1,4 @@
-"""Fixtures of all tiers. A tier is a directory, by cost; unit tests need no JVM, and so none of the fixtures with one."""
+"""Fixtures of all tiers. A tier is a directory, by cost; unit tests need no JVM, so none of the fixtures with one."""
 
 import re
 import uuid

@@ -129,9 +129,13 @@ class EmbeddedKafka:
         command = [java(), "-cp", os.pathsep.join(str(jar) for jar in jars("broker")), *logging]
         for attempt in range(1, PORT_ATTEMPTS + 1):
             try:
-                return self._start_once(command)
-            except _PortTaken:
-                if not self._port_is_ours or attempt == PORT_ATTEMPTS:
+                self._start_once(command)
+                return
+            except BaseException as error:
+                again = isinstance(error, _PortTaken) and self._port_is_ours and attempt < PORT_ATTEMPTS
+                self._end_processes()
+                self._remove_files(keep_log=isinstance(error, Exception) and not again)  # not for Ctrl-C
+                if not again:
                     raise
                 self.port = 0
 
@@ -175,14 +179,9 @@ class EmbeddedKafka:
         (self._home / "server.properties").write_text(
             "".join(f"{key}={value}\n" for key, value in self._properties().items()), encoding="utf-8"
         )
-        try:
-            self._format_storage(java_command)
-            self._spawn(java_command)
-            self._await_ready()
-        except BaseException as error:
-            self._end_processes()
-            self._remove_files(keep_log=isinstance(error, Exception))  # not for Ctrl-C
-            raise
+        self._format_storage(java_command)
+        self._spawn(java_command)
+        self._await_ready()
 
     def _properties(self) -> dict[str, str]:
         controller = f"{HOST}:{_free_port()}"
@@ -321,6 +320,7 @@ class EmbeddedKafka:
 
 
 def _free_port() -> int:
+    """A port that was free a moment ago: the broker cannot pick its own, the controller's is in its configuration."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]

@@ -5,13 +5,16 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from kafka import KafkaConsumer, KafkaProducer
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+
+from sharegroup.testkit import embedded_kafka
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka, EmbeddedKafkaError
 
 
@@ -69,15 +72,29 @@ def test_a_stopped_broker_leaves_nothing_and_one_with_a_data_dir_starts_where_it
         assert consume(kafka, "orders", 1) == [b"kept"]
 
 
-def test_a_feature_level_and_a_property_reach_the_broker() -> None:
-    with EmbeddedKafka(features={"share.version": 0}, properties={"num.partitions": "7"}) as kafka:
-        log = kafka.log_path.read_text()
+def finalized(kafka: EmbeddedKafka, feature: str) -> tuple[int, int] | None:
+    admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
+    levels: tuple[int, int] | None = admin.describe_features()[feature].get("finalized")
+    admin.close()
+    return levels
 
-    assert "num.partitions = 7" in log
-    assert "share.version=0" in log or "share.version level 0" in log
+
+def test_a_feature_level_and_a_property_reach_the_broker(kafka: EmbeddedKafka) -> None:
+    assert finalized(kafka, "share.version") == (1, 1)
+
+    with EmbeddedKafka(features={"share.version": 0}, properties={"num.partitions": "7"}) as older:
+        assert finalized(older, "share.version") is None
+        assert "num.partitions = 7" in older.log_path.read_text()
 
 
-def test_a_failing_start_shows_and_keeps_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the brokers of a test have their files: a log that is kept on purpose must not stay for good."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_a_failing_start_shows_and_keeps_the_log(logs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     kafka = EmbeddedKafka(properties={"log.cleaner.threads": "none"})
 
     with pytest.raises(EmbeddedKafkaError, match=r"(?s)kafka\.log.*log\.cleaner\.threads"):
@@ -88,14 +105,26 @@ def test_a_failing_start_shows_and_keeps_the_log(capsys: pytest.CaptureFixture[s
     assert [path.name for path in kafka.log_path.parent.iterdir() if path.is_dir()] == []
 
 
-def test_a_port_that_someone_else_has_is_an_error_that_says_so(kafka: EmbeddedKafka) -> None:
+def test_a_port_that_someone_else_has_is_an_error_that_says_so(kafka: EmbeddedKafka, logs: Path) -> None:
     with pytest.raises(EmbeddedKafkaError, match="a port is taken"):
         EmbeddedKafka(port=kafka.port).start()
 
     assert is_open(kafka.port)
 
 
-def test_a_broker_that_was_killed_is_reported_at_the_end() -> None:
+def test_a_free_port_that_is_taken_before_the_broker_has_it_is_replaced(
+    kafka: EmbeddedKafka, logs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free_port = embedded_kafka._free_port
+    ports = iter([kafka.port])
+    monkeypatch.setattr(embedded_kafka, "_free_port", lambda: next(ports, None) or free_port())
+
+    with EmbeddedKafka() as second:
+        assert second.port != kafka.port
+        assert list(logs.glob("*/kafka.log")) == [second.log_path]
+
+
+def test_a_broker_that_was_killed_is_reported_at_the_end(logs: Path) -> None:
     kafka = EmbeddedKafka()
     kafka.start()
     os.kill(broker_of(os.getpid(), kafka).pid, signal.SIGKILL)
