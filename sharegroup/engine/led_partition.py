@@ -1,0 +1,221 @@
+"""One share-partition while its shard runs: the window, the header of its durable state, and what this batch changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sharegroup.protocol.request_rows import SharePartitionRequest
+from sharegroup.share_coordinator.next_record import StateWrite, initial_record, next_record
+from sharegroup.share_coordinator.records import RecordKind, ShareGroupStateRecord
+from sharegroup.share_coordinator.share_group_offset import ShareGroupOffsetHeader
+from sharegroup.share_partition import Outcome, SharePartition, SharePartitionConfig
+from sharegroup.types import (
+    AcknowledgeType,
+    AcquiredRange,
+    OffsetRange,
+    RecordState,
+    SharePartitionKey,
+    StateBatch,
+    Transition,
+)
+
+if TYPE_CHECKING:
+    from sharegroup.engine.share_partition_shard import DurableRecords
+
+#: An idle share-partition's state is written again after this long, so that old days of the table can be dropped.
+REWRITE_INTERVAL_MS = 12 * 3600 * 1000
+
+_RECORD_TYPES = {
+    RecordKind.SNAPSHOT: "ShareSnapshot",
+    RecordKind.UPDATE: "ShareUpdate",
+    RecordKind.TOMBSTONE: "Tombstone",
+}
+
+
+class LedPartition:
+    """See the module. `transitions` are this batch's, in order; `header` is the durable state's before this batch."""
+
+    __slots__ = ("_must_snapshot", "header", "transitions", "window")
+
+    def __init__(self, window: SharePartition, header: ShareGroupOffsetHeader) -> None:
+        self.window = window
+        self.header = header
+        self.transitions: list[Transition] = []
+        self._must_snapshot = False
+
+    @classmethod
+    def load(cls, load: dict[str, Any], now_ms: int) -> LedPartition:
+        """From a `load` row: from the table's state where there is one, else from its start offset."""
+        header = ShareGroupOffsetHeader.restore(load["header"]) if load["header"] else None
+        log_start_offset, log_end_offset = load["log"]
+        if header is not None and header.state_epoch >= load["state_epoch"]:
+            batches = [_state_batch(batch) for batch in load["batches"]]
+            led = cls(SharePartition.load(header.start_offset, batches, log_start_offset, log_end_offset), header)
+            led.move_log(log_start_offset, log_end_offset)
+            return led
+        window = SharePartition.load(load["start_offset"], (), log_start_offset, log_end_offset)
+        led = cls(window, cls._initialized(header, load, now_ms))
+        led._must_snapshot = True
+        return led
+
+    @staticmethod
+    def _initialized(
+        header: ShareGroupOffsetHeader | None, load: dict[str, Any], now_ms: int
+    ) -> ShareGroupOffsetHeader:
+        """The header before the initial snapshot: `record` writes the snapshot itself, with the batch's last state."""
+        key = SharePartitionKey("", "", load["partition"])
+        record = initial_record(key, header, load["state_epoch"], load["start_offset"])
+        after = ShareGroupOffsetHeader.of(record, now_ms) if header is None else header.after(record, now_ms)
+        return after._replace(snapshot_epoch=after.snapshot_epoch - 1)
+
+    def reset(self, load: dict[str, Any], now_ms: int) -> None:
+        """Initialised anew with a higher state epoch: states and counts vanish (an offset reset)."""
+        self._replay(self.window.reset(load["start_offset"]))
+        self.header = self._initialized(self.header, load, now_ms)
+        self._must_snapshot = True
+
+    # -- transitions -----------------------------------------------------------------------------------------------
+
+    def move_log(self, log_start_offset: int, log_end_offset: int) -> None:
+        """The log's ends as the source saw them."""
+        self._replay(self.window.log_end_moved(log_end_offset))
+        self._replay(self.window.log_start_moved(log_start_offset))
+
+    def acquire(
+        self, member_id: str, max_records: int, now_ms: int, config: SharePartitionConfig
+    ) -> tuple[AcquiredRange, ...]:
+        """Acquire up to `max_records` for a member."""
+        return self._replay(self.window.acquire(member_id, max_records, now_ms, config))
+
+    def acknowledge(self, request: SharePartitionRequest, now_ms: int, config: SharePartitionConfig) -> int:
+        """Apply an acknowledgement; the new lock deadline (ms) after a renewal, else -1. Raises RequestError."""
+        self._replay(self.window.acknowledge(request.member_id, request.batches, now_ms, config, request.is_renew_ack))
+        renews = any(AcknowledgeType.RENEW in batch.acknowledge_types for batch in request.batches)
+        return now_ms + config.record_lock_duration_ms if renews else -1
+
+    def unacquire(self, request: SharePartitionRequest) -> None:
+        """Give back ranges that never left the gateway. Raises RequestError."""
+        self._replay(self.window.unacquire(request.member_id, request.ranges))
+
+    def release_member(self, member_id: str, config: SharePartitionConfig) -> None:
+        """Release what a departed member holds."""
+        self._replay(self.window.release_member(member_id, config))
+
+    def expire(self, clock_ms: int, config: SharePartitionConfig) -> None:
+        """Expire the locks whose deadline is before the safe clock."""
+        deadline_ms = self.window.next_deadline_ms()
+        if deadline_ms is not None and deadline_ms < clock_ms:
+            self._replay(self.window.expire(clock_ms, config))
+
+    def fair_share(self, waiting: int, config: SharePartitionConfig) -> int:
+        """How many records one of `waiting` demands may take, at least one."""
+        window = self.window
+        if waiting == 1:
+            return config.max_record_locks
+        room = config.max_record_locks - (window.end_offset - window.start_offset)
+        new = max(0, min(window.log_end_offset - window.end_offset, room))
+        return max(1, -(-(new + window.available_count) // waiting))
+
+    def _replay(self, outcome: Outcome) -> tuple[AcquiredRange, ...]:
+        if not outcome.is_empty:
+            self.window.replay(outcome)
+            self.transitions += outcome.transitions
+        return outcome.response
+
+    # -- the durable record ----------------------------------------------------------------------------------------
+
+    def snapshot_when_cold(self, now_ms: int, records: DurableRecords) -> None:
+        """Ask for a snapshot when the last one is old (kafka_semantics: cold snapshot)."""
+        due_ms = _snapshot_due_ms(self.header, records)
+        self._must_snapshot |= now_ms >= due_ms
+
+    def record(
+        self, group_id: str, topic: str, partition: int, records: DurableRecords, now_ms: int
+    ) -> dict[str, Any] | None:
+        """The batch's durable record as a row of `share_group_state`, None if nothing changed; moves the header on."""
+        window = self.window
+        changed = bool(self.transitions) or window.start_offset != self.header.start_offset
+        if not (changed or self._must_snapshot):
+            return None
+        write = StateWrite(
+            SharePartitionKey(group_id, topic, partition),
+            self.header.state_epoch,
+            self.header.leader_epoch_fence,
+            window.start_offset,
+            window.delivery_complete_count,
+            self._changed_batches(),
+        )
+        updates_per_snapshot = 0 if self._must_snapshot else records.updates_per_snapshot
+        record = next_record(self.header, write, updates_per_snapshot, window.state_batches)
+        self.header = self.header.after(record, now_ms)
+        self.transitions, self._must_snapshot = [], False
+        return _state_row(record, window.end_offset)
+
+    def _changed_batches(self) -> list[StateBatch]:
+        """Where the changed offsets ended up; what fell below the start offset is not in flight any more."""
+        ranges: list[OffsetRange] = []
+        for first, last in sorted((t.first_offset, t.last_offset) for t in self.transitions):
+            if ranges and first <= ranges[-1].last_offset + 1:
+                ranges[-1] = OffsetRange(ranges[-1].first_offset, max(last, ranges[-1].last_offset))
+            else:
+                ranges.append(OffsetRange(first, last))
+        return self.window.state_batches_in(ranges)
+
+    # -- the operator's state --------------------------------------------------------------------------------------
+
+    def dump(self) -> list[Any]:
+        """For the operator's state; the earliest lock deadline stands outside, to be read without a restore."""
+        return [self.window.next_deadline_ms(), self.header.dump(), self.window.dump()]
+
+    @classmethod
+    def restore(cls, dumped: list[Any]) -> LedPartition:
+        """The inverse of `dump`."""
+        _, header, window = dumped
+        return cls(SharePartition.restore(window), ShareGroupOffsetHeader.restore(header))
+
+    def next_deadline_ms(self, records: DurableRecords) -> int:
+        """When this share-partition wants a tick."""
+        return _deadline_ms(self.window.next_deadline_ms(), self.header, records)
+
+    @staticmethod
+    def dumped_deadline_ms(dumped: list[Any], records: DurableRecords) -> int:
+        """`next_deadline_ms` of a dumped one."""
+        return _deadline_ms(dumped[0], ShareGroupOffsetHeader.restore(dumped[1]), records)
+
+
+def _deadline_ms(lock_deadline_ms: int | None, header: ShareGroupOffsetHeader, records: DurableRecords) -> int:
+    due_ms = _snapshot_due_ms(header, records)
+    return due_ms if lock_deadline_ms is None else min(due_ms, lock_deadline_ms)
+
+
+def _snapshot_due_ms(header: ShareGroupOffsetHeader, records: DurableRecords) -> int:
+    """Soon after updates have piled up; else only often enough for old days of the table to be dropped."""
+    interval_ms = records.cold_snapshot_interval_ms if header.updates_since_snapshot else REWRITE_INTERVAL_MS
+    return header.last_snapshot_ms + interval_ms
+
+
+def _state_batch(batch: list[Any]) -> StateBatch:
+    first_offset, last_offset, state, *rest = batch
+    return StateBatch(first_offset, last_offset, RecordState(state), *rest)
+
+
+def _state_row(record: ShareGroupStateRecord, end_offset: int) -> dict[str, Any]:
+    return {
+        "record_type": _RECORD_TYPES[record.kind],
+        "snapshot_epoch": record.snapshot_epoch,
+        "state_epoch": record.state_epoch,
+        "start_offset": record.start_offset,
+        "end_offset": end_offset,
+        "delivery_complete_count": record.delivery_complete_count,
+        "state_batches": [
+            {
+                "first_offset": batch.first_offset,
+                "last_offset": batch.last_offset,
+                "delivery_state": int(batch.delivery_state),
+                "delivery_count": batch.delivery_count,
+                "member_id": batch.member_id,
+                "lock_deadline": None if batch.lock_deadline_ms is None else batch.lock_deadline_ms * 1000,
+            }
+            for batch in record.state_batches
+        ],
+    }

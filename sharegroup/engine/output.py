@@ -1,0 +1,51 @@
+"""What one key's run of a micro-batch yields: plain JSON, one row of the operator's output.
+
+The driver merges the outputs of all keys and takes them through the commit steps (sharegroup/README.md).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True)
+class Output:
+    """Effects of one key in one micro-batch.
+
+    `tables` maps a table's name to its rows (JSON objects without the columns that the writer stamps); `responses` are
+    response rows; `requests` are request rows for the other operator, as (key, value) texts; `rejected` are rows nobody
+    can be answered for, as (kafka partition, offset, reason); `positions` is the next unread offset of each request
+    partition this key saw rows of; `deadline_ms` is when this key wants a tick (None: never); `waiting` tells whether
+    demands stand, so that the source polls this topic's log often.
+    """
+
+    key: str
+    now_ms: int
+    tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    responses: list[dict[str, Any]] = field(default_factory=list)
+    requests: list[tuple[str, str]] = field(default_factory=list)
+    rejected: list[tuple[int, int, str]] = field(default_factory=list)
+    positions: dict[int, int] = field(default_factory=dict)
+    deadline_ms: int | None = None
+    waiting: bool = False
+
+    def append(self, table: str, row: dict[str, Any]) -> None:
+        """Add a row of `table`."""
+        self.tables.setdefault(table, []).append(row)
+
+    def read_up_to(self, kafka_partition: int, next_offset: int) -> None:
+        """Note that the request partition was read up to `next_offset` (exclusive)."""
+        self.positions[kafka_partition] = max(next_offset, self.positions.get(kafka_partition, 0))
+
+    def encode(self) -> str:
+        """The output row's body."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def decode(cls, body: str) -> Output:
+        """The inverse of `encode`."""
+        row = json.loads(body)
+        row["positions"] = {int(partition): offset for partition, offset in row["positions"].items()}
+        return cls(**row)

@@ -1,0 +1,75 @@
+"""The operators' input rows: one string each, `kind TAB body`, because per-column work dominates a narrow batch.
+
+kind      | body                                                    | from
+config    | effective config of the group, a JSON object            | source
+unload    | [partition, ...]                                        | source
+load      | [{...}, ...], see `LoadedPartition` or the group's rows | source
+log       | [[partition, log_start_offset, log_end_offset], ...]    | source
+request   | kafka partition TAB offset TAB timestamp_ms TAB value   | request topic
+tick      | clock_ms                                                | source
+
+Spark's shuffle keeps no order, so `in_order` sorts the rows of a batch: what the source says comes before the requests,
+requests are in the order of their Kafka partition, and the tick comes last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+CONFIG = "config"
+UNLOAD = "unload"
+LOAD = "load"
+LOG = "log"
+REQUEST = "request"
+TICK = "tick"
+
+_ORDER = {kind: rank for rank, kind in enumerate((CONFIG, UNLOAD, LOAD, LOG, REQUEST, TICK))}
+
+
+class RequestRow(NamedTuple):
+    """A row of a request topic with its Kafka coordinates; `append_ms` is its timestamp there (LogAppendTime)."""
+
+    kafka_partition: int
+    kafka_offset: int
+    append_ms: int
+    value: str
+
+
+class InputRow(NamedTuple):
+    """A row of a micro-batch: `request` is set for the kind request, `body` for the others."""
+
+    kind: str
+    body: str
+    request: RequestRow | None = None
+
+
+def encode(kind: str, body: str) -> str:
+    """A row of the source."""
+    return f"{kind}\t{body}"
+
+
+def decode(row: str) -> InputRow:
+    """Read one row; raises ValueError for a kind that no version of this project wrote."""
+    kind, body = row.split("\t", 1)
+    if kind not in _ORDER:
+        raise ValueError(f"unknown kind of row: {kind!r}")
+    if kind != REQUEST:
+        return InputRow(kind, body)
+    partition, offset, append_ms, value = body.split("\t", 3)
+    return InputRow(kind, "", RequestRow(int(partition), int(offset), int(append_ms), value))
+
+
+def in_order(rows: Iterable[str]) -> list[InputRow]:
+    """The rows of one key in the order in which the machine must see them; equal rows stay equal in every run."""
+
+    def rank(row: InputRow) -> tuple[int, int, int, str]:
+        request = row.request
+        return (
+            _ORDER[row.kind],
+            request.kafka_partition if request else 0,
+            request.kafka_offset if request else 0,
+            row.body,
+        )
+
+    return sorted(map(decode, rows), key=rank)

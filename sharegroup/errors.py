@@ -1,0 +1,98 @@
+"""Kafka's error codes that share groups use, and the exceptions of this project.
+
+An exception's docstring says whose fault it is. Errors of a driver (Kafka client, Delta, Spark) are translated once, at
+the edge where they appear, with the cause kept.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ErrorCode(IntEnum):
+    """Error codes of the Kafka protocol; `retriable` as in org.apache.kafka.common.errors."""
+
+    UNKNOWN_SERVER_ERROR = -1
+    NONE = 0
+    UNKNOWN_TOPIC_OR_PARTITION = 3
+    NOT_LEADER_OR_FOLLOWER = 6
+    COORDINATOR_LOAD_IN_PROGRESS = 14
+    COORDINATOR_NOT_AVAILABLE = 15
+    NOT_COORDINATOR = 16
+    INVALID_GROUP_ID = 24
+    UNKNOWN_MEMBER_ID = 25
+    TOPIC_AUTHORIZATION_FAILED = 29
+    GROUP_AUTHORIZATION_FAILED = 30
+    UNSUPPORTED_VERSION = 35
+    INVALID_CONFIG = 40
+    INVALID_REQUEST = 42
+    NON_EMPTY_GROUP = 68
+    GROUP_ID_NOT_FOUND = 69
+    FENCED_LEADER_EPOCH = 74
+    GROUP_MAX_SIZE_REACHED = 81
+    UNKNOWN_TOPIC_ID = 100
+    FENCED_MEMBER_EPOCH = 110
+    INVALID_RECORD_STATE = 121
+    SHARE_SESSION_NOT_FOUND = 122
+    INVALID_SHARE_SESSION_EPOCH = 123
+    FENCED_STATE_EPOCH = 124
+    SHARE_SESSION_LIMIT_REACHED = 133
+
+    @property
+    def retriable(self) -> bool:
+        """Whether the same request may succeed later."""
+        return self in _RETRIABLE
+
+
+_RETRIABLE = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.SHARE_SESSION_NOT_FOUND,
+        ErrorCode.INVALID_SHARE_SESSION_EPOCH,
+        ErrorCode.SHARE_SESSION_LIMIT_REACHED,
+    }
+)
+
+
+class ShareGroupError(Exception):
+    """Base of this project's exceptions."""
+
+
+class InvalidConfigError(ShareGroupError):
+    """The user's configuration is wrong; `problems` holds one sentence for each wrong key."""
+
+    def __init__(self, source: str, problems: list[str]) -> None:
+        self.source = source
+        self.problems = tuple(problems)
+        super().__init__("\n  ".join([f"{source}: {len(problems)} wrong configuration value(s)", *problems]))
+
+
+class RequestError(ShareGroupError):
+    """The requester is at fault (or late): the request is refused with a Kafka error code, and no state changes."""
+
+    def __init__(self, code: ErrorCode, message: str) -> None:
+        self.code = code
+        self.message = message
+        super().__init__(f"{code.name}: {message}")
+
+
+class InvalidRequestRow(ShareGroupError):
+    """A row of a request topic that cannot be read; there is nobody to answer."""
+
+
+class IllegalTransitionError(ShareGroupError):
+    """A state machine was asked for a transition that its table does not have: a defect of this project."""
+
+
+class FencedLeaderError(ShareGroupError):
+    """Another job writes to the same tables (FENCED_LEADER_EPOCH); this one must stop."""
+
+
+class StopRequested(ShareGroupError):
+    """SIGTERM came; the batch that sees it is run again at the next start."""

@@ -1,0 +1,23 @@
+"""What a checkpoint folder tells before its query starts."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+
+def checkpoint_query_id(spark: SparkSession, checkpoint: str) -> str | None:
+    """The id (a UUID) of the query whose checkpoint it is, None for a new one; on any Hadoop file system."""
+    jvm: Any = spark._jvm
+    path = jvm.org.apache.hadoop.fs.Path(f"{checkpoint}/metadata")
+    file_system = path.getFileSystem(spark._jsc.hadoopConfiguration())  # type: ignore[attr-defined]  # py4j
+    if not file_system.exists(path):
+        return None
+    stream = file_system.open(path)
+    try:
+        text = jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
+    finally:
+        stream.close()
+    return str(json.loads(text)["id"])

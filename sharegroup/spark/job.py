@@ -1,0 +1,193 @@
+"""The main job: both queries in one session, until SIGTERM."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import write_deltalake
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from sharegroup.config import JobConfig
+from sharegroup.errors import FencedLeaderError, ShareGroupError, StopRequested
+from sharegroup.spark import group_coordinator_query, share_partition_query
+from sharegroup.spark.commit_steps import CommitSteps
+from sharegroup.spark.delta_table import DeltaTableWriter, open_or_create, table_path
+from sharegroup.spark.fault_points import fault_point
+from sharegroup.spark.job_query import JobQuery, StaleCheckpointError
+from sharegroup.spark.kafka_clients import RowProducer, create_topics, python_properties
+from sharegroup.spark.retention import prunable
+from sharegroup.spark.stop_signal import StopSignal
+from sharegroup.spark.tables import (
+    ALL_TABLES,
+    GROUP_COORDINATOR_TABLES,
+    SHARE_GROUP_CONFIGS,
+    SHARE_GROUP_JOB,
+    SHARE_PARTITION_TABLES,
+)
+
+logger = logging.getLogger(__name__)
+
+#: A query that fails is started again after 1, 2, 4, ... seconds, this often without a batch in between.
+MAX_RESTARTS = 6
+
+
+class ShareGroupJob:
+    """Runs the two queries. `run` returns after SIGTERM and raises what ended the job otherwise."""
+
+    def __init__(self, spark: SparkSession, config: JobConfig, stop: StopSignal) -> None:
+        self._spark, self._config, self._stop = spark, config, stop
+        self._scratch = tempfile.TemporaryDirectory(prefix="sharegroup-")
+        self._kafka = python_properties(config.job.bootstrap_servers, config.job.kafka)
+        self._jvm_pid = int(spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]  # py4j
+        self._restarts: dict[str, int] = {}
+        self._running: dict[str, JobQuery] = {}
+        self._build: dict[str, Callable[[], JobQuery]] = {
+            group_coordinator_query.NAME: self._group_coordinator,
+            share_partition_query.NAME: self._share_partition,
+        }
+
+    def run(self) -> None:
+        """Start, watch, stop. Raises FencedLeaderError when another job took the lead."""
+        self._create_topics_and_tables()
+        try:
+            for name in self._build:
+                self._start(name)
+            logger.info("the share-group job is running")
+            while not self._stop.wait(0.2):
+                for name in self._build:
+                    self._watch(name)
+        finally:
+            self._stop_queries()
+            self._scratch.cleanup()
+
+    def _create_topics_and_tables(self) -> None:
+        job = self._config.job
+        topics = dict.fromkeys(
+            (job.group_requests_topic, job.partition_requests_topic, job.responses_topic), job.request_topic_partitions
+        )
+        create_topics(self._kafka, topics, job.request_topic_replication_factor, job.request_topic_retention_ms)
+        for spec in ALL_TABLES:
+            open_or_create(job.tables_path, spec)
+        self._write_configs()
+
+    def _write_configs(self) -> None:
+        """The groups' own values, as the file has them, for people who query."""
+        now = datetime.now(timezone.utc)
+        rows = [
+            {"group_id": group_id, "config_name": name, "config_value": str(value), "time": now}
+            for group_id, overrides in self._config.groups.items()
+            for name, value in overrides.set_values().items()
+        ]
+        table = pa.Table.from_pylist(rows, schema=SHARE_GROUP_CONFIGS.schema)
+        write_deltalake(table_path(self._config.job.tables_path, SHARE_GROUP_CONFIGS), table, mode="overwrite")
+
+    # -- the queries -----------------------------------------------------------------------------------------------
+
+    def _share_partition(self) -> JobQuery:
+        job = self._config.job
+        producer = RowProducer(self._kafka, job.responses_topic, job.group_requests_topic)
+        name = share_partition_query.NAME
+        writers = [DeltaTableWriter(job.tables_path, spec) for spec in SHARE_PARTITION_TABLES]
+        return JobQuery(
+            self._spark,
+            self._config,
+            name,
+            lambda path, positions: share_partition_query.share_partition_outputs(
+                self._spark, self._config, path, positions
+            ),
+            CommitSteps(writers, producer, fault_point(name, self._jvm_pid)),
+            str(Path(self._scratch.name) / name),
+            self._stop,
+            lambda: prunable(job.tables_path, job.delivery_log_retention_ms),
+        )
+
+    def _group_coordinator(self) -> JobQuery:
+        job = self._config.job
+        producer = RowProducer(self._kafka, job.responses_topic, job.partition_requests_topic)
+        name = group_coordinator_query.NAME
+        writers = [DeltaTableWriter(job.tables_path, spec) for spec in GROUP_COORDINATOR_TABLES]
+        return JobQuery(
+            self._spark,
+            self._config,
+            name,
+            lambda path, positions: group_coordinator_query.group_coordinator_outputs(
+                self._spark, self._config, path, positions
+            ),
+            CommitSteps(writers, producer, fault_point(name, self._jvm_pid)),
+            str(Path(self._scratch.name) / name),
+            self._stop,
+            dict,
+        )
+
+    def _start(self, name: str) -> None:
+        query = self._build[name]()
+        self._running[name] = query
+        query.start()
+        self._record_leader(query)
+
+    def _record_leader(self, query: JobQuery) -> None:
+        row = {
+            "query": query.name,
+            "leader_epoch": query.leader_epoch,
+            "query_id": str(query.query.id),
+            "application_id": self._spark.sparkContext.applicationId,
+            "positions": list(query.positions.items()),
+            "time": datetime.now(timezone.utc),
+        }
+        table = pa.Table.from_pylist([row], schema=SHARE_GROUP_JOB.schema)
+        write_deltalake(table_path(self._config.job.tables_path, SHARE_GROUP_JOB), table, mode="append")
+
+    def _watch(self, name: str) -> None:
+        """Start a query again that failed for a passing reason; raise what is for people to decide."""
+        query = self._running[name]
+        if query.query.isActive:
+            return
+        failure = query.failure or query.query.exception()
+        if isinstance(failure, StopRequested):
+            return
+        if isinstance(failure, (FencedLeaderError, StaleCheckpointError)):
+            raise failure
+        if query.batches:
+            self._restarts[name] = 0
+        restarts = self._restarts[name] = self._restarts.get(name, 0) + 1
+        if restarts > MAX_RESTARTS:
+            raise ShareGroupError(f"query {name} failed {restarts} times in a row") from failure
+        delay_s = 2 ** (restarts - 1)
+        logger.error("query %s failed, will start again in %d s: %s", name, delay_s, _first_line(failure))
+        if not self._stop.wait(delay_s):
+            self._start(name)
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def _stop_queries(self) -> None:
+        """Between batches: a batch that begins now stops itself, and a query without one can be stopped safely."""
+        self._stop.request()
+        for query in self._started():
+            self._await_end(query)
+
+    def _started(self) -> Sequence[JobQuery]:
+        return [query for query in self._running.values() if query.is_started]
+
+    def _await_end(self, query: JobQuery) -> None:
+        grace_s = 3 * self._config.job.trigger_interval_ms / 1000 + 1.0
+        idle_since = time.monotonic()
+        while query.query.isActive:
+            if query.in_batch or query.query.status["isTriggerActive"]:
+                idle_since = time.monotonic()
+            if time.monotonic() - idle_since > grace_s:
+                query.query.stop()
+                return
+            time.sleep(0.05)  # polls Spark's own status; there is nothing to wait on
+
+
+def _first_line(failure: BaseException | None) -> str:
+    if isinstance(failure, StreamingQueryException):
+        return str(failure).partition("\n")[0]
+    return f"{type(failure).__name__}: {failure}"

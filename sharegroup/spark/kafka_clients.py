@@ -1,0 +1,120 @@
+"""Kafka clients from the job's `kafka` properties, which have Java's names, and the three topics of the job."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka.admin import NewTopic
+from kafka.errors import KafkaError, TopicAlreadyExistsError
+
+from sharegroup.errors import ShareGroupError
+
+_JAAS_FIELD = re.compile(r"""(username|password)\s*=\s*["']([^"']*)["']""")
+#: Java's name -> kafka-python's, where replacing the dots is not enough.
+_RENAMED = {
+    "ssl.truststore.location": "ssl_cafile",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.keystore.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+}
+
+
+class KafkaUnavailableError(ShareGroupError):
+    """The brokers did not do what was asked in time; the cause is kept."""
+
+
+def python_properties(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str, Any]:
+    """kafka-python's settings for Java's properties; `sasl.jaas.config` gives user name and password."""
+    settings: dict[str, Any] = {"bootstrap_servers": [server.strip() for server in bootstrap_servers.split(",")]}
+    for name, value in kafka.items():
+        if name == "sasl.jaas.config":
+            fields = dict(_JAAS_FIELD.findall(value))
+            settings |= {f"sasl_plain_{field}": fields[field] for field in fields}
+        else:
+            settings[_RENAMED.get(name, name.replace(".", "_"))] = value
+    return settings
+
+
+def spark_options(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str, str]:
+    """Options of Spark's Kafka reader for the same properties."""
+    return {"kafka.bootstrap.servers": bootstrap_servers, **{f"kafka.{name}": value for name, value in kafka.items()}}
+
+
+def create_topics(settings: Mapping[str, Any], topics: Mapping[str, int], replication: int, retention_ms: int) -> None:
+    """Create the missing ones of `topics` (name -> partitions), with the broker's clock as their rows' time.
+
+    Raises KafkaUnavailableError.
+    """
+    admin = None
+    try:
+        admin = KafkaAdminClient(**settings)
+        present = set(admin.list_topics())
+        config = {
+            "message.timestamp.type": "LogAppendTime",
+            "cleanup.policy": "delete",
+            "retention.ms": str(retention_ms),
+        }
+        missing = [
+            NewTopic(name, num_partitions=partitions, replication_factor=replication, topic_configs=config)
+            for name, partitions in topics.items()
+            if name not in present
+        ]
+        if missing:
+            admin.create_topics(missing)
+            admin.wait_for_topics([topic.name for topic in missing])
+    except TopicAlreadyExistsError:
+        pass  # another job or member created it in between
+    except KafkaError as error:
+        raise KafkaUnavailableError(f"cannot create the topics {', '.join(topics)}: {error}") from error
+    finally:
+        if admin is not None:
+            admin.close()
+
+
+class RowProducer:
+    """Produces rows to the job's topics and waits until the broker has them (acks=all, idempotent)."""
+
+    def __init__(self, settings: Mapping[str, Any], responses_topic: str, requests_topic: str) -> None:
+        self._producer = KafkaProducer(
+            **settings, acks="all", enable_idempotence=True, linger_ms=1, compression_type=None
+        )
+        self._responses_topic = responses_topic
+        self._requests_topic = requests_topic
+
+    def send(self, responses: Iterable[Mapping[str, Any]], requests: Iterable[tuple[str, str]]) -> None:
+        """Produce requests to the other query, then responses keyed by `reply_to`; return when all are durable.
+
+        Requests go first: a release that a re-joining member caused is in its topic before the member hears that it
+        joined. Responses that nobody waits for (no `reply_to`) are left out. Raises KafkaUnavailableError.
+        """
+        self._flush([(self._requests_topic, key, value.encode()) for key, value in requests])
+        self._flush(
+            (self._responses_topic, response["reply_to"], json.dumps(response, separators=(",", ":")).encode())
+            for response in responses
+            if response["reply_to"]
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._producer.close()
+
+    def _flush(self, rows: Iterable[tuple[str, str, bytes]]) -> None:
+        try:
+            futures = [self._producer.send(topic, key=key.encode(), value=value) for topic, key, value in rows]
+            if futures:
+                self._producer.flush()
+            for future in futures:
+                future.get(timeout=30)
+        except KafkaError as error:
+            raise KafkaUnavailableError(f"cannot produce to Kafka: {error}") from error
+
+
+def offsets_consumer(settings: Mapping[str, Any], read_committed: bool = False) -> KafkaConsumer:
+    """A consumer without a group, for offset look-ups only; `read_committed` makes the end the last stable offset."""
+    isolation = "read_committed" if read_committed else "read_uncommitted"
+    return KafkaConsumer(**settings, group_id=None, enable_auto_commit=False, isolation_level=isolation)

@@ -1,0 +1,213 @@
+"""`kafka_log_offsets`: the Python streaming source beside the request topic of the share_partition query.
+
+It says which share-partitions to lead (rows of the `share_partitions` table, with the state to load), how far their logs
+reach, and when a key's deadline is due. Nothing new: no rows, and Spark runs no batch. It runs in a Python worker of the
+driver, apart from the driver's own Python; `readBetweenOffsets` of a batch that is run again runs on an executor.
+
+The clock of a tick is a *safe* time: all requests appended before it have been read by committed batches. So a lock never
+expires while an acknowledgement that was in time is still unread, however long the backlog.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from kafka import TopicPartition
+from kafka.errors import KafkaError
+from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+
+from sharegroup.config import GroupConfig, IsolationLevel, OffsetResetStrategy
+from sharegroup.spark.hand_over import HandOver, HandOverFile
+from sharegroup.spark.log_offsets_plan import (
+    NOTHING_READ,
+    LogOffsets,
+    SourceOffset,
+    Tables,
+    led,
+    rows_between,
+    start_key,
+)
+from sharegroup.spark.log_poll import LogPoll
+from sharegroup.spark.pinned_tables import PinnedTables
+from sharegroup.spark.request_clock import RequestClock
+from sharegroup.spark.shard_keys import ShardKey
+from sharegroup.spark.tables import SHARE_GROUP_STATE, SHARE_PARTITIONS
+from sharegroup.types import SharePartitionKey
+
+logger = logging.getLogger(__name__)
+
+SOURCE_NAME = "kafka_log_offsets"
+SOURCE_SCHEMA = "shard_key STRING, row STRING"
+
+
+class LogOffsetsReader(SimpleDataSourceStreamReader):
+    """See the module. `options` is the JSON that `share_partition_query` makes."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._options = options
+        self._tables = PinnedTables(options["tables"], options["storage_options"])
+        self._hand_over = HandOverFile(options["hand_over"])
+        self._poll = LogPoll(options["kafka"])
+        self._clock = RequestClock(self._poll, options["requests_topic"], options["idle_poll_ms"])
+        self._polled_ms = {"log": 0, "waiting": 0}
+        self._ticked_all = False
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Nothing read, nothing led: the first batch loads everything from the tables."""
+        return SourceOffset().to_json()
+
+    def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[str, str]], dict[str, Any]]:
+        """What is new after `start`; an equal offset and no rows if nothing is."""
+        before = SourceOffset.from_json(start)
+        try:
+            after = self._next(before)
+        except KafkaError as error:
+            logger.warning("log offsets cannot be polled, will try again: %s", error)
+            return iter(()), start
+        if after == replace(before, tick_keys=()):
+            return iter(()), start
+        after = replace(after, seq=before.seq + 1)
+        return iter(list(rows_between(before, after, self._plan_tables()))), after.to_json()
+
+    def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[str, str]]:  # noqa: N802
+        """The rows of a batch once more; looks at nothing but the two offsets and the pinned table versions."""
+        found = rows_between(SourceOffset.from_json(start), SourceOffset.from_json(end), self._plan_tables())
+        return iter(list(found))
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing to forget."""
+
+    def _plan_tables(self) -> Tables:
+        return Tables(self._tables.share_partitions, self._tables.states)
+
+    def _next(self, before: SourceOffset) -> SourceOffset:
+        now_ms = int(time.time() * 1000)
+        told = self._hand_over.read()
+        after = self._with_tables(replace(before, tick_keys=()))
+        pending, safe_ms = self._clock.observe(now_ms, told.positions)
+        after = self._with_log(after, told, pending, now_ms)
+        return self._with_ticks(after, told, safe_ms)
+
+    def _with_tables(self, offset: SourceOffset) -> SourceOffset:
+        version = self._tables.newest_version(SHARE_PARTITIONS.name)
+        state_version = offset.state_version
+        if version != offset.partitions_version or state_version == NOTHING_READ:
+            state_version = self._tables.newest_version(SHARE_GROUP_STATE.name)
+        return replace(
+            offset,
+            partitions_version=version,
+            state_version=state_version,
+            shards=self._options["shards"],
+            configs=self._options["configs"],
+        )
+
+    def _with_log(self, offset: SourceOffset, told: HandOver, pending: bool, now_ms: int) -> SourceOffset:
+        """Poll the logs: all of them when idle for long or asked for, those with waiting members often, new ones at once."""
+        listed = [row.key for row in self._tables.share_partitions(offset.partitions_version)]
+        idle = self._is_due("log", now_ms, self._options["idle_poll_ms"])
+        often = self._is_due("waiting", now_ms, self._options["poll_ms"])
+        waiting = {ShardKey.decode(key)[:2] for key in told.waiting} if often else set()
+        wanted = {
+            TopicPartition(key.topic, key.partition)
+            for key in listed
+            if idle or pending or key[:2] in waiting or offset.offsets_of(key.topic, key.partition) is None
+        }
+        if not wanted:
+            return offset
+        log = {topic: dict(partitions) for topic, partitions in offset.log.items()}
+        for partition, offsets in self._poll_log(offset, wanted, idle, listed).items():
+            log.setdefault(partition.topic, {})[str(partition.partition)] = offsets
+        polled = replace(offset, log=log)
+        return replace(polled, starts=self._starts_by_time(polled, listed, now_ms))
+
+    def _poll_log(
+        self,
+        offset: SourceOffset,
+        wanted: Collection[TopicPartition],
+        idle: bool,
+        listed: Collection[SharePartitionKey],
+    ) -> dict[TopicPartition, LogOffsets]:
+        committed_groups = {
+            group_id
+            for group_id in {key.group_id for key in listed}
+            if offset.config(group_id).isolation_level is IsolationLevel.READ_COMMITTED
+        }
+        committed_topics = {key.topic for key in listed if key.group_id in committed_groups}
+        found: dict[TopicPartition, LogOffsets] = {}
+        for topic in sorted({partition.topic for partition in wanted}):
+            partitions = [partition for partition in wanted if partition.topic == topic]
+            known = {p: offset.offsets_of(topic, p.partition) for p in partitions}
+            try:
+                ends = self._poll.ends(partitions)
+                starts = self._poll.starts([p for p in partitions if idle or known[p] is None])
+                stable = self._poll.ends(partitions, read_committed=True) if topic in committed_topics else ends
+            except KafkaError as error:  # one topic that is away must not hold up the others
+                logger.warning("log offsets of topic %s cannot be polled: %s", topic, error)
+                continue
+            for partition in partitions:
+                last = known[partition]
+                start = starts.get(partition, last.log_start_offset if last else 0)
+                found[partition] = LogOffsets(start, ends[partition], stable[partition])
+        return found
+
+    def _starts_by_time(
+        self, offset: SourceOffset, listed: Collection[SharePartitionKey], now_ms: int
+    ) -> Mapping[str, int]:
+        """Look up, once, the start offsets of the groups that reset by_duration."""
+        durations = {
+            group_id: offset.config(group_id).auto_offset_reset.duration_ms
+            for group_id in {key.group_id for key in listed}
+            if offset.config(group_id).auto_offset_reset.strategy is OffsetResetStrategy.BY_DURATION
+        }
+        starts = dict(offset.starts)
+        for key in listed:
+            log = offset.offsets_of(key.topic, key.partition)
+            if key.group_id not in durations or log is None or start_key(key) in starts:
+                continue
+            partition = TopicPartition(key.topic, key.partition)
+            found = self._poll.at_time({partition: now_ms - (durations[key.group_id] or 0)})[partition]
+            starts[start_key(key)] = log.log_end_offset if found is None else found
+        return starts
+
+    def _with_ticks(self, offset: SourceOffset, told: HandOver, safe_ms: int) -> SourceOffset:
+        """Tick the keys whose deadline is before the safe time, and after a start every key once."""
+        due = {key for key, deadline in told.deadlines.items() if deadline < safe_ms}
+        if not self._ticked_all and safe_ms:
+            self._ticked_all = True
+            due |= {offset.shard_key(key) for key in led(offset, self._plan_tables())}
+        if not due:
+            return offset
+        return replace(offset, tick_keys=tuple(sorted(due)), clock_ms=max(safe_ms, offset.clock_ms))
+
+    def _is_due(self, what: str, now_ms: int, interval_ms: int) -> bool:
+        due = now_ms - self._polled_ms[what] >= interval_ms
+        if due:
+            self._polled_ms[what] = now_ms
+        return due
+
+
+class KafkaLogOffsetsSource(DataSource):
+    """The registered data source; its one option `options` is JSON (see `share_partition_query`)."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return SOURCE_NAME
+
+    def schema(self) -> str:
+        """One string row for one operator key."""
+        return SOURCE_SCHEMA
+
+    def simpleStreamReader(self, schema: object) -> LogOffsetsReader:  # noqa: N802 - Spark's name
+        """The reader."""
+        return LogOffsetsReader(json.loads(self.options["options"]))
+
+
+def source_configs(default: GroupConfig, groups: Mapping[str, GroupConfig]) -> dict[str, dict[str, object]]:
+    """What the source pins in its offset: each configured group's values in force, and "" for every other group."""
+    return {"": default.to_json(), **{group_id: config.to_json() for group_id, config in groups.items()}}

@@ -1,0 +1,40 @@
+"""Log offsets, asked of the brokers by a consumer without a group."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition
+
+from sharegroup.spark.kafka_clients import offsets_consumer
+
+
+class LogPoll:
+    """Log offsets of topic partitions by a Kafka consumer without a group."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = settings
+        self._consumers: dict[bool, KafkaConsumer] = {}
+
+    def ends(self, partitions: Collection[TopicPartition], read_committed: bool = False) -> dict[TopicPartition, int]:
+        """Log end offsets, or last stable offsets."""
+        return self._consumer(read_committed).end_offsets(list(partitions)) if partitions else {}
+
+    def starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Log start offsets."""
+        return self._consumer(False).beginning_offsets(list(partitions)) if partitions else {}
+
+    def at_time(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The first offset at or after a time (ms) for each partition, None where there is none."""
+        found = self._consumer(False).offsets_for_times(dict(times)) if times else {}
+        return {partition: None if at is None else at.offset for partition, at in found.items()}
+
+    def partitions_of(self, topic: str) -> list[TopicPartition]:
+        """All partitions of a topic."""
+        return [TopicPartition(topic, p) for p in sorted(self._consumer(False).partitions_for_topic(topic) or ())]
+
+    def _consumer(self, read_committed: bool) -> KafkaConsumer:
+        if read_committed not in self._consumers:
+            self._consumers[read_committed] = offsets_consumer(self._settings, read_committed)
+        return self._consumers[read_committed]

@@ -1,0 +1,57 @@
+"""What the source of the share_partition query reads from the Delta tables, at pinned versions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from deltalake import DeltaTable
+
+from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
+from sharegroup.spark.log_offsets_plan import SharePartitionRow
+from sharegroup.spark.state_table import read_states
+from sharegroup.spark.tables import SHARE_GROUP_STATE, SHARE_PARTITIONS
+from sharegroup.types import SharePartitionKey
+
+
+class PinnedTables:
+    """The tables at pinned versions; the newest version asked for is kept, as two neighbouring offsets share it."""
+
+    def __init__(self, paths: Mapping[str, str], options: Mapping[str, str]) -> None:
+        self._paths = paths
+        self._options = dict(options) or None
+        self._rows: dict[int, tuple[SharePartitionRow, ...]] = {}
+        self._newest: dict[str, DeltaTable] = {}
+
+    def newest_version(self, table: str) -> int:
+        """The table's version now."""
+        handle = self._newest.get(table)
+        if handle is None:
+            handle = self._newest[table] = self._open(table, None)
+        else:
+            handle.update_incremental()
+        return handle.version()
+
+    def share_partitions(self, version: int) -> tuple[SharePartitionRow, ...]:
+        """The share-partitions to lead, at a version."""
+        if version not in self._rows:
+            listed = self._open(SHARE_PARTITIONS.name, version).to_pyarrow_table().to_pylist()
+            self._rows = {kept: rows for kept, rows in self._rows.items() if kept == max(self._rows)}
+            self._rows[version] = tuple(
+                SharePartitionRow(
+                    SharePartitionKey(row["group_id"], row["topic"], row["partition"]),
+                    row["topic_id"],
+                    row["status"] == "initializing",
+                    row["state_epoch"],
+                    row["start_offset"],
+                )
+                for row in listed
+                if row["status"] != "deleting"
+            )
+        return self._rows[version]
+
+    def states(self, version: int, keys: Collection[SharePartitionKey]) -> Mapping[SharePartitionKey, ShareGroupOffset]:
+        """The folded states of some share-partitions, at a version."""
+        return read_states(self._open(SHARE_GROUP_STATE.name, version), keys)
+
+    def _open(self, table: str, version: int | None) -> DeltaTable:
+        return DeltaTable(self._paths[table], version=version, storage_options=self._options)

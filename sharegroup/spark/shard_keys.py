@@ -1,0 +1,30 @@
+"""The operator's key: one string, because per-column work dominates a narrow batch.
+
+A share-partition belongs to shard `partition % shards` of its (group, topic). Topic names have no tab; a group id may,
+so the key is split from the right. Rows that name no share-partition get the key of `UNKEYED`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+#: Rows that nobody can be found for: they are rejected with their Kafka coordinates.
+UNKEYED = ""
+
+
+class ShardKey(NamedTuple):
+    """A (group, topic, shard)."""
+
+    group_id: str
+    topic: str
+    shard: int
+
+    def encode(self) -> str:
+        """The key's text."""
+        return f"{self.group_id}\t{self.topic}\t{self.shard}"
+
+    @classmethod
+    def decode(cls, key: str) -> ShardKey:
+        """The inverse of `encode`."""
+        group_id, topic, shard = key.rsplit("\t", 2)
+        return cls(group_id, topic, int(shard))

@@ -1,0 +1,98 @@
+"""The share_partition query: request rows and log offsets in, durable state, delivery log and responses out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+
+from sharegroup.config import JobConfig
+from sharegroup.engine import rows
+from sharegroup.engine.share_partition_shard import DurableRecords
+from sharegroup.spark.delta_table import table_path
+from sharegroup.spark.kafka_clients import python_properties, spark_options
+from sharegroup.spark.log_offsets_source import SOURCE_NAME, KafkaLogOffsetsSource, source_configs
+from sharegroup.spark.operators import OUTPUT_SCHEMA, STATE_SCHEMA, share_partition_operator
+from sharegroup.spark.shard_keys import UNKEYED
+from sharegroup.spark.tables import SHARE_GROUP_STATE, SHARE_PARTITIONS
+
+NAME = "share_partition"
+
+
+def request_rows(spark: SparkSession, config: JobConfig, topic: str, positions: dict[int, int]) -> DataFrame:
+    """(row, value) of a request topic: `row` for the operator, `value` to take the key from.
+
+    With a checkpoint the query goes on where it was; without one it starts at `positions`, and at the beginning of a
+    partition that no commit has a position of. Rows that retention has taken are passed over: what was acquired comes
+    back by its lock.
+    """
+    starting = json.dumps({topic: {str(partition): offset for partition, offset in positions.items()}})
+    stream = (
+        spark.readStream.format("kafka")
+        .options(**spark_options(config.job.bootstrap_servers, config.job.kafka))
+        .option("subscribe", topic)
+        .option("startingOffsets", starting)
+        .option("maxOffsetsPerTrigger", config.job.max_requests_per_batch)
+        .option("failOnDataLoss", "false")
+        .load()
+    )
+    value = F.coalesce(F.col("value").cast("string"), F.lit(""))
+    row = F.concat_ws(
+        "\t",
+        F.lit(rows.REQUEST),
+        F.col("partition").cast("string"),
+        F.col("offset").cast("string"),
+        F.unix_millis("timestamp").cast("string"),
+        value,
+    )
+    return stream.select(row.alias("row"), value.alias("value"))
+
+
+def share_partition_rows(
+    spark: SparkSession, config: JobConfig, hand_over: str, positions: dict[int, int]
+) -> DataFrame:
+    """(shard_key, row): the operator's input."""
+    names = F.from_json("value", "group_id STRING, topic STRING, partition INT")
+    requests = request_rows(spark, config, config.job.partition_requests_topic, positions).select(
+        "row", names.alias("names")
+    )
+    shard = F.pmod(F.col("names.partition"), F.lit(config.job.operator_shards)).cast("string")
+    key = F.concat(F.col("names.group_id"), F.lit("\t"), F.col("names.topic"), F.lit("\t"), shard)
+    keyed = requests.select(F.coalesce(key, F.lit(UNKEYED)).alias("shard_key"), "row")
+    spark.dataSource.register(KafkaLogOffsetsSource)
+    log = spark.readStream.format(SOURCE_NAME).option("options", json.dumps(source_options(config, hand_over))).load()
+    return log.select("shard_key", "row").unionByName(keyed)
+
+
+def source_options(config: JobConfig, hand_over: str) -> dict[str, Any]:
+    """The one option of `kafka_log_offsets`."""
+    job = config.job
+    groups = {group_id: config.group_config(group_id) for group_id in config.groups}
+    return {
+        "kafka": python_properties(job.bootstrap_servers, job.kafka),
+        "tables": {spec.name: table_path(job.tables_path, spec) for spec in (SHARE_PARTITIONS, SHARE_GROUP_STATE)},
+        "storage_options": {},
+        "hand_over": hand_over,
+        "shards": job.operator_shards,
+        "requests_topic": job.partition_requests_topic,
+        "poll_ms": job.log_poll_interval_ms,
+        "idle_poll_ms": job.log_idle_poll_interval_ms,
+        "configs": source_configs(config.group_config(""), groups),
+    }
+
+
+def share_partition_outputs(
+    spark: SparkSession, config: JobConfig, hand_over: str, positions: dict[int, int]
+) -> DataFrame:
+    """(output): the query up to its sink."""
+    records = DurableRecords(
+        config.coordinator.snapshot_update_records_per_snapshot,
+        config.coordinator.cold_partition_snapshot_interval_ms,
+    )
+    return (
+        share_partition_rows(spark, config, hand_over, positions)
+        .groupBy("shard_key")
+        .applyInPandasWithState(share_partition_operator(records), OUTPUT_SCHEMA, STATE_SCHEMA, "update", "NoTimeout")
+    )

@@ -1,0 +1,189 @@
+"""The Delta tables: every schema in one place. They are public API (sharegroup/README.md documents each column).
+
+Times are UTC timestamps with microseconds; offsets, ranges and names are Kafka's. `day` partitions the tables that grow,
+so that pruning drops whole files. Column comments go into the Delta schema, where DESCRIBE TABLE shows them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+_TIMESTAMP = pa.timestamp("us", tz="UTC")
+
+
+def _column(name: str, kind: pa.DataType, comment: str, nullable: bool = True) -> pa.Field:
+    return pa.field(name, kind, nullable=nullable, metadata={"comment": comment})
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """A table's name and form. `key` is empty for a table that only grows; else its rows are current state, by key."""
+
+    name: str
+    schema: pa.Schema
+    partition_by: tuple[str, ...] = ()
+    key: tuple[str, ...] = ()
+
+    @property
+    def is_append_only(self) -> bool:
+        """Whether rows are only ever added (and pruned by day)."""
+        return not self.key
+
+
+STATE_BATCH = pa.struct(
+    [
+        pa.field("first_offset", pa.int64()),
+        pa.field("last_offset", pa.int64()),
+        pa.field("delivery_state", pa.int8()),
+        pa.field("delivery_count", pa.int16()),
+        pa.field("member_id", pa.string()),
+        pa.field("lock_deadline", _TIMESTAMP),
+    ]
+)
+
+SHARE_GROUP_STATE = TableSpec(
+    "share_group_state",
+    pa.schema(
+        [
+            _column("day", pa.date32(), "day of `time`; the partition column"),
+            _column("group_id", pa.string(), "share group"),
+            _column("topic", pa.string(), "topic of the share-partition"),
+            _column("partition", pa.int32(), "partition of the share-partition"),
+            _column("record_type", pa.string(), "ShareSnapshot, ShareUpdate (KIP-932) or Tombstone"),
+            _column("snapshot_epoch", pa.int32(), "epoch of the snapshot that this record is or builds on"),
+            _column("state_epoch", pa.int32(), "raised by each initialisation and offset reset; -1: not updated"),
+            _column("leader_epoch", pa.int32(), "leader epoch of the job that wrote the record"),
+            _column("start_offset", pa.int64(), "share-partition start offset (SPSO); -1: not updated"),
+            _column("end_offset", pa.int64(), "share-partition end offset (SPEO), exclusive"),
+            _column("delivery_complete_count", pa.int64(), "finished records from the SPSO up; -1: not updated"),
+            _column(
+                "state_batches",
+                pa.list_(STATE_BATCH),
+                "ranges and their states: 0 available, 1 acquired (with member and lock deadline), 2 acknowledged, "
+                "4 archived; an update holds only what changed",
+            ),
+            _column("batch_id", pa.int64(), "micro-batch that wrote the record"),
+            _column("time", _TIMESTAMP, "the micro-batch's timestamp"),
+        ]
+    ),
+    partition_by=("day",),
+)
+
+DELIVERY_LOG = TableSpec(
+    "delivery_log",
+    pa.schema(
+        [
+            _column("day", pa.date32(), "day of `time`; the partition column"),
+            _column("group_id", pa.string(), "share group"),
+            _column("topic", pa.string(), "topic"),
+            _column("partition", pa.int32(), "partition"),
+            _column("first_offset", pa.int64(), "first offset of the range that changed its state"),
+            _column("last_offset", pa.int64(), "last offset of the range, included"),
+            _column("from_state", pa.string(), "AVAILABLE, ACQUIRED, ACKNOWLEDGED or ARCHIVED"),
+            _column("to_state", pa.string(), "the same, after the transition"),
+            _column(
+                "cause",
+                pa.string(),
+                "fetch, accept, release, reject, renew, gap, lock_timeout, member_left, unacquire, log_truncated, reset",
+            ),
+            _column("member_id", pa.string(), "member that holds or held the range"),
+            _column("delivery_count", pa.int16(), "delivery count after the transition"),
+            _column("lock_deadline", _TIMESTAMP, "end of the acquisition lock, when ACQUIRED"),
+            _column("leader_epoch", pa.int32(), "leader epoch of the job that wrote the row"),
+            _column("batch_id", pa.int64(), "micro-batch that wrote the row"),
+            _column("time", _TIMESTAMP, "the micro-batch's timestamp"),
+        ]
+    ),
+    partition_by=("day",),
+)
+
+SHARE_GROUPS = TableSpec(
+    "share_groups",
+    pa.schema(
+        [
+            _column("group_id", pa.string(), "share group"),
+            _column("group_epoch", pa.int32(), "raised whenever a new assignment is needed (KIP-848)"),
+            _column("assignment_epoch", pa.int32(), "group epoch of the current assignment"),
+            _column("group_state", pa.string(), "Empty, Stable or Dead"),
+            _column("time", _TIMESTAMP, "when the row was written"),
+        ]
+    ),
+    key=("group_id",),
+)
+
+SHARE_GROUP_MEMBERS = TableSpec(
+    "share_group_members",
+    pa.schema(
+        [
+            _column("group_id", pa.string(), "share group"),
+            _column("member_id", pa.string(), "UUID that the client made"),
+            _column("member_epoch", pa.int32(), "epoch of the member"),
+            _column("rack_id", pa.string(), "rack of the client, or null"),
+            _column("client_id", pa.string(), "client.id"),
+            _column("client_host", pa.string(), "host of the client"),
+            _column("subscribed_topic_names", pa.list_(pa.string()), "subscription, sorted"),
+            _column(
+                "assignment",
+                pa.list_(pa.struct([pa.field("topic", pa.string()), pa.field("partitions", pa.list_(pa.int32()))])),
+                "partitions assigned, by topic",
+            ),
+            _column("time", _TIMESTAMP, "when the row was written"),
+        ]
+    ),
+    key=("group_id", "member_id"),
+)
+
+SHARE_PARTITIONS = TableSpec(
+    "share_partitions",
+    pa.schema(
+        [
+            _column("group_id", pa.string(), "share group"),
+            _column("topic", pa.string(), "topic"),
+            _column("topic_id", pa.string(), "topic id, or one made from the name where the broker has none"),
+            _column("partition", pa.int32(), "partition"),
+            _column("status", pa.string(), "initializing, initialized or deleting"),
+            _column("state_epoch", pa.int32(), "epoch of the initialisation; a reset raises it"),
+            _column("start_offset", pa.int64(), "where to start; -1: by share.auto.offset.reset"),
+            _column("time", _TIMESTAMP, "when the row was written"),
+        ]
+    ),
+    key=("group_id", "topic", "partition"),
+)
+
+SHARE_GROUP_CONFIGS = TableSpec(
+    "share_group_configs",
+    pa.schema(
+        [
+            _column("group_id", pa.string(), "share group"),
+            _column("config_name", pa.string(), "a GROUP config, by Kafka's name"),
+            _column("config_value", pa.string(), "its value as text"),
+            _column("time", _TIMESTAMP, "when the row was written"),
+        ]
+    ),
+    key=("group_id", "config_name"),
+)
+
+SHARE_GROUP_JOB = TableSpec(
+    "share_group_job",
+    pa.schema(
+        [
+            _column("query", pa.string(), "share_partition or group_coordinator"),
+            _column("leader_epoch", pa.int32(), "raised by each start of the job; the highest one leads"),
+            _column("query_id", pa.string(), "the streaming query's id (UUID), the txn appId of its appends"),
+            _column("application_id", pa.string(), "Spark application"),
+            _column(
+                "positions",
+                pa.map_(pa.int32(), pa.int64()),
+                "request topic: next unread offset by partition when this leader started",
+            ),
+            _column("time", _TIMESTAMP, "when the leader started"),
+        ]
+    ),
+)
+
+#: Tables of each query, in the order of its commit steps: the first one's commit carries the batch's outbox.
+SHARE_PARTITION_TABLES = (SHARE_GROUP_STATE, DELIVERY_LOG)
+GROUP_COORDINATOR_TABLES = (SHARE_GROUPS, SHARE_GROUP_MEMBERS, SHARE_PARTITIONS)
+ALL_TABLES = (*SHARE_PARTITION_TABLES, *GROUP_COORDINATOR_TABLES, SHARE_GROUP_CONFIGS, SHARE_GROUP_JOB)
