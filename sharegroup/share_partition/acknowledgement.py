@@ -1,4 +1,4 @@
-"""The request check of acknowledgement batches, and what each acknowledge type asks for (KIP-932, KIP-1222)."""
+"""Acknowledgements: the check of the request, and the transitions it asks for (KIP-932; RENEW from KIP-1222)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from itertools import groupby
 from typing import Final
 
 from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.share_partition.in_flight import InFlight
+from sharegroup.share_partition.outcome import Outcome, append_transition
 from sharegroup.share_partition.record_state import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE
-from sharegroup.types import AcknowledgementBatch, AcknowledgeType, Cause, RecordState
+from sharegroup.share_partition.release import held, let_go, not_held
+from sharegroup.share_partition.share_partition_config import SharePartitionConfig
+from sharegroup.types import AcknowledgementBatch, AcknowledgeType, Cause, RecordState, Transition
 
 #: The state that an acknowledge type asks for, and the cause it is recorded with.
 REQUESTED: Final[dict[int, tuple[RecordState, Cause]]] = {
@@ -18,6 +22,18 @@ REQUESTED: Final[dict[int, tuple[RecordState, Cause]]] = {
     AcknowledgeType.REJECT: (ARCHIVED, Cause.REJECT),
     AcknowledgeType.RENEW: (ACQUIRED, Cause.RENEW),
 }
+
+
+class AcknowledgementRefused(RequestError):
+    """The request is refused: nothing of it counts.
+
+    `renewals` is the exception that Kafka makes: RENEWs that stood in front of what failed stay in force there. The
+    caller may replay it, to do the same; the machine itself has changed nothing.
+    """
+
+    def __init__(self, cause: RequestError, renewals: Outcome) -> None:
+        self.renewals = renewals
+        super().__init__(cause.code, cause.message)
 
 
 def check_batches(batches: Sequence[AcknowledgementBatch], is_renew_ack: bool) -> None:
@@ -46,7 +62,41 @@ def asks_for_renewal(batches: Sequence[AcknowledgementBatch]) -> bool:
     return any(AcknowledgeType.RENEW in batch.acknowledge_types for batch in batches)
 
 
-def runs_of_types(batch: AcknowledgementBatch) -> Iterator[tuple[int, int, int]]:
+def acknowledge_batch(
+    window: InFlight,
+    start_offset: int,
+    member_id: str,
+    batch: AcknowledgementBatch,
+    settled: int,
+    now_ms: int,
+    config: SharePartitionConfig,
+    transitions: list[Transition],
+) -> int:
+    """Append what one batch of a request does; offsets below `start_offset` are skipped.
+
+    `settled` is the last offset that batches in front of this one have finished or released; returns the same for the
+    next one. Raises RequestError (INVALID_RECORD_STATE) at a record that `member_id` does not hold (any more).
+    """
+    for run_first, last, acknowledge_type in _runs_of_types(batch):
+        if last < start_offset:
+            continue
+        first = max(run_first, start_offset)
+        if first <= settled:
+            raise not_held(f"offset {first} is acknowledged twice")
+        to_state, cause = REQUESTED[acknowledge_type]
+        for held_first, held_last, record in held(window, member_id, first, last):
+            if to_state is ACQUIRED:
+                count, deadline = record.delivery_count, now_ms + config.record_lock_duration_ms
+                transition = Transition(held_first, held_last, ACQUIRED, ACQUIRED, cause, member_id, count, deadline)
+            else:
+                transition = let_go(held_first, held_last, record, to_state, cause, config)
+            append_transition(transitions, transition)
+        if to_state is not ACQUIRED:
+            settled = last
+    return settled
+
+
+def _runs_of_types(batch: AcknowledgementBatch) -> Iterator[tuple[int, int, int]]:
     """The batch as (first offset, last offset, type), neighbours of equal type joined."""
     first, last, types = batch
     if len(types) == 1:

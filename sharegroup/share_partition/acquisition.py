@@ -72,9 +72,7 @@ def select(
         yield Portion(first, last, 0)
 
 
-def _take(
-    ranges: Iterable[Portion], batch_length: int, room: int, threshold: int, limit: int
-) -> Iterator[Portion]:
+def _take(ranges: Iterable[Portion], batch_length: int, room: int, threshold: int, limit: int) -> Iterator[Portion]:
     """What of one fetch batch is acquired. The first record at or over `threshold` fixes the share of the batch that
     travels together; the records in front of it count towards that share. Having already taken the share or more by
     then, the fetch goes on without one, as Kafka does.
@@ -97,9 +95,7 @@ def _take(
             return
 
 
-def _candidates(
-    window: InFlight, first: int, last: int, with_holes: bool
-) -> Iterable[tuple[int, int, InFlightRecord]]:
+def _candidates(window: InFlight, first: int, last: int, with_holes: bool) -> Iterable[tuple[int, int, InFlightRecord]]:
     """The AVAILABLE ranges of first..last, and the holes between what is known, in offset order."""
     available = window.available.items(first, last)
     if not with_holes or window.last_offset is None:

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import Any, NamedTuple
 
+from sharegroup.errors import IllegalTransitionError
 from sharegroup.range_map import RangeMap
 from sharegroup.share_partition.acquisition_locks import AcquisitionLocks
-from sharegroup.share_partition.record_state import ACQUIRED, AVAILABLE
-from sharegroup.types import RecordState, StateBatch
+from sharegroup.share_partition.record_state import ACQUIRED, AVAILABLE, check_transition
+from sharegroup.types import Cause, RecordState, StateBatch, Transition
 
 #: A hole in `dump`: offsets of the window of which nothing is known.
 _HOLE = -1
@@ -61,6 +62,22 @@ class InFlight:
                 self._available.assign(first, last, record)
         else:
             self.terminal_count += last - first + 1
+
+    def check(self, transition: Transition) -> None:
+        """Raise IllegalTransitionError unless all records are in `from_state` and the table has the rest.
+
+        Only a fetch may name offsets of which nothing is known yet: it takes them from the log.
+        """
+        first, last, from_state, to_state, cause = transition[:5]
+        check_transition(from_state, to_state, cause)
+        known = 0
+        for known_first, known_last, record in self._records.items(first, last):
+            known += known_last - known_first + 1
+            if record.state is not from_state:
+                found = f"{known_first}..{known_last} is {record.state.name}"
+                raise IllegalTransitionError(f"{found}, not {from_state.name} (because of {cause.value})")
+        if known <= last - first and cause is not Cause.FETCH:
+            raise IllegalTransitionError(f"{first}..{last} is not in flight (because of {cause.value})")
 
     def trim_below(self, offset: int) -> None:
         """Forget every record below `offset`."""

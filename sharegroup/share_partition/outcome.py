@@ -12,7 +12,8 @@ class Outcome(NamedTuple):
 
     `transitions` are in offset order within a cause. `response` is what a fetch acquired, in offset order, neighbours
     with equal delivery counts merged; empty for everything else. The three offsets are set by the handlers that move
-    them: `start_offset` by a reset, the other two by a move of the log's ends.
+    them: `start_offset` by a reset, the other two by a move of the log's ends. `lost_locks_over` are locks, (deadline
+    in ms, member), of records that the log start has passed: see "Lost records" in `share_partition.py`.
     """
 
     transitions: tuple[Transition, ...] = ()
@@ -20,11 +21,12 @@ class Outcome(NamedTuple):
     start_offset: int | None = None
     log_start_offset: int | None = None
     log_end_offset: int | None = None
+    lost_locks_over: tuple[tuple[int, str], ...] = ()
 
     @property
     def is_empty(self) -> bool:
-        """Whether replaying it would change nothing and nobody acquired anything."""
-        return not self.transitions and self.start_offset is None and self[3] is None and self[4] is None
+        """Whether there is nothing to replay."""
+        return self == Outcome()
 
 
 def append_transition(transitions: list[Transition], transition: Transition) -> None:

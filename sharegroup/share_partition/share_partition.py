@@ -25,21 +25,35 @@ under an earlier leader, who did not store that. They count as never delivered. 
 first of them and follows each fetch; until a fetch reaches the end of what was loaded the start offset does not pass
 it. State written by this project has no holes: acquired ranges are stored with member and deadline.
 
+*Lost records.* What the log start passes leaves the window at once, acquired or not (Kafka keeps the acquired ones
+until their locks are over, and lets them hold up the start offset; we do not). Two traces of Kafka's remain, because
+clients see them. When the last lock of lost records is over, the start offset is looked at again, as after any other
+expiry: so it leaves terminal records it was put among (`_lost_locks`). And while everything in flight is lost
+(`_all_lost`), an acknowledgement beyond it is INVALID_REQUEST, as one past the end of the window, and one record counts
+against the limit on record locks.
+
 What has to be edited together: a new cause or state goes into `record_state.TRANSITIONS`, a new field of a record into
 `InFlightRecord` and both directions of its dump.
 """
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sharegroup.errors import ErrorCode, IllegalTransitionError, RequestError
-from sharegroup.share_partition.acknowledgement import REQUESTED, asks_for_renewal, check_batches, runs_of_types
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.share_partition.acknowledgement import (
+    AcknowledgementRefused,
+    acknowledge_batch,
+    asks_for_renewal,
+    check_batches,
+)
 from sharegroup.share_partition.acquisition import fetch_budget, select
 from sharegroup.share_partition.in_flight import InFlight, InFlightRecord
 from sharegroup.share_partition.outcome import Outcome, acquired_ranges, append_transition
-from sharegroup.share_partition.record_state import ACQUIRED, ARCHIVED, AVAILABLE, check_transition
+from sharegroup.share_partition.record_state import ACQUIRED, AVAILABLE
+from sharegroup.share_partition.release import give_back, lose, not_held, release
 from sharegroup.share_partition.share_partition_config import SharePartitionConfig
 from sharegroup.types import AcknowledgementBatch, Cause, OffsetRange, RecordState, StateBatch, Transition
 
@@ -53,7 +67,15 @@ class SharePartition:
     log_start_offset, log_end_offset: the partition's log, end exclusive; the last stable offset for read_committed.
     """
 
-    __slots__ = ("_hole_cursor", "_window", "log_end_offset", "log_start_offset", "start_offset")
+    __slots__ = (
+        "_all_lost",
+        "_hole_cursor",
+        "_lost_locks",
+        "_window",
+        "log_end_offset",
+        "log_start_offset",
+        "start_offset",
+    )
 
     def __init__(self, start_offset: int, log_start_offset: int, log_end_offset: int) -> None:
         self.start_offset = start_offset
@@ -61,6 +83,8 @@ class SharePartition:
         self.log_end_offset = log_end_offset
         self._window = InFlight()
         self._hole_cursor: int | None = None
+        self._lost_locks: list[tuple[int, str]] = []  # (deadline, member), sorted, distinct
+        self._all_lost = False
 
     # --- load, dump, restore ---------------------------------------------------------------------------------------
 
@@ -76,7 +100,7 @@ class SharePartition:
         by the first `acquire`, or by `log_start_moved`.
         """
         partition = cls(start_offset, log_start_offset, log_end_offset)
-        known = [batch for batch in sorted(batches) if batch.last_offset >= start_offset]
+        known = [batch for batch in sorted(batches, key=_first_offset) if batch.last_offset >= start_offset]
         expected = start_offset
         for batch in known:
             if batch.first_offset > expected and partition._hole_cursor is None:
@@ -95,6 +119,8 @@ class SharePartition:
             self.log_start_offset,
             self.log_end_offset,
             self._hole_cursor,
+            [list(lock) for lock in self._lost_locks],
+            self._all_lost,
             self._window.terminal_count,
             self._window.dump(self.start_offset),
         ]
@@ -102,12 +128,14 @@ class SharePartition:
     @classmethod
     def restore(cls, obj: list[Any]) -> SharePartition:
         """The machine that `dump` wrote; it behaves the same from here on."""
-        start_offset, log_start_offset, log_end_offset, hole_cursor, terminal_count, window = obj
+        start_offset, log_start_offset, log_end_offset, hole_cursor, lost_locks, all_lost, terminal_count, window = obj
         partition = cls.__new__(cls)
         partition.start_offset = start_offset
         partition.log_start_offset = log_start_offset
         partition.log_end_offset = log_end_offset
         partition._hole_cursor = hole_cursor
+        partition._lost_locks = [(deadline, member_id) for deadline, member_id in lost_locks]
+        partition._all_lost = all_lost
         partition._window = InFlight.restore(window, start_offset, terminal_count)
         return partition
 
@@ -129,9 +157,17 @@ class SharePartition:
         """The number of ranges that the window consists of: what memory and time follow."""
         return len(self._window)
 
+    @property
+    def available_count(self) -> int:
+        """Records in flight that wait to be delivered again; costs a walk over their ranges."""
+        return sum(last - first + 1 for first, last, _ in self._window.available)
+
     def next_deadline_ms(self) -> int | None:
-        """The earliest lock deadline, or None when nothing is acquired."""
-        return self._window.locks.next_deadline_ms()
+        """The earliest lock deadline, or None when there is no lock."""
+        deadline = self._window.locks.next_deadline_ms()
+        if self._lost_locks and (deadline is None or self._lost_locks[0][0] < deadline):
+            return self._lost_locks[0][0]
+        return deadline
 
     def holds(self, member_id: str) -> bool:
         """Whether `member_id` holds any record."""
@@ -158,7 +194,7 @@ class SharePartition:
             return False
         if config is None or fetch_offset < max(self.end_offset, self.log_start_offset):
             return True
-        return self.end_offset - self.start_offset < config.max_record_locks
+        return self._window_size() < config.max_record_locks
 
     def state_batches(self) -> list[StateBatch]:
         """All records in flight, terminal ones too, from the start offset up: the batches of a snapshot record."""
@@ -190,9 +226,8 @@ class SharePartition:
         if fetch_offset < self.log_start_offset:
             return self.log_start_moved(self.log_start_offset)
         end_offset = self.end_offset
-        window_size = end_offset - self.start_offset if self._window.last_offset is not None else 0
         budget = fetch_budget(
-            fetch_offset, end_offset, window_size, self.log_end_offset, max_records, config.max_record_locks
+            fetch_offset, end_offset, self._window_size(), self.log_end_offset, max_records, config.max_record_locks
         )
         if budget.records <= 0 or budget.last_offset < fetch_offset:
             return Outcome()
@@ -224,38 +259,32 @@ class SharePartition:
         """
         check_batches(batches, is_renew_ack)
         if not config.renew_enabled and asks_for_renewal(batches):
-            raise _not_held("renewing acquisition locks is switched off for this group")
-        renewed_until = now_ms + config.record_lock_duration_ms
+            raise not_held("renewing acquisition locks is switched off for this group")
         transitions: list[Transition] = []
         settled = self.start_offset - 1  # the last offset that this request has finished or released
-        for batch in batches:
-            if batch.last_offset < self.start_offset:
-                continue
-            self._check_in_flight(batch)
-            for first, last, acknowledge_type in runs_of_types(batch):
-                if last < self.start_offset:
-                    continue
-                if self.start_offset <= first <= settled:
-                    raise _not_held(f"offset {first} is acknowledged twice")
-                to_state, cause = REQUESTED[acknowledge_type]
-                for held_first, held_last, record in self._held(member_id, max(first, self.start_offset), last):
-                    append_transition(
-                        transitions,
-                        Transition(held_first, held_last, ACQUIRED, ACQUIRED, cause, member_id, record[1], renewed_until)
-                        if to_state is ACQUIRED
-                        else _let_go(held_first, held_last, record, to_state, cause, config),
+        try:
+            for batch in batches:
+                if batch.last_offset >= self.start_offset:
+                    self._check_in_flight(batch)
+                    settled = acknowledge_batch(
+                        self._window, self.start_offset, member_id, batch, settled, now_ms, config, transitions
                     )
-                if to_state is not ACQUIRED:
-                    settled = last
+        except RequestError as error:
+            renewals = tuple(transition for transition in transitions if transition.cause is Cause.RENEW)
+            raise AcknowledgementRefused(error, Outcome(renewals)) from error
         return Outcome(tuple(transitions))
 
     def release_member(self, member_id: str, config: SharePartitionConfig) -> Outcome:
         """Release all that `member_id` holds: it left, or its session was closed. The delivery counts stay."""
-        return self._release(self._window.locks.held_by(member_id), Cause.MEMBER_LEFT, config)
+        over = tuple(lock for lock in self._lost_locks if lock[1] == member_id)
+        transitions = release(self._window, self._window.locks.held_by(member_id), Cause.MEMBER_LEFT, config)
+        return Outcome(transitions, lost_locks_over=over)
 
     def expire(self, now_ms: int, config: SharePartitionConfig) -> Outcome:
         """Release all records whose lock was over before `now_ms`; at `now_ms` exactly a lock still holds."""
-        return self._release(self._window.locks.due(now_ms), Cause.LOCK_TIMEOUT, config)
+        over = tuple(lock for lock in self._lost_locks if lock[0] < now_ms)
+        transitions = release(self._window, self._window.locks.due(now_ms), Cause.LOCK_TIMEOUT, config)
+        return Outcome(transitions, lost_locks_over=over)
 
     def unacquire(self, member_id: str, ranges: Iterable[OffsetRange]) -> Outcome:
         """Give `ranges` back undelivered: AVAILABLE, with the delivery attempt taken off the count; all or nothing.
@@ -263,31 +292,14 @@ class SharePartition:
         Offsets below the start offset are skipped. Raises RequestError (INVALID_RECORD_STATE) when `member_id` does not
         hold one of the others, or when ranges overlap.
         """
-        transitions: list[Transition] = []
-        settled = self.start_offset - 1
-        for first, last in sorted(ranges):
-            if last < self.start_offset:
-                continue
-            if self.start_offset <= first <= settled:
-                raise _not_held(f"offset {first} is given back twice")
-            first = max(first, self.start_offset)
-            for _ in self._window.holes(first, last):
-                raise _not_held(f"{first}..{last} is not in flight")
-            for held_first, held_last, record in self._held(member_id, first, last):
-                count = record.delivery_count - 1
-                append_transition(
-                    transitions,
-                    Transition(held_first, held_last, ACQUIRED, AVAILABLE, Cause.UNACQUIRE, member_id, count),
-                )
-            settled = last
-        return Outcome(tuple(transitions))
+        return Outcome(give_back(self._window, self.start_offset, member_id, ranges))
 
     def log_start_moved(self, offset: int) -> Outcome:
         """The log now starts at `offset`: what is in flight below it is lost, acquired or not, and leaves the window.
 
         Transitions are for records that were delivered at least once and not finished.
         """
-        transitions = self._lost(offset, Cause.LOG_TRUNCATED) if offset > self.start_offset else ()
+        transitions = lose(self._window, offset, Cause.LOG_TRUNCATED) if offset > self.start_offset else ()
         return Outcome(transitions, log_start_offset=offset)
 
     def log_end_moved(self, offset: int) -> Outcome:
@@ -296,7 +308,7 @@ class SharePartition:
 
     def reset(self, start_offset: int) -> Outcome:
         """Begin again at `start_offset` (AlterShareGroupOffsets): all states and counts are forgotten."""
-        return Outcome(self._lost(self.end_offset, Cause.RESET), start_offset=start_offset)
+        return Outcome(lose(self._window, self.end_offset, Cause.RESET), start_offset=start_offset)
 
     # --- the mutator -----------------------------------------------------------------------------------------------
 
@@ -306,38 +318,31 @@ class SharePartition:
         Raises IllegalTransitionError, with nothing changed, when `outcome` does not fit the state.
         """
         for transition in outcome.transitions:
-            self._check(transition)
+            self._window.check(transition)
         for transition in outcome.transitions:
             self._apply(transition)
         if any(transition.cause not in _NO_MOVE for transition in outcome.transitions):
             self._advance()
+        if outcome.lost_locks_over:
+            self._end_lost_locks(outcome.lost_locks_over)
         if outcome.log_end_offset is not None:
             self.log_end_offset = outcome.log_end_offset
         if outcome.log_start_offset is not None:
             self.log_start_offset = outcome.log_start_offset
             if outcome.log_start_offset > self.start_offset:
+                had_records = self._all_lost or len(self._window) > 0
                 self._move_start(outcome.log_start_offset)
+                self._all_lost = had_records and not len(self._window)
         if outcome.start_offset is not None:
-            self.start_offset = outcome.start_offset
-            self._window.clear()
-            self._hole_cursor = None
-
-    def _check(self, transition: Transition) -> None:
-        """Raise IllegalTransitionError unless all its records are in `from_state` and the table has the rest."""
-        first, last, from_state, to_state, cause = transition[:5]
-        check_transition(from_state, to_state, cause)
-        for known_first, known_last, record in self._window.items(first, last):
-            if record.state is not from_state:
-                found = f"{known_first}..{known_last} is {record.state.name}"
-                raise IllegalTransitionError(f"{found}, not {from_state.name} (because of {cause.value})")
-        if first < self.start_offset or (cause is not Cause.FETCH and any(True for _ in self._window.holes(first, last))):
-            raise IllegalTransitionError(f"{first}..{last} is not in flight (because of {cause.value})")
+            self._begin_again(outcome.start_offset)
 
     def _apply(self, transition: Transition) -> None:
-        first, last, _, to_state, cause, member_id, count, deadline = transition
+        first, last, _, _, cause, member_id, count, deadline = transition
         old_end = self.end_offset
         new = list(self._window.holes(first, last)) if cause is Cause.FETCH else ()
         for known_first, known_last, record in list(self._window.items(first, last)):
+            if cause is Cause.LOG_TRUNCATED and record.member_id is not None and record.lock_deadline_ms is not None:
+                self._add_lost_lock(record.lock_deadline_ms, record.member_id)
             self._window.assign(known_first, known_last, self._changed(record, transition))
         for new_first, new_last in new:
             record = InFlightRecord(ACQUIRED, count, member_id, deadline, new_first, new_last)
@@ -383,6 +388,7 @@ class SharePartition:
             new_start = last + 1
         if new_start > self.start_offset:
             self._move_start(new_start)
+            self._all_lost = False
 
     def _move_start(self, offset: int) -> None:
         self.start_offset = offset
@@ -390,50 +396,43 @@ class SharePartition:
         if self._hole_cursor is not None:
             self._hole_cursor = max(self._hole_cursor, offset) if len(self._window) else None
 
+    def _begin_again(self, start_offset: int) -> None:
+        self.start_offset = start_offset
+        self._window.clear()
+        self._hole_cursor = None
+        self._lost_locks.clear()
+        self._all_lost = False
+
+    def _add_lost_lock(self, deadline_ms: int, member_id: str) -> None:
+        lock = deadline_ms, member_id
+        if lock not in self._lost_locks:
+            insort(self._lost_locks, lock)
+
+    def _end_lost_locks(self, over: tuple[tuple[int, str], ...]) -> None:
+        self._lost_locks = [lock for lock in self._lost_locks if lock not in over]
+        if not self._lost_locks:
+            self._advance()
+            self._all_lost = False
+
     # --- helpers of the handlers -----------------------------------------------------------------------------------
+
+    def _window_size(self) -> int:
+        """What counts against the limit on record locks: all offsets from the start to the end offset."""
+        return self.end_offset - self.start_offset if len(self._window) else int(self._all_lost)
 
     def _check_in_flight(self, batch: AcknowledgementBatch) -> None:
         """Refuse a batch that begins in front of all records in flight, or ends behind or between them."""
         first_known = self._window.first_offset
-        if first_known is None or first_known > max(batch.first_offset, self.start_offset):
-            raise _not_held(f"nothing is in flight at {batch.first_offset}")
+        if first_known is None:
+            known_below = self._all_lost
+        else:
+            known_below = first_known <= max(batch.first_offset, self.start_offset)
+        if not known_below:
+            raise not_held(f"nothing is in flight at {batch.first_offset}")
         if self._window.record_at(batch.last_offset) is None:
             message = f"{batch.first_offset}..{batch.last_offset} reaches past the records in flight"
             raise RequestError(ErrorCode.INVALID_REQUEST, message)
 
-    def _held(self, member_id: str, first: int, last: int) -> Iterable[tuple[int, int, InFlightRecord]]:
-        """The ranges of first..last; raises RequestError at the first one that `member_id` does not hold."""
-        for held_first, held_last, record in self._window.items(first, last):
-            if record.state is not ACQUIRED:
-                raise _not_held(f"{held_first}..{held_last} is {record.state.name}")
-            if record.member_id != member_id:
-                raise _not_held(f"{held_first}..{held_last} is held by another member")
-            yield held_first, held_last, record
 
-    def _release(self, ranges: Iterable[tuple[int, int]], cause: Cause, config: SharePartitionConfig) -> Outcome:
-        transitions: list[Transition] = []
-        for first, last in ranges:
-            for held_first, held_last, record in self._window.items(first, last):
-                append_transition(transitions, _let_go(held_first, held_last, record, AVAILABLE, cause, config))
-        return Outcome(tuple(transitions))
-
-    def _lost(self, below: int, cause: Cause) -> tuple[Transition, ...]:
-        transitions: list[Transition] = []
-        for first, last, record in self._window.items(None, below - 1):
-            if not record.state.is_terminal and record.delivery_count > 0:
-                state, count, member_id = record[:3]
-                append_transition(transitions, Transition(first, last, state, ARCHIVED, cause, member_id, count))
-        return tuple(transitions)
-
-
-def _let_go(
-    first: int, last: int, record: InFlightRecord, to_state: RecordState, cause: Cause, config: SharePartitionConfig
-) -> Transition:
-    """The end of an acquisition; to AVAILABLE becomes to ARCHIVED when no delivery is left."""
-    if to_state is AVAILABLE and record.delivery_count >= config.delivery_count_limit:
-        to_state = ARCHIVED
-    return Transition(first, last, ACQUIRED, to_state, cause, record.member_id, record.delivery_count)
-
-
-def _not_held(message: str) -> RequestError:
-    return RequestError(ErrorCode.INVALID_RECORD_STATE, message)
+def _first_offset(batch: StateBatch) -> int:
+    return batch.first_offset

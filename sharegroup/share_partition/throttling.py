@@ -2,8 +2,8 @@
 neighbours (Kafka 4.2, not in the text of KIP-932).
 
 The unit is the *fetch batch*: the range that one fetch took from the log. Once a record that is to be delivered again
-has used up half of its deliveries, a fetch takes no more than a share of the record's fetch batch and nothing else: with
-limit 5 and ten records 10, 10, 10, then 5, then single records.
+has used up half of its deliveries, a fetch takes no more than a share of the record's fetch batch and nothing else:
+with limit 5 and ten records 10, 10, 10, then 5, then single records.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from typing import Any
 
 from sharegroup.errors import RequestError
 from sharegroup.share_partition import Outcome, SharePartition, SharePartitionConfig
+from sharegroup.share_partition.acknowledgement import AcknowledgementRefused
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, RecordState, StateBatch
 
 Json = dict[str, Any]
@@ -80,13 +81,15 @@ class SharePartitionTrace:
     def _replay(self, outcome: Outcome) -> None:
         self._loaded().replay(outcome)
 
-    def _init(self, step: Mapping[str, Any]) -> Json:
+    def _init(self, _step: Mapping[str, Any]) -> Json:
         given = self._scenario["given"]
         batches = [
             StateBatch(batch["first"], batch["last"], RecordState[batch["state"]], batch["count"])
             for batch in given["batches"]
         ]
-        self.partition = SharePartition.load(_start_offset(self._scenario), batches, given["log_start"], given["log_end"])
+        self.partition = SharePartition.load(
+            _start_offset(self._scenario), batches, given["log_start"], given["log_end"]
+        )
         return {}
 
     def _fetch(self, step: Mapping[str, Any]) -> Json:
@@ -104,6 +107,8 @@ class SharePartitionTrace:
         try:
             outcome = self._loaded().acknowledge(step["member"], batches, self.now_ms, self._config, is_renew_ack)
         except RequestError as error:
+            if isinstance(error, AcknowledgementRefused):
+                self._replay(error.renewals)
             return {"error": error.code.name}
         self._replay(outcome)
         return {"error": None}
