@@ -1,0 +1,86 @@
+"""How an acquisition ends: which transitions let go of records, whoever asks for it. Nothing here changes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.share_partition.in_flight import InFlight, InFlightRecord
+from sharegroup.share_partition.outcome import append_transition
+from sharegroup.share_partition.record_state import ACQUIRED, ARCHIVED, AVAILABLE
+from sharegroup.share_partition.share_partition_config import SharePartitionConfig
+from sharegroup.types import Cause, OffsetRange, RecordState, Transition
+
+
+def held(window: InFlight, member_id: str, first: int, last: int) -> Iterator[tuple[int, int, InFlightRecord]]:
+    """The ranges of first..last; raises RequestError (INVALID_RECORD_STATE) at one that `member_id` does not hold."""
+    for held_first, held_last, record in window.items(first, last):
+        if record.state is not ACQUIRED:
+            raise not_held(f"{held_first}..{held_last} is {record.state.name}")
+        if record.member_id != member_id:
+            raise not_held(f"{held_first}..{held_last} is held by another member")
+        yield held_first, held_last, record
+
+
+def let_go(
+    first: int, last: int, record: InFlightRecord, to_state: RecordState, cause: Cause, config: SharePartitionConfig
+) -> Transition:
+    """The end of an acquisition; to AVAILABLE becomes to ARCHIVED when no delivery is left."""
+    if to_state is AVAILABLE and record.delivery_count >= config.delivery_count_limit:
+        to_state = ARCHIVED
+    return Transition(first, last, ACQUIRED, to_state, cause, record.member_id, record.delivery_count)
+
+
+def release(
+    window: InFlight, ranges: Iterable[tuple[int, int]], cause: Cause, config: SharePartitionConfig
+) -> tuple[Transition, ...]:
+    """Let go of `ranges`, which are all ACQUIRED."""
+    transitions: list[Transition] = []
+    for first, last in ranges:
+        for held_first, held_last, record in window.items(first, last):
+            append_transition(transitions, let_go(held_first, held_last, record, AVAILABLE, cause, config))
+    return tuple(transitions)
+
+
+def give_back(
+    window: InFlight, start_offset: int, member_id: str, ranges: Iterable[OffsetRange]
+) -> tuple[Transition, ...]:
+    """Let go of `ranges` as if they had never been delivered; what is below `start_offset` is skipped.
+
+    Raises RequestError (INVALID_RECORD_STATE) when `member_id` does not hold all the rest, or ranges overlap.
+    """
+    transitions: list[Transition] = []
+    done = start_offset - 1
+    for range_first, last in sorted(ranges):
+        if last < start_offset:
+            continue
+        first = max(range_first, start_offset)
+        if first <= done:
+            raise not_held(f"offset {first} is given back twice")
+        if any(True for _ in window.holes(first, last)):
+            raise not_held(f"{first}..{last} is not in flight")
+        for held_first, held_last, record in held(window, member_id, first, last):
+            count = record.delivery_count - 1
+            append_transition(
+                transitions,
+                Transition(held_first, held_last, ACQUIRED, AVAILABLE, Cause.UNACQUIRE, member_id, count),
+            )
+        done = last
+    return tuple(transitions)
+
+
+def lose(window: InFlight, below: int, cause: Cause) -> tuple[Transition, ...]:
+    """Archive what was delivered but not finished below `below`; what never was delivered nobody misses."""
+    transitions: list[Transition] = []
+    for first, last, record in window.items(None, below - 1):
+        if not record.state.is_terminal and record.delivery_count > 0:
+            append_transition(
+                transitions,
+                Transition(first, last, record.state, ARCHIVED, cause, record.member_id, record.delivery_count),
+            )
+    return tuple(transitions)
+
+
+def not_held(message: str) -> RequestError:
+    """The refusal of a request about records that its sender does not hold."""
+    return RequestError(ErrorCode.INVALID_RECORD_STATE, message)
