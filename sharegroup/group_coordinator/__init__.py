@@ -1,0 +1,32 @@
+"""The group coordinator of share groups, as a pure machine: no Spark, no Kafka, no clock (KIP-932, KIP-848).
+
+`ShareGroup` is one group. Its records are rows of `share_groups`, `share_group_members` and `share_partitions`.
+"""
+
+from sharegroup.group_coordinator.records import (
+    Assignment,
+    GroupState,
+    SessionRecord,
+    ShareGroupMemberRecord,
+    ShareGroupRecord,
+    SharePartitionRecord,
+    SharePartitionStatus,
+    TargetAssignmentRecord,
+    TopicPartitions,
+)
+from sharegroup.group_coordinator.share_group import CoordinatorResult, ReleaseMember, ShareGroup
+
+__all__ = [
+    "Assignment",
+    "CoordinatorResult",
+    "GroupState",
+    "ReleaseMember",
+    "SessionRecord",
+    "ShareGroup",
+    "ShareGroupMemberRecord",
+    "ShareGroupRecord",
+    "SharePartitionRecord",
+    "SharePartitionStatus",
+    "TargetAssignmentRecord",
+    "TopicPartitions",
+]

@@ -1,0 +1,86 @@
+"""The records of one handler call while it makes them, and the group as it will be when they have been replayed.
+
+A handler decides step by step (member in, epoch up, assignor, member told), and each step depends on the one before it,
+yet must not touch the group itself. So the steps go to a copy, which is made only when there is a first record: most
+heartbeats have none.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sharegroup.group_coordinator.assignor import assign
+from sharegroup.group_coordinator.group_metadata import GroupMetadata
+from sharegroup.group_coordinator.records import (
+    GroupState,
+    Record,
+    SessionRecord,
+    ShareGroupMemberRecord,
+    ShareGroupRecord,
+    SharePartitionRecord,
+    SoftRecord,
+    TableRecord,
+    TargetAssignmentRecord,
+)
+
+__all__ = ["Change", "Records"]
+
+
+class Records(NamedTuple):
+    """What a handler call changes: rows of the tables, and soft records for the operator's state alone."""
+
+    table: tuple[TableRecord, ...] = ()
+    soft: tuple[SoftRecord, ...] = ()
+
+
+class Change:
+    """Collects records; `after` is the group with those so far."""
+
+    def __init__(self, before: GroupMetadata) -> None:
+        self._before = before
+        self._records: dict[tuple[object, ...], Record] = {}
+        self.after = before
+
+    def add(self, record: Record) -> None:
+        """Add a record; it replaces an earlier one of the same key, since each is the whole row."""
+        if self.after is self._before:
+            self.after = self._before.copy()
+        self.after.replay(record)
+        key = _key(record)
+        self._records.pop(key, None)
+        self._records[key] = record
+
+    def bump_group_epoch(self) -> None:
+        """Members, subscriptions or partitions changed: a new assignment is needed (KIP-848, "Group epoch")."""
+        state = GroupState.STABLE if self.after.members else GroupState.EMPTY
+        epoch = self.after.group_epoch + 1
+        self.add(ShareGroupRecord(self.after.group_id, epoch, self.after.assignment_epoch, state))
+
+    def update_assignment(self) -> None:
+        """Run the assignor for the group epoch; members learn of it with their next heartbeat."""
+        group = self.after
+        subscriptions = {member_id: member.subscribed_topic_names for member_id, member in group.members.items()}
+        for member_id, assignment in assign(subscriptions, group.assignable()).items():
+            if assignment != group.targets.get(member_id):
+                self.add(TargetAssignmentRecord(member_id, assignment))
+        self.add(ShareGroupRecord(group.group_id, group.group_epoch, group.group_epoch, group.group_state))
+
+    def records(self) -> Records:
+        """One record for each key that changed, in the order of the last change."""
+        soft = [
+            record for record in self._records.values() if isinstance(record, (SessionRecord, TargetAssignmentRecord))
+        ]
+        table = [
+            record
+            for record in self._records.values()
+            if isinstance(record, (ShareGroupRecord, ShareGroupMemberRecord, SharePartitionRecord))
+        ]
+        return Records(tuple(table), tuple(soft))
+
+
+def _key(record: Record) -> tuple[object, ...]:
+    if isinstance(record, SharePartitionRecord):
+        return type(record), record.topic, record.partition
+    if isinstance(record, ShareGroupRecord):
+        return (type(record),)
+    return type(record), record.member_id

@@ -1,0 +1,115 @@
+"""A group's state as compact JSON, for the operator's state store: it is written anew with every heartbeat.
+
+Partitions are ranges, share-partitions runs of equal ones, and each distinct assignment is written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from sharegroup.group_coordinator.group_metadata import GroupMetadata
+from sharegroup.group_coordinator.records import (
+    Assignment,
+    GroupState,
+    ShareGroupMemberRecord,
+    SharePartitionRecord,
+    SharePartitionStatus,
+    TopicPartitions,
+)
+
+__all__ = ["FORMAT_VERSION", "dump", "restore"]
+
+FORMAT_VERSION = 1
+
+
+def dump(group: GroupMetadata) -> dict[str, Any]:
+    """A JSON-able dict that `restore` reads back to an equal group."""
+    assignments: dict[Assignment, int] = {}
+
+    def index(assignment: Assignment) -> int:
+        return assignments.setdefault(assignment, len(assignments))
+
+    members = [
+        [
+            member_id,
+            member.member_epoch,
+            member.previous_member_epoch,
+            member.rack_id,
+            member.client_id,
+            member.client_host,
+            list(member.subscribed_topic_names),
+            index(member.assignment),
+            index(group.targets[member_id]),
+            group.session_deadlines[member_id],
+        ]
+        for member_id, member in sorted(group.members.items())
+    ]
+    return {
+        "version": FORMAT_VERSION,
+        "group_epoch": group.group_epoch,
+        "assignment_epoch": group.assignment_epoch,
+        "group_state": group.group_state.value,
+        "members": members,
+        "assignments": [[[topic, _ranges(partitions)] for topic, partitions in item] for item in assignments],
+        "share_partitions": {
+            topic: _runs(records.values()) for topic, records in sorted(group.share_partitions.items())
+        },
+    }
+
+
+def restore(group_id: str, content: dict[str, Any]) -> GroupMetadata:
+    """The group of a `dump`. ValueError: another version of this project wrote it."""
+    if content["version"] != FORMAT_VERSION:
+        raise ValueError(f"group {group_id}: state format {content['version']}, not {FORMAT_VERSION}")
+    group = GroupMetadata(
+        group_id, content["group_epoch"], content["assignment_epoch"], GroupState(content["group_state"])
+    )
+    assignments = [
+        tuple(TopicPartitions(topic, tuple(_partitions(ranges))) for topic, ranges in item)
+        for item in content["assignments"]
+    ]
+    for member_id, epoch, previous, rack, client_id, host, topics, assignment, target, deadline_ms in content[
+        "members"
+    ]:
+        group.members[member_id] = ShareGroupMemberRecord(
+            group_id, member_id, epoch, rack, client_id, host, tuple(topics), assignments[assignment], previous
+        )
+        group.targets[member_id] = assignments[target]
+        group.session_deadlines[member_id] = deadline_ms
+    for topic, runs in content["share_partitions"].items():
+        group.share_partitions[topic] = {
+            partition: SharePartitionRecord(
+                group_id, topic, topic_id, partition, SharePartitionStatus(status), epoch, offset
+            )
+            for first, last, topic_id, status, epoch, offset in runs
+            for partition in range(first, last + 1)
+        }
+    return group
+
+
+def _ranges(partitions: Iterable[int]) -> list[list[int]]:
+    """Ascending partitions as [first, last] pairs."""
+    ranges: list[list[int]] = []
+    for partition in partitions:
+        if ranges and ranges[-1][1] == partition - 1:
+            ranges[-1][1] = partition
+        else:
+            ranges.append([partition, partition])
+    return ranges
+
+
+def _partitions(ranges: Iterable[tuple[int, int]]) -> Iterator[int]:
+    return (partition for first, last in ranges for partition in range(first, last + 1))
+
+
+def _runs(records: Iterable[SharePartitionRecord]) -> list[list[Any]]:
+    """Neighbouring share-partitions that differ in nothing but their number, as [first, last, what they have]."""
+    runs: list[list[Any]] = []
+    for record in sorted(records, key=lambda record: record.partition):
+        rest = [record.topic_id, record.status.value, record.state_epoch, record.start_offset]
+        if runs and runs[-1][1] == record.partition - 1 and runs[-1][2:] == rest:
+            runs[-1][1] = record.partition
+        else:
+            runs.append([record.partition, record.partition, *rest])
+    return runs

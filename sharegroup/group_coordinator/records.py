@@ -1,0 +1,117 @@
+"""Records of one share group: what a handler returns and `replay` applies (KIP-932, "Group metadata records").
+
+Table records are rows of `share_groups`, `share_group_members` and `share_partitions`: each is the whole row, so the
+last one of a key is its state. Soft records change only the operator's own state: session deadlines, which move with
+every heartbeat, and target assignments, which the assignor makes again from the rest.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+__all__ = [
+    "Assignment",
+    "GroupState",
+    "Record",
+    "SessionRecord",
+    "ShareGroupMemberRecord",
+    "ShareGroupRecord",
+    "SharePartitionRecord",
+    "SharePartitionStatus",
+    "SoftRecord",
+    "TableRecord",
+    "TargetAssignmentRecord",
+    "TopicPartitions",
+]
+
+#: Start offset of a share-partition whose topic is new to the group: share.auto.offset.reset decides.
+BY_AUTO_OFFSET_RESET = -1
+#: Start offset of a partition added to a topic that the group already reads: all of its records are new to the group.
+FROM_THE_BEGINNING = 0
+
+
+class GroupState(str, Enum):
+    """State of a share group, as ShareGroupDescribe names it (KIP-932, "Share group states")."""
+
+    EMPTY = "Empty"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class SharePartitionStatus(str, Enum):
+    """Where a share-partition is in its life; only an initialized one is assigned to members."""
+
+    INITIALIZING = "initializing"
+    INITIALIZED = "initialized"
+    DELETING = "deleting"
+
+
+class TopicPartitions(NamedTuple):
+    """Partitions of one topic, ascending."""
+
+    topic: str
+    partitions: tuple[int, ...]
+
+
+#: A member's partitions, by topic in ascending order.
+Assignment = tuple[TopicPartitions, ...]
+
+
+class ShareGroupRecord(NamedTuple):
+    """A row of `share_groups`. `assignment_epoch` is the group epoch that the target assignments were made for."""
+
+    group_id: str
+    group_epoch: int
+    assignment_epoch: int
+    group_state: GroupState
+
+
+class ShareGroupMemberRecord(NamedTuple):
+    """A row of `share_group_members`; a tombstone takes it away.
+
+    `assignment` is what the member was told at `member_epoch`. `previous_member_epoch` (-1: not known) is accepted once
+    more, from a member that did not get its last response.
+    """
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    rack_id: str | None
+    client_id: str
+    client_host: str
+    subscribed_topic_names: tuple[str, ...]
+    assignment: Assignment
+    previous_member_epoch: int = -1
+    is_tombstone: bool = False
+
+
+class SharePartitionRecord(NamedTuple):
+    """A row of `share_partitions`. `state_epoch` is the group epoch of its initialisation, which fences older state."""
+
+    group_id: str
+    topic: str
+    topic_id: str
+    partition: int
+    status: SharePartitionStatus
+    state_epoch: int
+    start_offset: int
+
+
+class SessionRecord(NamedTuple):
+    """When a member has left unless it sends another heartbeat: milliseconds since the epoch. Soft."""
+
+    member_id: str
+    deadline_ms: int
+
+
+class TargetAssignmentRecord(NamedTuple):
+    """What a member's assignment becomes with its next heartbeat. Soft."""
+
+    member_id: str
+    assignment: Assignment
+
+
+TableRecord = ShareGroupRecord | ShareGroupMemberRecord | SharePartitionRecord
+SoftRecord = SessionRecord | TargetAssignmentRecord
+Record = TableRecord | SoftRecord

@@ -1,0 +1,58 @@
+"""A group from the rows of the tables alone, for a start without a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sharegroup.config import GroupConfig
+from sharegroup.group_coordinator.assignor import assign
+from sharegroup.group_coordinator.group_metadata import GroupMetadata
+from sharegroup.group_coordinator.records import (
+    GroupState,
+    SessionRecord,
+    ShareGroupRecord,
+    TableRecord,
+    TargetAssignmentRecord,
+)
+
+__all__ = ["load"]
+
+
+def load(group_id: str, rows: Iterable[TableRecord], now_ms: int, config: GroupConfig) -> GroupMetadata:
+    """Replay rows (of each key at least the last one, tombstones included or not) and give members a fresh session.
+
+    The three tables are not committed together, so a job that died between two commits leaves, say, a member with an
+    epoch that its group has not reached. Epochs never go back: the group then starts above all of them, with an
+    assignment epoch below, so that the first heartbeat makes the new assignment durable.
+    """
+    group = GroupMetadata(group_id)
+    for row in rows:
+        group.replay(row)
+    subscriptions = {member_id: member.subscribed_topic_names for member_id, member in group.members.items()}
+    for member_id, assignment in assign(subscriptions, group.assignable()).items():
+        group.replay(TargetAssignmentRecord(member_id, assignment))
+        group.replay(SessionRecord(member_id, now_ms + config.session_timeout_ms))
+    newest = _newest_epoch(group)
+    if newest > group.group_epoch or _somebody_would_never_be_told(group) or _state(group) is not group.group_state:
+        group.replay(ShareGroupRecord(group_id, newest + 1, group.assignment_epoch, _state(group)))
+    return group
+
+
+def _newest_epoch(group: GroupMetadata) -> int:
+    members = (member.member_epoch for member in group.members.values())
+    states = (record.state_epoch for partitions in group.share_partitions.values() for record in partitions.values())
+    return max(group.group_epoch, *members, *states, 0)
+
+
+def _somebody_would_never_be_told(group: GroupMetadata) -> bool:
+    """A member that is at the assignment epoch already learns of no other assignment."""
+    return any(
+        member.member_epoch >= group.assignment_epoch and member.assignment != group.targets[member_id]
+        for member_id, member in group.members.items()
+    )
+
+
+def _state(group: GroupMetadata) -> GroupState:
+    if group.members:
+        return GroupState.STABLE
+    return GroupState.DEAD if group.group_state is GroupState.DEAD else GroupState.EMPTY

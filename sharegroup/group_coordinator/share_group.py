@@ -1,0 +1,282 @@
+"""One share group: who is in it, what it reads, and who reads which share-partition (KIP-932, "Group membership").
+
+Theory of operation
+-------------------
+Handlers (`heartbeat`, `initialized`, `expire`) return a `CoordinatorResult` and change nothing; `apply` replays its
+records. Two epochs count: the *group epoch* goes up when members, subscriptions, partitions or the set of initialized
+share-partitions change; the *assignment epoch* follows it when the assignor has run. A member is brought to the
+assignment epoch by its own next heartbeat, in one step, since nothing has to be revoked first.
+
+    heartbeat of a new topic        share_partition query            heartbeat
+    SharePartition initializing --> writes the initial state ------> SharePartition initialized --> assigned to members
+                                    and sends the notice `initialized`
+
+The session deadlines say when `expire` is due (`next_deadline_ms`). `heartbeat` expires nobody: after a pause of the
+job the heartbeats of all members wait in the request topic, and none of them was late. So the caller runs `expire`
+after the requests of its batch. A member that heartbeats past its deadline, but before `expire`, stays.
+
+A member that leaves or times out yields a `ReleaseMember`: its acquired records become available. It names the
+member's epoch; a member that joins again has a higher one, so a notice that arrives twice or late does no harm. Joining
+again with epoch 0 while still a member releases nothing: the same member id is the same owner of its locks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from sharegroup.config import GroupConfig
+from sharegroup.errors import RequestError
+from sharegroup.group_coordinator import dump as dumps
+from sharegroup.group_coordinator import recovery
+from sharegroup.group_coordinator.change import Change
+from sharegroup.group_coordinator.group_metadata import GroupMetadata
+from sharegroup.group_coordinator.heartbeat_rules import (
+    JOIN_GROUP_EPOCH,
+    LEAVE_GROUP_EPOCH,
+    check_capacity,
+    check_request,
+    existing_member,
+    fence,
+)
+from sharegroup.group_coordinator.records import (
+    BY_AUTO_OFFSET_RESET,
+    FROM_THE_BEGINNING,
+    Record,
+    SessionRecord,
+    ShareGroupMemberRecord,
+    SharePartitionRecord,
+    SharePartitionStatus,
+    SoftRecord,
+    TableRecord,
+)
+from sharegroup.protocol.request_rows import ShareGroupRequest, TopicMetadata
+from sharegroup.protocol.response_rows import ShareGroupResponse
+
+__all__ = ["CoordinatorResult", "ReleaseMember", "ShareGroup"]
+
+#: What a member is told while its share-partitions are still being initialized, which takes two micro-batches: with the
+#: usual 5 s a new consumer would get its first record 5 s later than needed.
+INITIALIZING_HEARTBEAT_INTERVAL_MS = 200
+
+
+class ReleaseMember(NamedTuple):
+    """Release what a member that is gone has acquired: in every initialized share-partition of the group.
+
+    Not only in those of its last assignment, as it may hold locks of an earlier one. `topics` maps topic to partitions.
+    """
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    topics: dict[str, tuple[int, ...]]
+
+
+class CoordinatorResult(NamedTuple):
+    """What a handler wants done: rows for the tables, soft records, a response, and releases to send before it."""
+
+    records: tuple[TableRecord, ...] = ()
+    soft_records: tuple[SoftRecord, ...] = ()
+    response: ShareGroupResponse | None = None
+    releases: tuple[ReleaseMember, ...] = ()
+
+
+class ShareGroup:
+    """The machine. Times are milliseconds since the epoch; `metadata` is for reading only."""
+
+    def __init__(self, metadata: GroupMetadata) -> None:
+        self.metadata = metadata
+
+    @classmethod
+    def load(cls, group_id: str, rows: Iterable[TableRecord], now_ms: int, config: GroupConfig) -> ShareGroup:
+        """The group of the tables' rows (none: a group that nobody has joined); members get a fresh session."""
+        return cls(recovery.load(group_id, rows, now_ms, config))
+
+    @classmethod
+    def restore(cls, group_id: str, content: dict[str, Any]) -> ShareGroup:
+        """The group of a `dump`. ValueError: the dump's format is of another version."""
+        return cls(dumps.restore(group_id, content))
+
+    def dump(self) -> dict[str, Any]:
+        """The whole state as a small JSON-able dict."""
+        return dumps.dump(self.metadata)
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When `expire` has something to do."""
+        return min(self.metadata.session_deadlines.values(), default=None)
+
+    def replay(self, record: Record) -> None:
+        """Apply one record: the only way in which the group changes."""
+        self.metadata.replay(record)
+
+    def apply(self, result: CoordinatorResult) -> None:
+        """Replay the records of a result."""
+        for record in (*result.records, *result.soft_records):
+            self.replay(record)
+
+    def heartbeat(self, request: ShareGroupRequest, now_ms: int, config: GroupConfig) -> CoordinatorResult:
+        """Join (epoch 0), leave (-1) or stay (n). A refusal is a response with an error code, and no records.
+
+        Codes: INVALID_REQUEST, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, GROUP_MAX_SIZE_REACHED.
+        """
+        try:
+            check_request(request)
+            if request.member_epoch == LEAVE_GROUP_EPOCH:
+                return self._leave(request)
+            return self._join_or_stay(request, now_ms, config)
+        except RequestError as error:
+            return CoordinatorResult(response=_response(request, error_code=error.code, error_message=error.message))
+
+    def initialized(self, share_partitions: Iterable[tuple[str, int, int]], now_ms: int) -> CoordinatorResult:
+        """The initial state of each (topic, partition, state_epoch) is durable: members may be given it.
+
+        A repeated notice, one of an older state epoch and one for an unknown share-partition change nothing. `now_ms`
+        is taken as by every handler; nothing here depends on the time.
+        """
+        change = Change(self.metadata)
+        for topic, partition, state_epoch in share_partitions:
+            known = self.metadata.share_partitions.get(topic, {}).get(partition)
+            if known and known.status is SharePartitionStatus.INITIALIZING and known.state_epoch <= state_epoch:
+                change.add(known._replace(status=SharePartitionStatus.INITIALIZED))
+        if change.after is not self.metadata:
+            change.bump_group_epoch()
+            change.update_assignment()
+        return CoordinatorResult(*change.records())
+
+    def expire(self, now_ms: int) -> CoordinatorResult:
+        """Members whose session deadline has come leave."""
+        deadlines = sorted(self.metadata.session_deadlines.items())
+        return self._remove([member_id for member_id, deadline_ms in deadlines if deadline_ms <= now_ms])
+
+    def _leave(self, request: ShareGroupRequest) -> CoordinatorResult:
+        existing_member(self.metadata, request.member_id)
+        result = self._remove([request.member_id])
+        return result._replace(response=_response(request, member_epoch=LEAVE_GROUP_EPOCH))
+
+    def _remove(self, member_ids: list[str]) -> CoordinatorResult:
+        if not member_ids:
+            return CoordinatorResult()
+        change, assignable = Change(self.metadata), self.metadata.assignable()
+        leaving = [self.metadata.members[member_id] for member_id in member_ids]
+        for member in leaving:
+            change.add(member._replace(is_tombstone=True))
+        change.bump_group_epoch()
+        change.update_assignment()
+        releases = [ReleaseMember(m.group_id, m.member_id, m.member_epoch, assignable) for m in leaving if assignable]
+        return CoordinatorResult(*change.records(), releases=tuple(releases))
+
+    def _join_or_stay(self, request: ShareGroupRequest, now_ms: int, config: GroupConfig) -> CoordinatorResult:
+        before = self._member(request, config)
+        change = self._joined_or_stayed(before, request)
+        told = change.after.members[before.member_id]
+        # Not earlier than before: a clock that steps back must not shorten a session.
+        deadline_ms = max(now_ms + config.session_timeout_ms, self.metadata.session_deadlines.get(told.member_id, 0))
+        records, soft_records = change.records()
+        response = _response(
+            request,
+            member_epoch=told.member_epoch,
+            heartbeat_interval_ms=_heartbeat_interval_ms(told, change.after, config),
+            assignment=_wire_assignment(told, change.after) if _must_be_told(told, before, request) else None,
+        )
+        return CoordinatorResult(records, (*soft_records, SessionRecord(told.member_id, deadline_ms)), response)
+
+    def _joined_or_stayed(self, before: ShareGroupMemberRecord, request: ShareGroupRequest) -> Change:
+        """The steps of a heartbeat: member, partitions, group epoch, assignor, and the member at the new epoch."""
+        change = Change(self.metadata)
+        member = _with_request(before, request)
+        is_new = member.member_id not in self.metadata.members
+        if is_new or member != before:
+            change.add(member)
+        discovered = list(self._discovered_partitions(member.subscribed_topic_names, request.topics))
+        for record in discovered:
+            change.add(record)
+        if is_new or discovered or member.subscribed_topic_names != before.subscribed_topic_names:
+            change.bump_group_epoch()
+        if change.after.assignment_epoch < change.after.group_epoch:
+            change.update_assignment()
+        if member.member_epoch != change.after.assignment_epoch:
+            change.add(_reconciled(member, change.after))
+        return change
+
+    def _member(self, request: ShareGroupRequest, config: GroupConfig) -> ShareGroupMemberRecord:
+        """The member as it is before this heartbeat, a new one with epoch 0; RequestError when it may not be one."""
+        group = self.metadata
+        if request.member_epoch != JOIN_GROUP_EPOCH:
+            member = existing_member(group, request.member_id)
+            fence(member, request.member_epoch)
+            return member
+        if request.member_id in group.members:
+            return group.members[request.member_id]
+        check_capacity(group, config.max_size)
+        return ShareGroupMemberRecord(
+            group.group_id, request.member_id, 0, None, request.client_id, request.client_host, (), ()
+        )
+
+    def _discovered_partitions(
+        self, subscribed: tuple[str, ...], topics: Mapping[str, TopicMetadata]
+    ) -> Iterator[SharePartitionRecord]:
+        """Share-partitions that the requester knows of and the group does not, to be initialized under its next epoch.
+
+        A requester with old metadata may know fewer partitions: nothing is taken away. It may also know another topic
+        of the same name, deleted or made since; which of the two is newer cannot be told, so it is left alone.
+        """
+        for topic in subscribed:
+            if topic not in topics or self.metadata.topic_id(topic) not in (None, topics[topic].topic_id):
+                continue
+            known = self.metadata.share_partitions.get(topic, {})
+            start_offset = FROM_THE_BEGINNING if known else BY_AUTO_OFFSET_RESET
+            for partition in range(len(known), topics[topic].partitions):
+                yield SharePartitionRecord(
+                    self.metadata.group_id,
+                    topic,
+                    topics[topic].topic_id,
+                    partition,
+                    SharePartitionStatus.INITIALIZING,
+                    self.metadata.group_epoch + 1,
+                    start_offset,
+                )
+
+
+def _with_request(member: ShareGroupMemberRecord, request: ShareGroupRequest) -> ShareGroupMemberRecord:
+    """The member with what the request says; None means unchanged, and the order of topics means nothing."""
+    names = request.subscribed_topic_names
+    return member._replace(
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        client_id=request.client_id,
+        client_host=request.client_host,
+        subscribed_topic_names=member.subscribed_topic_names if names is None else tuple(sorted(set(names))),
+    )
+
+
+def _reconciled(member: ShareGroupMemberRecord, group: GroupMetadata) -> ShareGroupMemberRecord:
+    """The member at the assignment epoch, with its target as its assignment."""
+    return member._replace(
+        member_epoch=group.assignment_epoch,
+        previous_member_epoch=member.member_epoch,
+        assignment=group.targets[member.member_id],
+    )
+
+
+def _must_be_told(told: ShareGroupMemberRecord, before: ShareGroupMemberRecord, request: ShareGroupRequest) -> bool:
+    """Whether the response holds the assignment: after a full request (a join is one), or when it changed.
+
+    Changed, seen from the member: one that still names its previous epoch did not get the response that told it.
+    """
+    is_full = request.subscribed_topic_names is not None
+    return is_full or request.member_epoch != before.member_epoch or told.assignment != before.assignment
+
+
+def _heartbeat_interval_ms(member: ShareGroupMemberRecord, group: GroupMetadata, config: GroupConfig) -> int:
+    for topic in member.subscribed_topic_names:
+        if group.partitions(topic, SharePartitionStatus.INITIALIZING):
+            return min(INITIALIZING_HEARTBEAT_INTERVAL_MS, config.heartbeat_interval_ms)
+    return config.heartbeat_interval_ms
+
+
+def _wire_assignment(member: ShareGroupMemberRecord, group: GroupMetadata) -> dict[str, Any]:
+    return {topic: [group.topic_id(topic), list(partitions)] for topic, partitions in member.assignment}
+
+
+def _response(request: ShareGroupRequest, **fields: Any) -> ShareGroupResponse:
+    return ShareGroupResponse(request.type, request.id, request.reply_to, request.group_id, request.member_id, **fields)

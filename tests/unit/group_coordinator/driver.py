@@ -1,0 +1,101 @@
+"""Drives a ShareGroup as the operator does: call a handler, apply its result, keep the table rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+
+from sharegroup.config import GroupConfig, JobConfig
+from sharegroup.group_coordinator import CoordinatorResult, SessionRecord, ShareGroup, TargetAssignmentRecord
+from sharegroup.group_coordinator.group_metadata import GroupMetadata
+from sharegroup.group_coordinator.records import Record, TableRecord
+from sharegroup.protocol.request_rows import HEARTBEAT, ShareGroupRequest, TopicMetadata
+from sharegroup.protocol.response_rows import ShareGroupResponse
+
+GROUP = "orders-readers"
+CONFIG = dataclasses.replace(JobConfig().group_config(GROUP), max_size=3)
+ORDERS = {"orders": TopicMetadata("id-orders", 2)}
+ORDERS_AND_BILLS = {**ORDERS, "bills": TopicMetadata("id-bills", 1)}
+
+
+def request(
+    member_id: str,
+    member_epoch: int,
+    topics: Sequence[str] | None = None,
+    metadata: Mapping[str, TopicMetadata] | None = None,
+    rack_id: str | None = None,
+    group_id: str = GROUP,
+) -> ShareGroupRequest:
+    """A heartbeat; `topics` is None when the subscription is not repeated."""
+    return ShareGroupRequest(
+        HEARTBEAT,
+        f"request-{member_id}",
+        group_id,
+        member_id,
+        member_epoch,
+        "gateway-1",
+        rack_id,
+        "client",
+        "/10.0.0.1",
+        None if topics is None else tuple(topics),
+        metadata or {},
+    )
+
+
+class Driver:
+    """A group with a clock that only the test moves; `records` are all so far, in order."""
+
+    def __init__(self, config: GroupConfig = CONFIG) -> None:
+        self.config = config
+        self.group = ShareGroup(GroupMetadata(GROUP))
+        self.records: list[Record] = []
+        self.now_ms = 1_000_000
+        self.last = CoordinatorResult()
+
+    def apply(self, result: CoordinatorResult) -> CoordinatorResult:
+        self.group.apply(result)
+        self.records += (*result.records, *result.soft_records)
+        self.last = result
+        return result
+
+    @property
+    def rows(self) -> list[TableRecord]:
+        """What the tables would hold."""
+        return [record for record in self.records if not isinstance(record, (SessionRecord, TargetAssignmentRecord))]
+
+    def send(self, heartbeat: ShareGroupRequest) -> ShareGroupResponse:
+        """Apply a heartbeat and return its response."""
+        response = self.apply(self.group.heartbeat(heartbeat, self.now_ms, self.config)).response
+        assert response is not None
+        return response
+
+    def join(
+        self, member_id: str, topics: Sequence[str] = ("orders",), metadata: Mapping[str, TopicMetadata] = ORDERS
+    ) -> ShareGroupResponse:
+        return self.send(request(member_id, 0, topics, metadata))
+
+    def beat(self, member_id: str) -> ShareGroupResponse:
+        """A heartbeat with the epoch the group has for the member."""
+        return self.send(request(member_id, self.group.metadata.members[member_id].member_epoch))
+
+    def leave(self, member_id: str) -> ShareGroupResponse:
+        return self.send(request(member_id, -1))
+
+    def initialize_all(self) -> CoordinatorResult:
+        """The notice of the share_partition query for every share-partition."""
+        known = self.group.metadata.share_partitions.values()
+        notices = [(record.topic, record.partition, record.state_epoch) for topic in known for record in topic.values()]
+        return self.apply(self.group.initialized(notices, self.now_ms))
+
+    def expire(self) -> CoordinatorResult:
+        return self.apply(self.group.expire(self.now_ms))
+
+    def through_json(self) -> ShareGroup:
+        """The group as the state store would give it back."""
+        return ShareGroup.restore(GROUP, json.loads(json.dumps(self.group.dump())))
+
+    def epochs(self) -> tuple[int, int, dict[str, int]]:
+        """Group epoch, assignment epoch, and each member's epoch."""
+        group = self.group.metadata
+        return group.group_epoch, group.assignment_epoch, {m.member_id: m.member_epoch for m in group.members.values()}

@@ -1,0 +1,151 @@
+"""Random lives of a group: whatever members do, and wherever the operator stops and starts, the invariants hold."""
+
+from collections.abc import Mapping
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from sharegroup.errors import ErrorCode
+from sharegroup.group_coordinator import GroupState, ShareGroup, SharePartitionStatus
+from sharegroup.group_coordinator.group_metadata import GroupMetadata
+from sharegroup.protocol.request_rows import TopicMetadata
+from tests.unit.group_coordinator.driver import GROUP, Driver, request
+
+MEMBERS = st.sampled_from("abcd")
+TOPICS = st.lists(st.sampled_from(["bills", "events", "orders"]), min_size=1, max_size=3)
+METADATA = st.dictionaries(
+    st.sampled_from(["bills", "orders"]),
+    st.builds(TopicMetadata, st.sampled_from(["id-1", "id-1", "id-2"]), st.integers(0, 3)),
+)
+
+
+class GroupLife(RuleBasedStateMachine):
+    """Members join, heartbeat with right and wrong epochs, leave and time out, while partitions become initialized."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.driver = Driver()
+        self.highest_epoch = 0
+        self.released: dict[str, int] = {}
+
+    @property
+    def metadata(self) -> GroupMetadata:
+        return self.driver.group.metadata
+
+    def note_releases(self) -> None:
+        for release in self.driver.last.releases:
+            self.released[release.member_id] = release.member_epoch
+
+    @rule(member=MEMBERS, topics=TOPICS, metadata=METADATA)
+    def join(self, member: str, topics: list[str], metadata: Mapping[str, TopicMetadata]) -> None:
+        is_full = len(self.metadata.members) == self.driver.config.max_size and member not in self.metadata.members
+        response = self.driver.join(member, topics, metadata)
+        assert response.error_code == (ErrorCode.GROUP_MAX_SIZE_REACHED if is_full else ErrorCode.NONE)
+        assert is_full or response.assignment is not None
+
+    @rule(
+        member=MEMBERS,
+        epoch=st.integers(1, 12) | st.none(),
+        topics=st.none() | TOPICS,
+        metadata=METADATA,
+        rack=st.sampled_from([None, "r"]),
+    )
+    def heartbeat(
+        self,
+        member: str,
+        epoch: int | None,
+        topics: list[str] | None,
+        metadata: Mapping[str, TopicMetadata],
+        rack: str | None,
+    ) -> None:
+        known = self.metadata.members.get(member)
+        sent = epoch or (known.member_epoch if known else 1)
+        before = self.driver.group.dump()
+        response = self.driver.send(request(member, sent, topics, metadata, rack))
+        accepted = known is not None and sent in (known.member_epoch, known.previous_member_epoch)
+        assert (response.error_code == ErrorCode.NONE) == accepted
+        if not accepted:
+            assert self.driver.group.dump() == before
+        else:
+            told = self.metadata.members[member]
+            assert response.member_epoch == told.member_epoch == self.metadata.group_epoch
+            assert told.assignment == self.metadata.targets[member]
+
+    @rule(member=MEMBERS)
+    def leave(self, member: str) -> None:
+        was_member = member in self.metadata.members
+        response = self.driver.leave(member)
+        assert (response.error_code == ErrorCode.NONE) == was_member
+        assert member not in self.metadata.members
+        self.note_releases()
+
+    @rule(elapsed_ms=st.integers(0, 50_000))
+    def time_passes(self, elapsed_ms: int) -> None:
+        self.driver.now_ms += elapsed_ms
+        self.driver.expire()
+        self.note_releases()
+        assert self.driver.group.next_deadline_ms is None or self.driver.group.next_deadline_ms > self.driver.now_ms
+
+    @precondition(lambda self: self.metadata.share_partitions)
+    @rule(data=st.data())
+    def some_are_initialized(self, data: st.DataObject) -> None:
+        records = [record for topic in self.metadata.share_partitions.values() for record in topic.values()]
+        chosen = data.draw(st.lists(st.sampled_from(records), unique=True))
+        notices = [(record.topic, record.partition, record.state_epoch) for record in chosen]
+        self.driver.apply(self.driver.group.initialized(notices, self.driver.now_ms))
+        for topic, partition, _ in notices:
+            assert self.metadata.share_partitions[topic][partition].status is SharePartitionStatus.INITIALIZED
+
+    @rule()
+    def operator_stops_and_starts(self) -> None:
+        self.driver.group = self.driver.through_json()
+
+    @invariant()
+    def a_dump_and_its_restore_are_equal(self) -> None:
+        assert self.driver.through_json().metadata == self.metadata
+
+    @invariant()
+    def epochs_are_ordered_and_never_go_back(self) -> None:
+        group = self.metadata
+        assert group.group_epoch >= self.highest_epoch
+        assert group.assignment_epoch <= group.group_epoch
+        for member in group.members.values():
+            assert -1 <= member.previous_member_epoch < member.member_epoch <= group.group_epoch
+        self.highest_epoch = group.group_epoch
+
+    @invariant()
+    def a_member_is_newer_than_its_last_release(self) -> None:
+        for member in self.metadata.members.values():
+            assert member.member_epoch > self.released.get(member.member_id, 0)
+
+    @invariant()
+    def only_initialized_partitions_of_subscribed_topics_are_assigned(self) -> None:
+        for member_id, target in self.metadata.targets.items():
+            subscribed = self.metadata.members[member_id].subscribed_topic_names
+            expected = {topic: ids for topic, ids in self.metadata.assignable().items() if topic in subscribed}
+            assert {topic: partitions for topic, partitions in target} == expected
+
+    @invariant()
+    def every_member_has_a_target_and_a_session(self) -> None:
+        group = self.metadata
+        assert set(group.members) == set(group.targets) == set(group.session_deadlines)
+        if group.exists:
+            assert group.group_state is (GroupState.STABLE if group.members else GroupState.EMPTY)
+
+    @invariant()
+    def all_records_replayed_give_the_same_group(self) -> None:
+        replayed = GroupMetadata(GROUP)
+        for record in self.driver.records:
+            replayed.replay(record)
+        assert replayed == self.metadata
+
+    @invariant()
+    def the_rows_of_the_tables_give_the_same_group(self) -> None:
+        loaded = ShareGroup.load(GROUP, self.driver.rows, self.driver.now_ms, self.driver.config).metadata
+        loaded.session_deadlines = dict(self.metadata.session_deadlines)
+        assert loaded == self.metadata
+
+
+TestGroupLife = GroupLife.TestCase
+TestGroupLife.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)

@@ -1,0 +1,267 @@
+"""A group's life: epochs, share-partitions, assignments, sessions and releases."""
+
+import dataclasses
+
+from sharegroup.group_coordinator import (
+    GroupState,
+    ReleaseMember,
+    SessionRecord,
+    ShareGroupMemberRecord,
+    ShareGroupRecord,
+    SharePartitionRecord,
+    SharePartitionStatus,
+    TopicPartitions,
+)
+from sharegroup.protocol.request_rows import TopicMetadata
+from sharegroup.protocol.response_rows import ShareGroupResponse
+from tests.unit.group_coordinator.driver import CONFIG, GROUP, ORDERS, ORDERS_AND_BILLS, Driver, request
+
+INITIALIZING, INITIALIZED = SharePartitionStatus.INITIALIZING, SharePartitionStatus.INITIALIZED
+ALL_ORDERS = {"orders": ["id-orders", [0, 1]]}
+
+
+def stable(*members: str) -> Driver:
+    """A group whose members all know their assignment."""
+    driver = Driver()
+    for member in members:
+        driver.join(member)
+    driver.initialize_all()
+    for member in members:
+        driver.beat(member)
+    return driver
+
+
+def share_partition(partition: int, status: SharePartitionStatus, epoch: int, offset: int) -> SharePartitionRecord:
+    return SharePartitionRecord(GROUP, "orders", "id-orders", partition, status, epoch, offset)
+
+
+def test_the_first_join_makes_the_group_its_member_and_its_share_partitions() -> None:
+    driver = Driver()
+    response = driver.join("a")
+    assert response == ShareGroupResponse(
+        "heartbeat", "request-a", "gateway-1", GROUP, "a", 0, None, 1, heartbeat_interval_ms=200, assignment={}
+    )
+    assert set(driver.last.records) == {
+        ShareGroupRecord(GROUP, 1, 1, GroupState.STABLE),
+        ShareGroupMemberRecord(GROUP, "a", 1, None, "client", "/10.0.0.1", ("orders",), (), 0),
+        share_partition(0, INITIALIZING, 1, -1),
+        share_partition(1, INITIALIZING, 1, -1),
+    }
+    assert driver.group.next_deadline_ms == driver.now_ms + 45_000
+
+
+def test_initialized_share_partitions_are_assigned_with_the_next_heartbeat() -> None:
+    driver = Driver()
+    driver.join("a")
+    assert set(driver.initialize_all().records) == {
+        ShareGroupRecord(GROUP, 2, 2, GroupState.STABLE),
+        share_partition(0, INITIALIZED, 1, -1),
+        share_partition(1, INITIALIZED, 1, -1),
+    }
+    response = driver.beat("a")
+    assert (response.member_epoch, response.heartbeat_interval_ms, response.assignment) == (2, 5_000, ALL_ORDERS)
+    assignment = (TopicPartitions("orders", (0, 1)),)
+    assert driver.last.records == (
+        ShareGroupMemberRecord(GROUP, "a", 2, None, "client", "/10.0.0.1", ("orders",), assignment, 1),
+    )
+
+
+def test_only_initialized_share_partitions_are_assigned_and_the_rest_is_awaited_in_short_intervals() -> None:
+    driver = Driver()
+    driver.join("a")
+    driver.apply(driver.group.initialized([("orders", 1, 1)], driver.now_ms))
+    response = driver.beat("a")
+    assert response.assignment == {"orders": ["id-orders", [1]]}
+    assert response.heartbeat_interval_ms == 200
+    driver.apply(driver.group.initialized([("orders", 0, 1)], driver.now_ms))
+    assert driver.beat("a").assignment == ALL_ORDERS
+
+
+def test_a_heartbeat_interval_below_the_short_one_stays() -> None:
+    driver = Driver(dataclasses.replace(CONFIG, heartbeat_interval_ms=50))
+    assert driver.join("a").heartbeat_interval_ms == 50
+
+
+def test_a_notice_that_is_repeated_or_old_or_of_something_unknown_changes_nothing() -> None:
+    driver = Driver()
+    driver.join("a")
+    for notice in (("orders", 0, 0), ("orders", 2, 1), ("bills", 0, 1)):
+        assert driver.apply(driver.group.initialized([notice], driver.now_ms)) == ((), (), None, ())
+    driver.initialize_all()
+    assert driver.initialize_all() == ((), (), None, ())
+
+
+def test_a_quiet_heartbeat_writes_no_row_and_only_moves_the_session_deadline() -> None:
+    driver = stable("a")
+    driver.now_ms += 5_000
+    response = driver.beat("a")
+    assert response.assignment is None
+    assert driver.last.records == ()
+    assert driver.last.soft_records == (SessionRecord("a", driver.now_ms + 45_000),)
+
+
+def test_a_clock_that_steps_back_shortens_no_session() -> None:
+    driver = stable("a")
+    deadline_ms = driver.group.next_deadline_ms
+    driver.now_ms -= 10_000
+    driver.beat("a")
+    assert driver.group.next_deadline_ms == deadline_ms
+
+
+def test_epochs_step_by_step() -> None:
+    """Group epoch, assignment epoch, member epochs: a bump for each change, and a member follows when it heartbeats."""
+    driver = Driver()
+    driver.join("a")
+    assert driver.epochs() == (1, 1, {"a": 1})
+    driver.join("b")
+    assert driver.epochs() == (2, 2, {"a": 1, "b": 2})
+    assert driver.beat("a").assignment is None  # nothing to read yet: the epoch moved, the assignment did not
+    assert driver.epochs() == (2, 2, {"a": 2, "b": 2})
+    driver.initialize_all()
+    assert driver.epochs() == (3, 3, {"a": 2, "b": 2})
+    driver.send(request("a", 2, ["bills", "orders"], ORDERS_AND_BILLS))
+    assert driver.epochs() == (4, 4, {"a": 4, "b": 2})
+    driver.send(request("a", 4, ["orders", "bills", "orders"], ORDERS_AND_BILLS))
+    assert driver.epochs() == (4, 4, {"a": 4, "b": 2}), "the same topics in another order are no change"
+    driver.leave("a")
+    assert driver.epochs() == (5, 5, {"b": 2})
+    driver.beat("b")
+    assert driver.epochs() == (5, 5, {"b": 5})
+    driver.leave("b")
+    assert driver.epochs() == (6, 6, {})
+    assert driver.group.metadata.group_state is GroupState.EMPTY
+    driver.join("a")
+    assert driver.epochs() == (7, 7, {"a": 7})
+
+
+def test_every_member_gets_all_partitions_of_its_topics() -> None:
+    driver = Driver()
+    driver.join("a", ["orders"], ORDERS)
+    driver.join("b", ["orders", "bills"], ORDERS_AND_BILLS)
+    driver.initialize_all()
+    assert driver.beat("a").assignment == ALL_ORDERS
+    assert driver.beat("b").assignment == {"bills": ["id-bills", [0]], "orders": ["id-orders", [0, 1]]}
+
+
+def test_a_full_request_is_answered_with_the_assignment_though_it_did_not_change() -> None:
+    driver = stable("a")
+    response = driver.send(request("a", 2, ["orders"], ORDERS))
+    assert response.assignment == ALL_ORDERS
+    assert driver.last.records == ()
+
+
+def test_a_rejoin_of_a_member_keeps_its_epoch_and_releases_nothing() -> None:
+    driver = stable("a")
+    response = driver.join("a")
+    assert (response.member_epoch, response.assignment) == (2, ALL_ORDERS)
+    assert (driver.last.records, driver.last.releases) == ((), ())
+
+
+def test_a_topic_without_metadata_is_subscribed_and_unassigned() -> None:
+    driver = Driver()
+    response = driver.join("a", ["unheard-of"], {})
+    assert (response.error_code, response.heartbeat_interval_ms, response.assignment) == (0, 5_000, {})
+    assert driver.group.metadata.members["a"].subscribed_topic_names == ("unheard-of",)
+    driver.send(request("a", 1, None, {"unheard-of": TopicMetadata("id", 1)}))
+    assert driver.group.metadata.partitions("unheard-of", INITIALIZING) == (0,)
+
+
+def test_metadata_of_a_topic_nobody_subscribed_to_is_ignored() -> None:
+    driver = Driver()
+    driver.join("a", ["orders"], ORDERS_AND_BILLS)
+    assert list(driver.group.metadata.share_partitions) == ["orders"]
+
+
+def test_partitions_added_later_start_at_the_beginning() -> None:
+    driver = stable("a")
+    response = driver.send(request("a", 2, None, {"orders": TopicMetadata("id-orders", 4)}))
+    assert set(driver.last.records) >= {share_partition(2, INITIALIZING, 3, 0), share_partition(3, INITIALIZING, 3, 0)}
+    assert (response.member_epoch, response.heartbeat_interval_ms, response.assignment) == (3, 200, None)
+    driver.initialize_all()
+    assert driver.beat("a").assignment == {"orders": ["id-orders", [0, 1, 2, 3]]}
+
+
+def test_old_metadata_takes_no_partition_away_and_another_topic_of_the_name_is_left_alone() -> None:
+    driver = stable("a")
+    for metadata in (TopicMetadata("id-orders", 1), TopicMetadata("id-of-another", 9)):
+        driver.send(request("a", 2, None, {"orders": metadata}))
+        assert driver.last.records == ()
+
+
+def test_a_topic_subscribed_again_keeps_its_share_partitions() -> None:
+    driver = stable("a")
+    driver.send(request("a", 2, [], {}))
+    assert driver.group.metadata.members["a"].assignment == ()
+    driver.send(request("a", 3, ["orders"], ORDERS))
+    assert driver.group.metadata.share_partitions["orders"] == {
+        0: share_partition(0, INITIALIZED, 1, -1),
+        1: share_partition(1, INITIALIZED, 1, -1),
+    }
+    assert driver.last.response is not None
+    assert driver.last.response.assignment == ALL_ORDERS
+
+
+def test_rack_and_client_are_rows_but_no_reason_for_a_new_epoch() -> None:
+    driver = stable("a")
+    driver.send(request("a", 2, None, rack_id="rack-1"))
+    assert [type(record) for record in driver.last.records] == [ShareGroupMemberRecord]
+    assert driver.group.metadata.members["a"].rack_id == "rack-1"
+    driver.beat("a")
+    assert driver.group.metadata.members["a"].rack_id == "rack-1", "None means unchanged"
+    assert driver.epochs() == (2, 2, {"a": 2})
+
+
+def test_leaving_releases_by_member_epoch_what_the_group_has_initialized() -> None:
+    driver = stable("a", "b")
+    driver.leave("a")
+    assert driver.last.releases == (ReleaseMember(GROUP, "a", 3, {"orders": (0, 1)}),)
+    assert [record.is_tombstone for record in driver.last.records if isinstance(record, ShareGroupMemberRecord)] == [
+        True
+    ]
+    driver.join("a")
+    assert driver.group.metadata.members["a"].member_epoch > 3, "so that the release does no harm to the new member"
+
+
+def test_leaving_releases_nothing_before_anything_is_initialized() -> None:
+    driver = Driver()
+    driver.join("a")
+    driver.leave("a")
+    assert driver.last.releases == ()
+
+
+def test_members_past_their_session_deadline_leave_together() -> None:
+    driver = stable("a", "b", "c")
+    driver.now_ms += 1_000
+    driver.beat("c")
+    driver.now_ms += 43_999
+    assert driver.group.next_deadline_ms == driver.now_ms + 1
+    assert driver.expire() == ((), (), None, ()), "not before the deadline"
+    driver.now_ms += 1
+    result = driver.expire()
+    assert [release.member_id for release in result.releases] == ["a", "b"]
+    assert driver.epochs() == (5, 5, {"c": 4})
+    assert driver.group.next_deadline_ms == driver.now_ms + 1_000
+    assert driver.expire() == ((), (), None, ())
+
+
+def test_a_heartbeat_past_the_deadline_but_before_expire_keeps_the_member() -> None:
+    driver = stable("a")
+    driver.now_ms += 100_000
+    driver.beat("a")
+    assert driver.expire().releases == ()
+    assert list(driver.group.metadata.members) == ["a"]
+
+
+def test_an_empty_group_has_no_deadline() -> None:
+    driver = stable("a")
+    driver.leave("a")
+    assert driver.group.next_deadline_ms is None
+
+
+def test_handlers_change_nothing_by_themselves() -> None:
+    driver = stable("a", "b")
+    before = driver.group.dump()
+    driver.group.heartbeat(request("c", 0, ["bills"], ORDERS_AND_BILLS), driver.now_ms, CONFIG)
+    driver.group.heartbeat(request("a", -1), driver.now_ms, CONFIG)
+    driver.group.expire(driver.now_ms + 100_000)
+    assert driver.group.dump() == before
