@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar, Union, get_args, get_origin
 
@@ -79,7 +80,8 @@ class ConfigFamily(BaseModel):
 Family = TypeVar("Family", bound=ConfigFamily)
 
 
-class CheckedFamily(NamedTuple, Generic[Family]):
+@dataclass(frozen=True)
+class CheckedFamily(Generic[Family]):
     """A family read from user input: `wrong` are the keys that kept their default because of a problem."""
 
     family: Family

@@ -3,6 +3,8 @@
 import json
 import pickle
 
+import pytest
+
 from sharegroup.config import AutoOffsetReset, GroupConfig, IsolationLevel, OffsetResetStrategy, parse_config
 
 CONFIG = parse_config(
@@ -44,15 +46,14 @@ def test_a_value_that_cannot_be_used_is_ignored_with_a_warning() -> None:
     )
 
 
-def test_a_session_not_longer_than_the_heartbeat_interval_falls_back_to_the_jobs() -> None:
+@pytest.mark.parametrize("heartbeat_ms", [6_000, 7_000])
+def test_a_session_not_longer_than_the_heartbeat_interval_falls_back_to_the_jobs(heartbeat_ms: int) -> None:
     job = parse_config({"group": {"group.share.min.session.timeout.ms": 1_000}}, "x")
-    stored = {"share.session.timeout.ms": 6_000, "share.heartbeat.interval.ms": 7_000}
-    config, warnings = job.effective("g", stored)
+    stored = {"share.session.timeout.ms": 6_000, "share.heartbeat.interval.ms": heartbeat_ms}
+    config, (warning,) = job.effective("g", stored)
     assert (config.session_timeout_ms, config.heartbeat_interval_ms) == (45_000, 5_000)
-    told = (
-        "share.session.timeout.ms 6000 is not greater than share.heartbeat.interval.ms 7000: the job's values are used"
-    )
-    assert warnings == (told,)
+    told = f"share.session.timeout.ms 6000 is not greater than share.heartbeat.interval.ms {heartbeat_ms}: "
+    assert warning == told + "the job's values are used"
 
 
 def test_json_and_back() -> None:

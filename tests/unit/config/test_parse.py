@@ -234,6 +234,14 @@ def test_a_rule_is_silent_when_one_of_its_keys_is_wrong_by_itself() -> None:
     ]
 
 
+def test_a_rule_of_a_group_is_silent_when_the_jobs_value_is_wrong_by_itself() -> None:
+    values = {"group.share.heartbeat.interval.ms": "often", "group.share.min.session.timeout.ms": 1_000}
+    groups = {"g": {"share.session.timeout.ms": 2_000}}
+    assert problems({"group": values, "groups": groups}) == [
+        "Invalid value often for configuration group.share.heartbeat.interval.ms: Not a whole number (allowed: >= 1)"
+    ]
+
+
 def test_every_problem_is_told_at_once() -> None:
     told = problems(
         {

@@ -55,7 +55,8 @@ def test_a_dead_group_is_not_found_until_it_is_joined_again() -> None:
     assert refusal(driver, request("m", 1))[0] is ErrorCode.GROUP_ID_NOT_FOUND
     assert driver.join("m").member_epoch == 6
     assert driver.group.metadata.group_state is GroupState.STABLE
-    assert {record.start_offset for record in driver.group.metadata.share_partitions["orders"].values()} == {-1}
+    made_anew = driver.group.metadata.share_partitions["orders"].values()
+    assert {(record.state_epoch, record.start_offset) for record in made_anew} == {(6, -1)}
 
 
 @pytest.mark.parametrize("epoch", [1, -1])

@@ -124,7 +124,7 @@ class GroupLife(RuleBasedStateMachine):
         for member_id, target in self.metadata.targets.items():
             subscribed = self.metadata.members[member_id].subscribed_topic_names
             expected = {topic: ids for topic, ids in self.metadata.assignable().items() if topic in subscribed}
-            assert {topic: partitions for topic, partitions in target} == expected
+            assert dict(target) == expected
 
     @invariant()
     def every_member_has_a_target_and_a_session(self) -> None:

@@ -4,8 +4,16 @@ import json
 
 import pytest
 
-from sharegroup.group_coordinator import GroupState, ShareGroup, ShareGroupMemberRecord, ShareGroupRecord
-from sharegroup.group_coordinator.records import SharePartitionRecord, TableRecord
+from sharegroup.group_coordinator import (
+    GroupState,
+    ShareGroup,
+    ShareGroupMemberRecord,
+    ShareGroupRecord,
+    SharePartitionRecord,
+    SharePartitionStatus,
+    TopicPartitions,
+)
+from sharegroup.group_coordinator.records import TableRecord
 from sharegroup.protocol.request_rows import TopicMetadata
 from tests.unit.group_coordinator.driver import CONFIG, GROUP, ORDERS, Driver, request
 
@@ -101,6 +109,32 @@ def test_a_repaired_group_writes_its_new_epoch_with_the_first_heartbeat() -> Non
     driver.beat("a")
     assert ShareGroupRecord(GROUP, 4, 4, GroupState.STABLE) in driver.last.records
     assert driver.epochs() == (4, 4, {"a": 4, "b": 3})
+
+
+def member(epoch: int, *partitions: int) -> ShareGroupMemberRecord:
+    assignment = (TopicPartitions("orders", partitions),)
+    return ShareGroupMemberRecord(GROUP, "a", epoch, None, "client", "/10.0.0.1", ("orders",), assignment)
+
+
+@pytest.mark.parametrize(
+    ("group", "of_member", "loaded"),
+    [
+        (ShareGroupRecord(GROUP, 4, 4, GroupState.STABLE), member(4, 0), (4, 4)),
+        (ShareGroupRecord(GROUP, 4, 4, GroupState.STABLE), member(3), (4, 4)),  # behind: its next heartbeat tells it
+        (ShareGroupRecord(GROUP, 4, 4, GroupState.STABLE), member(4), (5, 4)),  # up to date, yet told something else
+        (ShareGroupRecord(GROUP, 4, 4, GroupState.STABLE), member(6, 0), (7, 4)),  # ahead of its group
+        (ShareGroupRecord(GROUP, 4, 4, GroupState.EMPTY), member(3, 0), (5, 4)),  # in a group without members
+        (ShareGroupRecord(GROUP, 1, 1, GroupState.STABLE), member(1, 0), (3, 1)),  # its partition is ahead (epoch 2)
+    ],
+)
+def test_rows_that_contradict_each_other_start_a_new_epoch(
+    group: ShareGroupRecord, of_member: ShareGroupMemberRecord, loaded: tuple[int, int]
+) -> None:
+    initialized = SharePartitionRecord(GROUP, "orders", "id-orders", 0, SharePartitionStatus.INITIALIZED, 2, -1)
+    metadata = ShareGroup.load(GROUP, [group, of_member, initialized], LATER_MS, CONFIG).metadata
+    assert (metadata.group_epoch, metadata.assignment_epoch) == loaded
+    assert metadata.group_state is GroupState.STABLE
+    assert metadata.targets == {"a": (("orders", (0,)),)}
 
 
 def test_a_dump_holds_ranges_and_each_assignment_once() -> None:

@@ -260,8 +260,13 @@ def test_an_empty_group_has_no_deadline() -> None:
 
 def test_handlers_change_nothing_by_themselves() -> None:
     driver = stable("a", "b")
+    more_orders = request("a", 3, None, {"orders": TopicMetadata("id-orders", 3)})
+    driver.send(more_orders)
     before = driver.group.dump()
-    driver.group.heartbeat(request("c", 0, ["bills"], ORDERS_AND_BILLS), driver.now_ms, CONFIG)
-    driver.group.heartbeat(request("a", -1), driver.now_ms, CONFIG)
-    driver.group.expire(driver.now_ms + 100_000)
+    even_more_orders = more_orders._replace(member_epoch=4, topics={"orders": TopicMetadata("id-orders", 4)})
+    assert driver.group.heartbeat(even_more_orders, driver.now_ms, CONFIG).records
+    assert driver.group.initialized([("orders", 2, 4)], driver.now_ms).records
+    assert driver.group.heartbeat(request("c", 0, ["bills"], ORDERS_AND_BILLS), driver.now_ms, CONFIG).records
+    assert driver.group.heartbeat(request("a", -1), driver.now_ms, CONFIG).records
+    assert driver.group.expire(driver.now_ms + 100_000).records
     assert driver.group.dump() == before
