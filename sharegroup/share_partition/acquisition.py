@@ -53,33 +53,36 @@ def select(
     limit = config.delivery_count_limit
     threshold = throttle_threshold(limit)
     taken = 0
-    for batch, group in groupby(_candidates(window, fetch_offset, budget.last_offset, with_holes), key=_fetch_batch):
-        if taken >= budget.records:
-            return
-        ranges = [Portion(first, last, record.delivery_count) for first, last, record in group]
-        throttled = any(portion.delivery_count >= threshold for portion in ranges)
+    candidates = _candidates(window, fetch_offset, budget.last_offset, with_holes)
+    for (batch_first, batch_last), ranges in groupby(candidates, key=_fetch_batch):
+        throttled = window.available.any_delivered(
+            threshold, max(batch_first, fetch_offset), min(batch_last, budget.last_offset)
+        )
         if throttled and taken:
             return
-        batch_length = batch[1] - batch[0] + 1
-        for portion in _take(ranges, batch_length, budget.records - taken, threshold, limit):
+        room, batch_length = budget.records - taken, batch_last - batch_first + 1
+        for portion in _take(ranges, batch_length, room, threshold, limit):
             taken += portion.last_offset - portion.first_offset + 1
             yield portion
-        if throttled:
-            return
+        if throttled or taken >= budget.records:
+            return  # here, not at the next turn: groupby would walk over the rest of this batch to get there
     first = max(fetch_offset, end_offset)
     last = min(budget.last_offset, first + budget.records - taken - 1)
     if first <= last:
         yield Portion(first, last, 0)
 
 
-def _take(ranges: Iterable[Portion], batch_length: int, room: int, threshold: int, limit: int) -> Iterator[Portion]:
+def _take(
+    ranges: Iterable[tuple[int, int, InFlightRecord]], batch_length: int, room: int, threshold: int, limit: int
+) -> Iterator[Portion]:
     """What of one fetch batch is acquired. The first record at or over `threshold` fixes the share of the batch that
     travels together; the records in front of it count towards that share. Having already taken the share or more by
     then, the fetch goes on without one, as Kafka does.
     """
     taken = 0
     share: int | None = None
-    for first, last, count in ranges:
+    for first, last, record in ranges:
+        count = record.delivery_count
         alone = travels_alone(count, limit)
         if alone and taken:
             return

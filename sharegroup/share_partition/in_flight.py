@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from sharegroup.errors import IllegalTransitionError
 from sharegroup.range_map import RangeMap
 from sharegroup.share_partition.acquisition_locks import AcquisitionLocks
+from sharegroup.share_partition.available_records import AvailableRecords
 from sharegroup.share_partition.record_state import ACQUIRED, AVAILABLE, check_transition
 from sharegroup.types import Cause, RecordState, StateBatch, Transition
 
@@ -43,7 +44,7 @@ class InFlight:
 
     def __init__(self, records: Iterable[tuple[int, int, InFlightRecord]] = ()) -> None:
         self._records: RangeMap[InFlightRecord] = RangeMap()
-        self._available: RangeMap[InFlightRecord] | None = None
+        self._available: AvailableRecords[InFlightRecord] | None = None
         self._locks: AcquisitionLocks | None = None
         self.terminal_count = 0
         for first, last, record in records:
@@ -59,14 +60,14 @@ class InFlight:
                 _lock(self._locks, first, last, record)
         elif record.state is AVAILABLE:
             if self._available is not None:
-                self._available.assign(first, last, record)
+                self._available.add(first, last, record, record.delivery_count)
         else:
             self.terminal_count += last - first + 1
 
-    def check(self, transition: Transition) -> None:
+    def check(self, transition: Transition, start_offset: int) -> None:
         """Raise IllegalTransitionError unless all records are in `from_state` and the table has the rest.
 
-        Only a fetch may name offsets of which nothing is known yet: it takes them from the log.
+        Only a fetch may name offsets of which nothing is known, from `start_offset` on: it takes them from the log.
         """
         first, last, from_state, to_state, cause = transition[:5]
         check_transition(from_state, to_state, cause)
@@ -76,7 +77,7 @@ class InFlight:
             if record.state is not from_state:
                 found = f"{known_first}..{known_last} is {record.state.name}"
                 raise IllegalTransitionError(f"{found}, not {from_state.name} (because of {cause.value})")
-        if known <= last - first and cause is not Cause.FETCH:
+        if known <= last - first and (cause is not Cause.FETCH or first < start_offset):
             raise IllegalTransitionError(f"{first}..{last} is not in flight (because of {cause.value})")
 
     def trim_below(self, offset: int) -> None:
@@ -121,11 +122,13 @@ class InFlight:
         return len(self._records)
 
     @property
-    def available(self) -> RangeMap[InFlightRecord]:
+    def available(self) -> AvailableRecords[InFlightRecord]:
         """The AVAILABLE ranges only."""
         if self._available is None:
-            ranges = [(first, last, record) for first, last, record in self._records if record.state is AVAILABLE]
-            self._available = RangeMap(ranges)
+            self._available = AvailableRecords()
+            for first, last, record in self._records:
+                if record.state is AVAILABLE:
+                    self._available.add(first, last, record, record.delivery_count)
         return self._available
 
     @property
@@ -206,7 +209,7 @@ class InFlight:
                 self._locks.remove(first, last, *_owner(record))
         elif record.state is AVAILABLE:
             if self._available is not None:
-                self._available.discard(first, last)
+                self._available.remove(first, last, record.delivery_count)
         else:
             self.terminal_count -= last - first + 1
 

@@ -159,8 +159,8 @@ class SharePartition:
 
     @property
     def available_count(self) -> int:
-        """Records in flight that wait to be delivered again; costs a walk over their ranges."""
-        return sum(last - first + 1 for first, last, _ in self._window.available)
+        """Records in flight that wait to be delivered again."""
+        return self._window.available.count
 
     def next_deadline_ms(self) -> int | None:
         """The earliest lock deadline, or None when there is no lock."""
@@ -190,9 +190,11 @@ class SharePartition:
     def has_available(self, config: SharePartitionConfig | None = None) -> bool:
         """Whether an `acquire` would do something; without `config` the limit on record locks is left out."""
         fetch_offset = self.next_fetch_offset()
+        if fetch_offset < self.log_start_offset:
+            return True
         if fetch_offset >= self.log_end_offset:
             return False
-        if config is None or fetch_offset < max(self.end_offset, self.log_start_offset):
+        if config is None or fetch_offset < self.end_offset:
             return True
         return self._window_size() < config.max_record_locks
 
@@ -318,7 +320,7 @@ class SharePartition:
         Raises IllegalTransitionError, with nothing changed, when `outcome` does not fit the state.
         """
         for transition in outcome.transitions:
-            self._window.check(transition)
+            self._window.check(transition, self.start_offset)
         for transition in outcome.transitions:
             self._apply(transition)
         if any(transition.cause not in _NO_MOVE for transition in outcome.transitions):
