@@ -77,7 +77,7 @@ class AcquiredRange(NamedTuple):
 
 
 class AcknowledgementBatch(NamedTuple):
-    """An entry of AcknowledgementBatches: one type for the whole range, or one for each offset, as numbers of the wire."""
+    """An entry of AcknowledgementBatches: one type for the whole range or one for each offset, as the wire numbers."""
 
     first_offset: int
     last_offset: int
@@ -102,8 +102,8 @@ class StateBatch(NamedTuple):
 class Transition(NamedTuple):
     """One range that changed its state: a record of the share-partition machine and a row of `delivery_log`.
 
-    `delivery_count` is the count after the transition; `member_id` who held or holds the range; `lock_deadline_ms` is set
-    when `to_state` is ACQUIRED.
+    `delivery_count` is the count after the transition; `member_id` who held or holds the range; `lock_deadline_ms` is
+    set when `to_state` is ACQUIRED.
     """
 
     first_offset: int

@@ -1,4 +1,4 @@
-"""One share-partition while its shard runs: the window, the header of its durable state, and what this batch changed."""
+"""One share-partition while its shard runs: its window, the header of its durable state, what this batch changed."""
 
 from __future__ import annotations
 

@@ -2,20 +2,20 @@
 
 Theory of operation
 -------------------
-A `Shard` lives for one run of one key: restored from the operator's state (one JSON text), fed the rows of a micro-batch
-in their fixed order, dumped again. For each share-partition it holds the window (`share_partition`) and the header of its
-durable state (`share_coordinator`); the window is the merged state batches, so nothing is held twice. Beside them stand
-the *demands*: fetches that wait for a record.
+A `Shard` lives for one run of one key: restored from the operator's state (one JSON text), fed the rows of a
+micro-batch in their fixed order, dumped again. For each share-partition it holds the window (`share_partition`) and the
+header of its durable state (`share_coordinator`); the window is the merged state batches, so nothing is held twice.
+Beside them stand the *demands*: fetches that wait for a record.
 
 Time. Two clocks, and neither is read here:
 - `now_ms`, the batch's timestamp, starts new locks. It never goes back: the later of it and the last one counts.
 - A share-partition's *safe clock* expires locks. It moves to the append time of each request of that share-partition
-  (whatever was appended earlier has been read), and to the time of a tick (all requests appended before it have been read).
-  So an acknowledgement counts from its append: one that was in time is applied before its lock can expire.
+  (whatever was appended earlier has been read), and to the time of a tick (all requests appended before it have been
+  read). So an acknowledgement counts from its append: one that was in time is applied before its lock can expire.
 
-Demands are met after all rows of the batch were seen, in the order in which they came; with several waiting, new records
-are shared out evenly, so that one big demand does not starve the others. A request for a share-partition that is not
-loaded yet is parked: the two queries have no common clock.
+Demands are met after all rows of the batch were seen, in the order in which they came; with several waiting, new
+records are shared out evenly, so that one big demand does not starve the others. A request for a share-partition that
+is not loaded yet is parked: the two queries have no common clock.
 
 Every share-partition writes at most one durable record in a batch, made from where its window ends up.
 """

@@ -36,9 +36,9 @@ MAX_INT32 = 2**31 - 1
 class SharePartitionRequest(NamedTuple):
     """A row of `__share_partition_requests`.
 
-    `type` is fetch, acknowledge, unacquire or release_member. `member_epoch` is the member's epoch in the group (-1: not
-    known, not checked); a request with an epoch that a release_member has already closed is refused. `reply_to` keys the
-    response ("" : no response is wanted). `max_wait_ms` counts from the row's append to the topic.
+    `type` is fetch, acknowledge, unacquire or release_member. `member_epoch` is the member's epoch in the group (-1:
+    not known, not checked); a request with an epoch that a release_member has already closed is refused. `reply_to`
+    keys the response ("" : no response is wanted). `max_wait_ms` counts from the row's append to the topic.
     """
 
     type: str

@@ -34,7 +34,10 @@ class SharePartitionResponse(NamedTuple):
 
 
 class ShareGroupResponse(NamedTuple):
-    """The answer to one heartbeat; `assignment` is None when it did not change: {topic: [topic_id, [partition, ...]]}."""
+    """The answer to one heartbeat.
+
+    `assignment` is {topic: [topic_id, [partition, ...]]}, None when it did not change.
+    """
 
     type: str
     id: str

@@ -12,7 +12,7 @@ def checkpoint_query_id(spark: SparkSession, checkpoint: str) -> str | None:
     """The id (a UUID) of the query whose checkpoint it is, None for a new one; on any Hadoop file system."""
     jvm: Any = spark._jvm
     path = jvm.org.apache.hadoop.fs.Path(f"{checkpoint}/metadata")
-    file_system = path.getFileSystem(spark._jsc.hadoopConfiguration())  # type: ignore[attr-defined]  # py4j
+    file_system = path.getFileSystem(spark._jsc.hadoopConfiguration())
     if not file_system.exists(path):
         return None
     stream = file_system.open(path)

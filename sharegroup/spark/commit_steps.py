@@ -7,9 +7,9 @@
 5. return: Spark commits the batch.
 
 Die after any step and start again: the batch is computed to the same rows from the same input, and what was done is
-skipped. With the checkpoint gone as well, the batch cannot be computed again; then the outbox, which step 2 made durable in
-one commit together with the state, says what steps 3 and 4 still owe (`complete_last_batch`), and its positions say where
-the request topic goes on.
+skipped. With the checkpoint gone as well, the batch cannot be computed again; then the outbox, which step 2 made
+durable in one commit together with the state, says what steps 3 and 4 still owe (`complete_last_batch`), and its
+positions say where the request topic goes on.
 """
 
 from __future__ import annotations

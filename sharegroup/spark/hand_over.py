@@ -1,13 +1,12 @@
 """What the driver tells the Python source, which is another process of the driver: one small local file.
 
-`foreachBatch` writes it after each batch; the source reads it before each poll. Losing it costs nothing: after a start the
-source ticks every key once, and the first batch writes it anew.
+`foreachBatch` writes it after each batch; the source reads it before each poll. Losing it costs nothing: after a start
+the source ticks every key once, and the first batch writes it anew.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,8 +14,8 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class HandOver:
-    """`deadlines`: when a key wants a tick (ms); `waiting`: keys where demands stand; `positions`: next unread offset of
-    each request partition, all batches before it being committed."""
+    """`deadlines`: when a key wants a tick (ms); `waiting`: keys where demands stand; `positions`: next unread offset
+    of each request partition, all batches before it being committed."""
 
     deadlines: Mapping[str, int] = field(default_factory=dict)
     waiting: frozenset[str] = frozenset()
@@ -36,7 +35,7 @@ class HandOverFile:
         row = asdict(content) | {"waiting": sorted(content.waiting)}
         scratch = self._path.with_suffix(".new")
         scratch.write_text(json.dumps(row))
-        os.replace(scratch, self._path)
+        scratch.replace(self._path)
 
     def read(self) -> HandOver:
         """The file's content, or an empty one while there is no file."""

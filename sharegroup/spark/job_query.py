@@ -109,8 +109,8 @@ class JobQuery:
         query_id = checkpoint_query_id(self._spark, checkpoint)
         if query_id is not None and info is not None and info["query_id"] != query_id:
             raise StaleCheckpointError(
-                f"the tables were last written by query {info['query_id']}, the checkpoint {checkpoint} belongs to query "
-                f"{query_id}: remove that checkpoint, and the job comes back from the tables"
+                f"the tables were last written by query {info['query_id']}, the checkpoint {checkpoint} belongs to "
+                f"query {query_id}: remove that checkpoint, and the job comes back from the tables"
             )
 
     def _on_batch(self, frame: DataFrame, batch_id: int) -> None:

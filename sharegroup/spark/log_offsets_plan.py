@@ -1,8 +1,8 @@
 """From two offsets of the `kafka_log_offsets` source to its rows: the same rows in every run, whatever "now" is.
 
-An offset pins all that its rows depend on: the versions of the two Delta tables, the log offsets of the topics, the start
-offsets that a clock decided (by_duration), the groups' configs, the shard count, and the keys to tick with the clock to
-tick them at. So a batch of the offset log can be run again on an executor, days later.
+An offset pins all that its rows depend on: the versions of the two Delta tables, the log offsets of the topics, the
+start offsets that a clock decided (by_duration), the groups' configs, the shard count, and the keys to tick with the
+clock to tick them at. So a batch of the offset log can be run again on an executor, days later.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ NOTHING_READ = -1
 
 
 class LogOffsets(NamedTuple):
-    """A topic partition's log: first offset, end (exclusive), last stable offset (the end, where nobody asked for it)."""
+    """A topic partition's log: first offset, end (exclusive), last stable offset (the end, where nobody asked for
+    it)."""
 
     log_start_offset: int
     log_end_offset: int
@@ -43,7 +44,8 @@ class SharePartitionRow(NamedTuple):
 
 @dataclass(frozen=True)
 class SourceOffset:
-    """The source's offset JSON. `log` maps topic -> partition -> offsets; `configs` maps group -> config, "" the default.
+    """The source's offset JSON. `log` maps topic -> partition -> offsets; `configs` maps group -> config, "" the
+    default.
 
     `starts` holds start offsets looked up by time, by share-partition; `tick_keys` are ticked at `clock_ms`.
     """

@@ -14,7 +14,7 @@ from sharegroup.engine.share_group_operator import run_share_group
 from sharegroup.engine.share_partition_shard import DurableRecords, Shard, reject_unkeyed
 from sharegroup.spark.shard_keys import UNKEYED, ShardKey
 
-#: One JSON text of state: nested arrays of structs fail in Spark's pickler, and JSON stays readable through `statestore`.
+#: One JSON text: nested arrays of structs fail in Spark's pickler, and JSON stays readable through `statestore`.
 STATE_SCHEMA = "state STRING"
 OUTPUT_SCHEMA = "output STRING"
 

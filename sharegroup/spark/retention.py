@@ -20,8 +20,9 @@ _KEY = ["group_id", "topic", "partition"]
 def prunable(tables_path: str, delivery_log_retention_ms: int, now: datetime | None = None) -> Mapping[str, str]:
     """{table: predicate over `day`} for the tables that have days to drop.
 
-    `delivery_log` keeps its retention. `share_group_state` keeps two days, and every day from the oldest newest snapshot
-    on: a share-partition that is not led (its topic is away) has not been written again, and its state must stay.
+    `delivery_log` keeps its retention. `share_group_state` keeps two days, and every day from the oldest newest
+    snapshot on: a share-partition that is not led (its topic is away) has not been written again, and its state must
+    stay.
     """
     today = (now or datetime.now(timezone.utc)).date()
     found: dict[str, str] = {}

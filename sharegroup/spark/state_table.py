@@ -29,8 +29,8 @@ def read_states(
 ) -> dict[SharePartitionKey, ShareGroupOffset]:
     """The state of each share-partition (of `keys`, or all) at the table's version.
 
-    Rows are totally ordered by (leader epoch, batch id): leaders follow each other, and each writes at most one row of a
-    share-partition in a batch. Only rows from a share-partition's newest snapshot on are turned into records.
+    Rows are totally ordered by (leader epoch, batch id): leaders follow each other, and each writes at most one row of
+    a share-partition in a batch. Only rows from a share-partition's newest snapshot on are turned into records.
     """
     filters = None
     if keys is not None:

@@ -1,5 +1,5 @@
-"""SIGTERM under spark-submit: it reaches the JVM (spark-submit's process is the JVM, Python its child), so the handler is
-a JVM signal handler that calls back into Python and only sets a flag."""
+"""SIGTERM under spark-submit: it reaches the JVM (spark-submit's process is the JVM, Python its child), so the handler
+is a JVM signal handler that calls back into Python and only sets a flag."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The Delta tables: every schema in one place. They are public API (sharegroup/README.md documents each column).
 
-Times are UTC timestamps with microseconds; offsets, ranges and names are Kafka's. `day` partitions the tables that grow,
-so that pruning drops whole files. Column comments go into the Delta schema, where DESCRIBE TABLE shows them.
+Times are UTC timestamps with microseconds; offsets, ranges and names are Kafka's. `day` partitions the tables that
+grow, so that pruning drops whole files. Column comments go into the Delta schema, where DESCRIBE TABLE shows them.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ DELIVERY_LOG = TableSpec(
             _column(
                 "cause",
                 pa.string(),
-                "fetch, accept, release, reject, renew, gap, lock_timeout, member_left, unacquire, log_truncated, reset",
+                "fetch, accept, release, reject, renew, gap, lock_timeout, member_left, unacquire, log_truncated, "
+                "reset",
             ),
             _column("member_id", pa.string(), "member that holds or held the range"),
             _column("delivery_count", pa.int16(), "delivery count after the transition"),
