@@ -75,10 +75,10 @@ class EngineConfig(ConfigFamily):
         description="Operator keys per (group, topic): partition % shards.",
     )
     trigger_interval_ms: Whole = Field(
-        default=200,
+        default=0,
         alias="trigger.interval.ms",
         ge=0,
-        description="Least time between the starts of two micro-batches.",
+        description="Least time between the starts of two micro-batches; an idle query waits for news anyway.",
     )
     max_requests_per_batch: Whole = Field(
         default=20_000,

@@ -12,8 +12,9 @@ from sharegroup.config import JobConfig
 from sharegroup.spark.delta_table import table_path
 from sharegroup.spark.kafka_clients import python_properties
 from sharegroup.spark.operators import OUTPUT_SCHEMA, STATE_SCHEMA, group_coordinator_operator
-from sharegroup.spark.share_groups_source import SOURCE_NAME, ShareGroupsSource
-from sharegroup.spark.share_partition_query import request_rows
+from sharegroup.spark.share_groups_source import READER, SOURCE_NAME, SOURCE_SCHEMA
+from sharegroup.spark.share_partition_query import IDLE_BLOCK_MS, request_rows
+from sharegroup.spark.shipping import register_source
 from sharegroup.spark.tables import GROUP_COORDINATOR_TABLES
 
 NAME = "group_coordinator"
@@ -28,7 +29,9 @@ def source_options(config: JobConfig, hand_over: str) -> dict[str, Any]:
         "storage_options": {},
         "hand_over": hand_over,
         "requests_topic": job.group_requests_topic,
+        "poll_ms": job.log_poll_interval_ms,
         "idle_poll_ms": job.log_idle_poll_interval_ms,
+        "block_ms": IDLE_BLOCK_MS,
     }
 
 
@@ -40,7 +43,7 @@ def group_coordinator_outputs(
     requests = request_rows(spark, config, config.job.group_requests_topic, positions).select(
         F.coalesce(names["group_id"], F.lit("")).alias("group_id"), "row"
     )
-    spark.dataSource.register(ShareGroupsSource)
+    register_source(spark, SOURCE_NAME, READER, SOURCE_SCHEMA)
     ticks = spark.readStream.format(SOURCE_NAME).option("options", json.dumps(source_options(config, hand_over))).load()
     return (
         ticks.select("group_id", "row")

@@ -36,6 +36,8 @@ logger = logging.getLogger(__name__)
 
 #: A query that fails is started again after 1, 2, 4, ... seconds, this often without a batch in between.
 MAX_RESTARTS = 6
+#: No batch for this long: the query is between batches.
+_IDLE_S = 0.5
 
 
 class ShareGroupJob:
@@ -176,12 +178,12 @@ class ShareGroupJob:
         return [query for query in self._running.values() if query.is_started]
 
     def _await_end(self, query: JobQuery) -> None:
-        grace_s = 3 * self._config.job.trigger_interval_ms / 1000 + 1.0
+        """A query that is not in a batch waits in its source for news; it can be stopped there."""
         idle_since = time.monotonic()
         while query.query.isActive:
-            if query.in_batch or query.query.status["isTriggerActive"]:
+            if query.in_batch:
                 idle_since = time.monotonic()
-            if time.monotonic() - idle_since > grace_s:
+            if time.monotonic() - idle_since > _IDLE_S:
                 query.query.stop()
                 return
             time.sleep(0.05)  # polls Spark's own status; there is nothing to wait on

@@ -114,7 +114,7 @@ class RowProducer:
             raise KafkaUnavailableError(f"cannot produce to Kafka: {error}") from error
 
 
-def offsets_consumer(settings: Mapping[str, Any], read_committed: bool = False) -> KafkaConsumer:
-    """A consumer without a group, for offset look-ups only; `read_committed` makes the end the last stable offset."""
+def offsets_consumer(settings: Mapping[str, Any], read_committed: bool = False, **more: Any) -> KafkaConsumer:
+    """A consumer without a group, for looking at offsets; `read_committed` makes the end the last stable offset."""
     isolation = "read_committed" if read_committed else "read_uncommitted"
-    return KafkaConsumer(**settings, group_id=None, enable_auto_commit=False, isolation_level=isolation)
+    return KafkaConsumer(**settings, group_id=None, enable_auto_commit=False, isolation_level=isolation, **more)

@@ -10,7 +10,6 @@ expires while an acknowledgement that was in time is still unread, however long 
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Collection, Iterator, Mapping
@@ -19,7 +18,7 @@ from typing import Any
 
 from kafka import TopicPartition
 from kafka.errors import KafkaError
-from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
 from sharegroup.config import GroupConfig, IsolationLevel, OffsetResetStrategy
 from sharegroup.spark.hand_over import HandOver, HandOverFile
@@ -34,7 +33,7 @@ from sharegroup.spark.log_offsets_plan import (
 )
 from sharegroup.spark.log_poll import LogPoll
 from sharegroup.spark.pinned_tables import PinnedTables
-from sharegroup.spark.request_clock import RequestClock
+from sharegroup.spark.request_clock import RequestClock, Waiting
 from sharegroup.spark.shard_keys import ShardKey
 from sharegroup.spark.tables import SHARE_GROUP_STATE, SHARE_PARTITIONS
 from sharegroup.types import SharePartitionKey
@@ -42,6 +41,9 @@ from sharegroup.types import SharePartitionKey
 logger = logging.getLogger(__name__)
 
 SOURCE_NAME = "kafka_log_offsets"
+#: How often the `share_partitions` table is looked at while nobody waits for records.
+_TABLE_POLL_MS = 500
+READER = f"{__name__}:LogOffsetsReader"
 SOURCE_SCHEMA = "shard_key STRING, row STRING"
 
 
@@ -65,11 +67,12 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
         """What is new after `start`; an equal offset and no rows if nothing is."""
         before = SourceOffset.from_json(start)
         try:
-            after = self._next(before)
+            after = self._wait_for_news(replace(before, tick_keys=()))
         except KafkaError as error:
             logger.warning("log offsets cannot be polled, will try again: %s", error)
+            time.sleep(self._options["block_ms"] / 1000)  # brokers that are away are not asked without a pause
             return iter(()), start
-        if after == replace(before, tick_keys=()):
+        if after is None:
             return iter(()), start
         after = replace(after, seq=before.seq + 1)
         return iter(list(rows_between(before, after, self._plan_tables()))), after.to_json()
@@ -85,13 +88,26 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
     def _plan_tables(self) -> Tables:
         return Tables(self._tables.share_partitions, self._tables.states)
 
-    def _next(self, before: SourceOffset) -> SourceOffset:
-        now_ms = int(time.time() * 1000)
-        told = self._hand_over.read()
-        after = self._with_tables(replace(before, tick_keys=()))
-        pending, safe_ms = self._clock.observe(now_ms, told.positions)
-        after = self._with_log(after, told, pending, now_ms)
-        return self._with_ticks(after, told, safe_ms)
+    def _wait_for_news(self, before: SourceOffset) -> SourceOffset | None:
+        """The next offset; None if nothing is new, or only requests are, which Spark's Kafka source brings."""
+        waiting = Waiting(self._options["block_ms"])
+        requested, safe_ms = False, 0
+        while True:
+            now_ms = int(time.time() * 1000)
+            told = self._hand_over.read()
+            deadline_ms = min(told.deadlines.values(), default=None)
+            if not safe_ms or (deadline_ms is not None and deadline_ms <= now_ms):
+                pending, safe_ms = self._clock.observe(now_ms, told.positions)
+                requested |= pending
+            after = self._with_log(self._with_tables(before), told, requested, now_ms)
+            after = self._with_ticks(after, told, safe_ms)
+            if after != before:
+                return after
+            slice_ms = self._options["poll_ms"] if told.waiting else _TABLE_POLL_MS
+            wait_ms = waiting.next_ms(now_ms, deadline_ms, slice_ms)
+            if requested or not wait_ms:
+                return None
+            requested = self._clock.wait(told.positions, wait_ms)
 
     def _with_tables(self, offset: SourceOffset) -> SourceOffset:
         version = self._tables.newest_version(SHARE_PARTITIONS.name)
@@ -189,23 +205,6 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
         if due:
             self._polled_ms[what] = now_ms
         return due
-
-
-class KafkaLogOffsetsSource(DataSource):
-    """The registered data source; its one option `options` is JSON (see `share_partition_query`)."""
-
-    @classmethod
-    def name(cls) -> str:
-        """The format's name."""
-        return SOURCE_NAME
-
-    def schema(self) -> str:
-        """One string row for one operator key."""
-        return SOURCE_SCHEMA
-
-    def simpleStreamReader(self, schema: object) -> LogOffsetsReader:  # noqa: N802 - Spark's name
-        """The reader."""
-        return LogOffsetsReader(json.loads(self.options["options"]))
 
 
 def source_configs(default: GroupConfig, groups: Mapping[str, GroupConfig]) -> dict[str, dict[str, object]]:

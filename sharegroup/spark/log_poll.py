@@ -34,6 +34,16 @@ class LogPoll:
         """All partitions of a topic."""
         return [TopicPartition(topic, p) for p in sorted(self._consumer(False).partitions_for_topic(topic) or ())]
 
+    def waiter(self) -> KafkaConsumer:
+        """A new consumer for waiting until a partition has something unread; it reads as little as the broker allows."""
+        return offsets_consumer(self._settings, max_partition_fetch_bytes=1, fetch_max_bytes=1)
+
+    def close(self) -> None:
+        """Close the connections."""
+        for consumer in self._consumers.values():
+            consumer.close()
+        self._consumers = {}
+
     def _consumer(self, read_committed: bool) -> KafkaConsumer:
         if read_committed not in self._consumers:
             self._consumers[read_committed] = offsets_consumer(self._settings, read_committed)

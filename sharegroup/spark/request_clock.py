@@ -1,16 +1,20 @@
-"""The safe clock: until when a request topic has been read.
+"""What a source knows of a request topic: until when it has been read, and whether there is more.
 
 A deadline that a request may still beat (a lock's, a session's) must not be judged by the wall clock: an acknowledgement
-that was in time may be unread, in a backlog or because it came a moment ago. It is judged by the latest time before which
-every appended request has been read by a committed batch.
+that was in time may be unread, in a backlog or because it came a moment ago. It is judged by the *safe time*: the latest
+time before which every appended request has been read by a committed batch.
+
+While nothing is to be done, the source waits here for the next request (a long poll at the broker): a trigger that finds
+nothing costs the JVM milliseconds, and five of them a second were most of an idle job's 7 % of a core.
 """
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Mapping
 
-from kafka import TopicPartition
+from kafka import KafkaConsumer, TopicPartition
 
 from sharegroup.spark.log_poll import LogPoll
 
@@ -47,6 +51,7 @@ class RequestClock:
         self._starts: dict[int, int] = {}
         self._starts_ms = 0
         self._clock = SafeClock()
+        self._waiter: KafkaConsumer | None = None
 
     def observe(self, now_ms: int, positions: Mapping[int, int]) -> tuple[bool, int]:
         """Whether unread requests are there, and the safe time (ms), given the next unread offset of each partition.
@@ -59,6 +64,38 @@ class RequestClock:
             self._starts = {tp.partition: offset for tp, offset in self._poll.starts(self._partitions).items()}
             self._starts_ms = now_ms
         ends = {tp.partition: offset for tp, offset in self._poll.ends(self._partitions).items()}
-        read = {p: max(positions.get(p, 0), self._starts.get(p, 0)) for p in ends}
+        read = self._read(positions)
         self._clock.observe(now_ms, ends)
         return any(end > read[p] for p, end in ends.items()), self._clock.safe_ms(read)
+
+    def wait(self, positions: Mapping[int, int], timeout_ms: int) -> bool:
+        """Wait for an unread request, at most `timeout_ms`; whether there is one. `observe` comes first."""
+        if self._waiter is None:
+            self._waiter = self._poll.waiter()
+            self._waiter.assign(self._partitions)
+        for partition in self._partitions:
+            position = self._read(positions)[partition.partition]
+            if self._waiter.position(partition) != position:
+                self._waiter.seek(partition, position)
+        return bool(self._waiter.poll(timeout_ms=timeout_ms, max_records=1))
+
+    def _read(self, positions: Mapping[int, int]) -> dict[int, int]:
+        """The next unread offset of each partition; what retention has taken counts as read."""
+        return {
+            tp.partition: max(positions.get(tp.partition, 0), self._starts.get(tp.partition, 0))
+            for tp in self._partitions
+        }
+
+
+class Waiting:
+    """How long one `read` of a source may wait: until something is new, a deadline is due, or `limit_ms` is over."""
+
+    def __init__(self, limit_ms: int) -> None:
+        self._end = time.monotonic() + limit_ms / 1000
+
+    def next_ms(self, now_ms: int, deadline_ms: int | None, slice_ms: int) -> int:
+        """How long to wait now, in ms, at most `slice_ms`; 0 when the limit is over."""
+        left = int((self._end - time.monotonic()) * 1000)
+        if deadline_ms is not None:
+            left = min(left, max(1, deadline_ms - now_ms + 1))
+        return max(0, min(left, slice_ms))

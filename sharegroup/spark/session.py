@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-import sharegroup
+from sharegroup.spark.shipping import ship_package
 
 #: For every session of this project. RocksDB with changelog checkpointing: a batch uploads what changed, not the whole
 #: state. Deadlines come as ticks, so no query ever needs a batch without data.
@@ -42,14 +41,5 @@ def build_session(
     for key, value in {**_SETTINGS, **(extra or {})}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
-    ship_package_by_value()
+    ship_package(session)
     return session
-
-
-def ship_package_by_value() -> None:
-    """Let the Python source and the operators travel inside their pickles.
-
-    The driver's planning worker does not get `--py-files` (engine trials, E13); by value, executors need only the
-    third-party wheels. Call it before a source is registered or a query started.
-    """
-    cloudpickle.register_pickle_by_value(sharegroup)

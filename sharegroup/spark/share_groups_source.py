@@ -14,16 +14,18 @@ from typing import Any
 
 from deltalake import DeltaTable
 from kafka.errors import KafkaError
-from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
 from sharegroup.engine import rows
 from sharegroup.spark.hand_over import HandOverFile
 from sharegroup.spark.log_poll import LogPoll
-from sharegroup.spark.request_clock import RequestClock
+from sharegroup.spark.request_clock import RequestClock, Waiting
 
 logger = logging.getLogger(__name__)
 
 SOURCE_NAME = "share_groups_ticks"
+SOURCE_SCHEMA = "group_id STRING, row STRING"
+READER = f"{__name__}:ShareGroupsReader"
 
 
 class ShareGroupsReader(SimpleDataSourceStreamReader):
@@ -41,9 +43,13 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
 
     def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[str, str]], dict[str, Any]]:
         """What is new after `start`; an equal offset and no rows if nothing is."""
-        now_ms = int(time.time() * 1000)
         versions = start["versions"] or {table: self._open(table, None).version() for table in self._options["tables"]}
-        due, clock_ms = self._due(now_ms, versions)
+        try:
+            due, clock_ms = self._due(versions, bool(start["versions"]))
+        except KafkaError as error:
+            logger.warning("the request topic cannot be polled, will try again: %s", error)
+            time.sleep(self._options["block_ms"] / 1000)  # brokers that are away are not asked without a pause
+            due, clock_ms = [], 0
         if versions == start["versions"] and not due:
             return iter(()), start
         end = {
@@ -68,18 +74,21 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to forget."""
 
-    def _due(self, now_ms: int, versions: Mapping[str, int]) -> tuple[list[str], int]:
-        told = self._hand_over.read()
-        try:
-            _, safe_ms = self._clock.observe(now_ms, told.positions)
-        except KafkaError as error:
-            logger.warning("the request topic cannot be polled, will try again: %s", error)
-            return [], 0
-        due = {key for key, deadline in told.deadlines.items() if deadline < safe_ms}
-        if not self._ticked_all and safe_ms:
-            self._ticked_all = True
-            due |= set(self._groups(versions))
-        return sorted(due), safe_ms
+    def _due(self, versions: Mapping[str, int], is_loaded: bool) -> tuple[list[str], int]:
+        """The groups to tick and the clock; waits for a deadline or a request, which Spark's Kafka source brings."""
+        block_ms = self._options["block_ms"]
+        waiting = Waiting(block_ms if is_loaded else 0)
+        while True:
+            now_ms = int(time.time() * 1000)
+            told = self._hand_over.read()
+            pending, safe_ms = self._clock.observe(now_ms, told.positions)
+            due = {key for key, deadline in told.deadlines.items() if deadline < safe_ms}
+            if not self._ticked_all and safe_ms:
+                self._ticked_all = True
+                due |= set(self._groups(versions))
+            wait_ms = waiting.next_ms(now_ms, min(told.deadlines.values(), default=None), block_ms)
+            if due or pending or not wait_ms or self._clock.wait(told.positions, wait_ms):
+                return sorted(due), safe_ms
 
     def _groups(self, versions: Mapping[str, int]) -> dict[str, dict[str, list[dict[str, Any]]]]:
         """{group id: {table: [row, ...]}} at the pinned versions."""
@@ -93,20 +102,3 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
     def _open(self, table: str, version: int | None) -> DeltaTable:
         options = dict(self._options["storage_options"]) or None
         return DeltaTable(self._options["tables"][table], version=version, storage_options=options)
-
-
-class ShareGroupsSource(DataSource):
-    """The registered data source; its one option `options` is JSON (see `group_coordinator_query`)."""
-
-    @classmethod
-    def name(cls) -> str:
-        """The format's name."""
-        return SOURCE_NAME
-
-    def schema(self) -> str:
-        """One string row for one group."""
-        return "group_id STRING, row STRING"
-
-    def simpleStreamReader(self, schema: object) -> ShareGroupsReader:  # noqa: N802 - Spark's name
-        """The reader."""
-        return ShareGroupsReader(json.loads(self.options["options"]))

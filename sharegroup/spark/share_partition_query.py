@@ -13,12 +13,17 @@ from sharegroup.engine import rows
 from sharegroup.engine.share_partition_shard import DurableRecords
 from sharegroup.spark.delta_table import table_path
 from sharegroup.spark.kafka_clients import python_properties, spark_options
-from sharegroup.spark.log_offsets_source import SOURCE_NAME, KafkaLogOffsetsSource, source_configs
+from sharegroup.spark.log_offsets_source import READER, SOURCE_NAME, SOURCE_SCHEMA, source_configs
+from sharegroup.spark.log_poll import LogPoll
 from sharegroup.spark.operators import OUTPUT_SCHEMA, STATE_SCHEMA, share_partition_operator
 from sharegroup.spark.shard_keys import UNKEYED
+from sharegroup.spark.shipping import register_source
 from sharegroup.spark.tables import SHARE_GROUP_STATE, SHARE_PARTITIONS
 
 NAME = "share_partition"
+#: How long a source waits for news before it lets Spark's trigger come round again.
+IDLE_BLOCK_MS = 2_000
+_EARLIEST = -2  # Spark's number for it
 
 
 def request_rows(spark: SparkSession, config: JobConfig, topic: str, positions: dict[int, int]) -> DataFrame:
@@ -28,7 +33,7 @@ def request_rows(spark: SparkSession, config: JobConfig, topic: str, positions: 
     partition that no commit has a position of. Rows that retention has taken are passed over: what was acquired comes
     back by its lock.
     """
-    starting = json.dumps({topic: {str(partition): offset for partition, offset in positions.items()}})
+    starting = json.dumps({topic: _starting_offsets(config, topic, positions)})
     stream = (
         spark.readStream.format("kafka")
         .options(**spark_options(config.job.bootstrap_servers, config.job.kafka))
@@ -50,6 +55,16 @@ def request_rows(spark: SparkSession, config: JobConfig, topic: str, positions: 
     return stream.select(row.alias("row"), value.alias("value"))
 
 
+def _starting_offsets(config: JobConfig, topic: str, positions: dict[int, int]) -> dict[str, int]:
+    """Spark wants every partition named."""
+    poll = LogPoll(python_properties(config.job.bootstrap_servers, config.job.kafka))
+    try:
+        partitions = [partition.partition for partition in poll.partitions_of(topic)]
+    finally:
+        poll.close()
+    return {str(partition): positions.get(partition, _EARLIEST) for partition in partitions}
+
+
 def share_partition_rows(
     spark: SparkSession, config: JobConfig, hand_over: str, positions: dict[int, int]
 ) -> DataFrame:
@@ -61,7 +76,7 @@ def share_partition_rows(
     shard = F.pmod(F.col("names.partition"), F.lit(config.job.operator_shards)).cast("string")
     key = F.concat(F.col("names.group_id"), F.lit("\t"), F.col("names.topic"), F.lit("\t"), shard)
     keyed = requests.select(F.coalesce(key, F.lit(UNKEYED)).alias("shard_key"), "row")
-    spark.dataSource.register(KafkaLogOffsetsSource)
+    register_source(spark, SOURCE_NAME, READER, SOURCE_SCHEMA)
     log = spark.readStream.format(SOURCE_NAME).option("options", json.dumps(source_options(config, hand_over))).load()
     return log.select("shard_key", "row").unionByName(keyed)
 
@@ -79,6 +94,7 @@ def source_options(config: JobConfig, hand_over: str) -> dict[str, Any]:
         "requests_topic": job.partition_requests_topic,
         "poll_ms": job.log_poll_interval_ms,
         "idle_poll_ms": job.log_idle_poll_interval_ms,
+        "block_ms": IDLE_BLOCK_MS,
         "configs": source_configs(config.group_config(""), groups),
     }
 

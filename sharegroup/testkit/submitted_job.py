@@ -53,6 +53,7 @@ class SubmittedJob:
             "spark.jars": ",".join(str(path) for path in jars("spark")),
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={ROOT / 'conf' / 'log4j2.properties'}",
             **(conf or {}),
         }
         self._command = [str(_SUBMIT), "--master", master, "--driver-memory", driver_memory]

@@ -1,0 +1,72 @@
+"""How the package reaches every Python process of a Spark application, whether or not it is installed there.
+
+Executors get it the way Spark has for it: a zip of the package by `addPyFile`. The driver's planning worker, which asks a
+Python data source for its offsets, does not get py-files (engine trials, E13), but it runs on the driver's machine. So the
+registered data source is a thin class that travels by value, puts that same zip on its path and then imports the real
+reader. Nothing else travels by value: unpickling the package's classes anew in each task would cost tens of milliseconds.
+
+This module is what travels: at its top it may import nothing of the package.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+import json
+import shutil
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, SimpleDataSourceStreamReader
+
+_ARCHIVES: dict[str, str] = {}
+
+
+def ship_package(spark: SparkSession) -> str:
+    """Zip the package once for this application and give it to the executors; the zip's path on the driver."""
+    application = spark.sparkContext.applicationId
+    if application not in _ARCHIVES:
+        directory = tempfile.mkdtemp(prefix="sharegroup-package-")
+        atexit.register(shutil.rmtree, directory, ignore_errors=True)
+        archive = str(Path(directory) / "sharegroup.zip")
+        root = Path(__file__).resolve().parent.parent
+        with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as package:
+            for path in sorted(root.rglob("*")):
+                if path.is_file() and "__pycache__" not in path.parts:
+                    package.write(path, str(Path("sharegroup") / path.relative_to(root)))
+        spark.sparkContext.addPyFile(archive)
+        _ARCHIVES[application] = archive
+    return _ARCHIVES[application]
+
+
+def register_source(spark: SparkSession, name: str, reader: str, schema: str) -> None:
+    """Register the data source `name`, whose reader is `reader` ("module:Class", built from the option `options`)."""
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    archive = ship_package(spark)
+    spark.dataSource.register(_source_class(name, reader, schema, archive))
+
+
+def _source_class(source_name: str, reader: str, source_schema: str, archive: str) -> type[DataSource]:
+    module_name, _, class_name = reader.partition(":")
+
+    class ShippedSource(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return source_name
+
+        def schema(self) -> str:
+            return source_schema
+
+        def simpleStreamReader(self, schema: object) -> SimpleDataSourceStreamReader:  # noqa: ARG002, N802 - Spark's
+            if archive not in sys.path:
+                sys.path.insert(0, archive)
+            reader_class: Any = getattr(importlib.import_module(module_name), class_name)
+            made: SimpleDataSourceStreamReader = reader_class(json.loads(self.options["options"]))
+            return made
+
+    return ShippedSource
