@@ -129,16 +129,14 @@ class LedPartition:
         due_ms = _snapshot_due_ms(self.header, records)
         self._must_snapshot |= now_ms >= due_ms
 
-    def record(
-        self, group_id: str, topic: str, partition: int, records: DurableRecords, now_ms: int
-    ) -> dict[str, Any] | None:
+    def record(self, key: SharePartitionKey, records: DurableRecords, now_ms: int) -> dict[str, Any] | None:
         """The batch's durable record as a row of `share_group_state`, None if nothing changed; moves the header on."""
         window = self.window
         changed = bool(self.transitions) or window.start_offset != self.header.start_offset
         if not (changed or self._must_snapshot):
             return None
         write = StateWrite(
-            SharePartitionKey(group_id, topic, partition),
+            key,
             self.header.state_epoch,
             self.header.leader_epoch_fence,
             window.start_offset,

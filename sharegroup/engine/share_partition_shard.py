@@ -28,8 +28,12 @@ from typing import Any, NamedTuple
 
 from sharegroup.config import GroupConfig
 from sharegroup.engine import rows
+from sharegroup.engine.answers import answer, answer_demand, refuse, refuse_undecoded
+from sharegroup.engine.demands import Demand, Demands
+from sharegroup.engine.departed_members import DepartedMembers
 from sharegroup.engine.led_partition import LedPartition
 from sharegroup.engine.output import Output
+from sharegroup.engine.parked_requests import ParkedRequests
 from sharegroup.engine.rows import InputRow, RequestRow
 from sharegroup.errors import ErrorCode, InvalidRequestRow, RequestError
 from sharegroup.protocol.request_rows import (
@@ -42,21 +46,10 @@ from sharegroup.protocol.request_rows import (
     SharePartitionRequest,
     decode_share_partition_request,
 )
-from sharegroup.protocol.response_rows import SharePartitionResponse
 from sharegroup.share_partition import SharePartitionConfig
-from sharegroup.types import AcquiredRange, Transition
+from sharegroup.types import SharePartitionKey, Transition
 
 FORMAT_VERSION = 1
-
-#: A fetch this much older than it wanted to wait belongs to a requester that gave up (Kafka's request.timeout.ms).
-REQUEST_TIMEOUT_MS = 30_000
-#: How long an acknowledgement waits for its share-partition to be loaded before it is refused.
-PARKED_MS = 10_000
-#: Parked rows of one key; what comes on top is refused at once, so that nonsense cannot fill the state.
-MAX_PARKED = 1_000
-#: How long a departed member's epoch is remembered, to refuse what its old session still sends.
-DEPARTED_MS = 600_000
-MAX_DEPARTED = 1_000
 
 
 class DurableRecords(NamedTuple):
@@ -64,16 +57,6 @@ class DurableRecords(NamedTuple):
 
     updates_per_snapshot: int = 500
     cold_snapshot_interval_ms: int = 300_000
-
-
-class Demand(NamedTuple):
-    """A standing fetch: `deadline_ms` is when it is answered with nothing."""
-
-    id: str
-    reply_to: str
-    member_id: str
-    max_records: int
-    deadline_ms: int
 
 
 class Shard:
@@ -90,11 +73,9 @@ class Shard:
         #: Dumped windows, restored when a row touches them.
         self._idle: dict[int, Any] = {int(p): window for p, window in dumped.get("partitions", {}).items()}
         self._live: dict[int, LedPartition] = {}
-        self._demands: dict[int, list[Demand]] = {
-            int(p): [Demand(*demand) for demand in demands] for p, demands in dumped.get("demands", {}).items()
-        }
-        self._parked: list[RequestRow] = [RequestRow(*row) for row in dumped.get("parked", ())]
-        self._departed: dict[str, list[int]] = dumped.get("departed", {})
+        self._demands = Demands(dumped.get("demands", {}))
+        self._parked = ParkedRequests(dumped.get("parked", ()))
+        self._departed = DepartedMembers(dumped.get("departed", {}))
         self._output = Output(key, 0)
 
     def run(self, lines: Sequence[str], now_ms: int) -> Output:
@@ -103,11 +84,11 @@ class Shard:
         self._output = Output(self._key, self._now_ms)
         for row in rows.in_order(lines):
             self._take(row)
-        for partition in list(self._demands):
+        for partition in self._demands.partitions():
             self._meet_demands(partition)
         self._write_records()
         self._output.deadline_ms = self._next_deadline_ms()
-        self._output.waiting = any(self._demands.values())
+        self._output.waiting = bool(self._demands.partitions())
         return self._output
 
     def dump(self) -> str | None:
@@ -122,9 +103,9 @@ class Shard:
             "clock_ms": self._clock_ms,
             "config": list(vars(self._config).values()),
             "partitions": partitions,
-            "demands": {str(p): demands for p, demands in self._demands.items() if demands},
-            "parked": self._parked,
-            "departed": self._departed,
+            "demands": self._demands.dump(),
+            "parked": self._parked.dump(),
+            "departed": self._departed.dump(),
         }
         return json.dumps(dumped, separators=(",", ":"))
 
@@ -137,9 +118,7 @@ class Shard:
         elif row.kind == rows.CONFIG:
             self._config = _machine_config(GroupConfig.from_json(json.loads(row.body)))
         elif row.kind == rows.UNLOAD:
-            for partition in json.loads(row.body):
-                self._idle.pop(partition, None)
-                self._demands.pop(partition, None)
+            self._unload(json.loads(row.body))
         elif row.kind == rows.LOAD:
             self._load(json.loads(row.body))
         elif row.kind == rows.LOG:
@@ -150,6 +129,12 @@ class Shard:
         elif row.kind == rows.TICK:
             self._tick(int(row.body))
 
+    def _unload(self, partitions: list[int]) -> None:
+        for partition in partitions:
+            self._idle.pop(partition, None)
+            self._live.pop(partition, None)
+            self._give_up_demands(partition)
+
     def _load(self, loads: list[dict[str, Any]]) -> None:
         for load in loads:
             partition = load["partition"]
@@ -158,12 +143,10 @@ class Shard:
                 self._live[partition] = LedPartition.load(load, self._now_ms)
             elif load["state_epoch"] > led.header.state_epoch:
                 led.reset(load, self._now_ms)
-                self._demands.pop(partition, None)
+                self._give_up_demands(partition)
             if load["initializing"]:
                 self._notify_initialized(partition, load["state_epoch"])
-        parked, self._parked = self._parked, []
-        for request in parked:
-            self._take_request(request)
+        self._take_parked()
 
     def _notify_initialized(self, partition: int, state_epoch: int) -> None:
         """Tell the group coordinator, once this batch has made the initial state durable."""
@@ -182,178 +165,107 @@ class Shard:
             assert led is not None
             led.expire(self._clock_ms, self._config)
             led.snapshot_when_cold(self._now_ms, self._records)
-        self._parked, parked = [], self._parked
-        for request in parked:
-            self._take_request(request)
-        self._departed = {m: entry for m, entry in self._departed.items() if entry[1] >= self._clock_ms - DEPARTED_MS}
+        self._take_parked()
+        self._departed.forget(self._clock_ms)
 
     # -- requests --------------------------------------------------------------------------------------------------
+
+    def _take_parked(self) -> None:
+        for row in self._parked.take_all():
+            self._take_request(row)
 
     def _take_request(self, row: RequestRow) -> None:
         try:
             request = decode_share_partition_request(row.value)
         except AnswerableError as error:
-            self._refuse_undecoded(row, error)
+            refuse_undecoded(self._output, row, error)
             return
         except InvalidRequestRow as error:
             self._output.rejected.append((row.kafka_partition, row.kafka_offset, str(error)))
             return
-        if (request.group_id, request.topic) != (self._group_id, self._topic):  # names that no topic has, such as tabs
-            self._refuse(row, request, RequestError(ErrorCode.INVALID_REQUEST, f"invalid topic name {request.topic!r}"))
-            return
-        led = self._led(request.partition)
-        if led is None:
-            self._park(row, request)
-            return
-        led.expire(row.append_ms, self._config)
         try:
-            self._check_session(request)
+            self._check_keys(request)
+            led = self._led(request.partition)
+            if led is None:
+                self._park(row, request)
+                return
+            led.expire(row.append_ms, self._config)
             self._apply(row, request, led)
         except RequestError as error:
-            self._refuse(row, request, error)
+            refuse(self._output, row, request, error)
+
+    def _check_keys(self, request: SharePartitionRequest) -> None:
+        """A request may name another group or topic than its key: names that no topic has, such as ones with tabs."""
+        if (request.group_id, request.topic) != (self._group_id, self._topic):
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"invalid topic name {request.topic!r}")
+
+    def _park(self, row: RequestRow, request: SharePartitionRequest) -> None:
+        if not self._parked.park(row, request, max(self._clock_ms, self._now_ms)):
+            message = f"group {request.group_id} has no share-partition {request.topic}-{request.partition}"
+            raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
 
     def _apply(self, row: RequestRow, request: SharePartitionRequest, led: LedPartition) -> None:
-        if request.type == FETCH:
+        has_left = self._departed.has_left(request.partition, request.member_id, request.member_epoch)
+        if request.type == RELEASE_MEMBER:
+            if not has_left:  # said twice, or after the member came back, it does nothing
+                self._release_member(row, request, led)
+            answer(self._output, request)
+        elif has_left:
+            message = f"member {request.member_id} left with epoch {request.member_epoch} or a later one"
+            raise RequestError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, message)
+        elif request.type == FETCH:
             self._demand(row, request)
         elif request.type == ACKNOWLEDGE:
-            deadline_ms = led.acknowledge(request, self._now_ms, self._config)
-            self._answer(request, lock_deadline_ms=deadline_ms)
-        elif request.type == RELEASE_MEMBER:
-            self._release_member(row, request, led)
+            answer(self._output, request, led.acknowledge(request, self._now_ms, self._config))
         else:
             led.unacquire(request)
-            self._answer(request)
+            answer(self._output, request)
 
     def _demand(self, row: RequestRow, request: SharePartitionRequest) -> None:
         """One demand stands for each member: a new one takes the old one's place, which is answered with nothing."""
-        demands = self._demands.setdefault(request.partition, [])
-        for old in [demand for demand in demands if demand.member_id == request.member_id]:
-            self._answer_demand(request.partition, old)
-            demands.remove(old)
         deadline_ms = row.append_ms + request.max_wait_ms
         demand = Demand(request.id, request.reply_to, request.member_id, request.max_records, deadline_ms)
-        if deadline_ms + REQUEST_TIMEOUT_MS < self._now_ms:
-            self._answer_demand(request.partition, demand)  # nobody waits for it any more: acquire nothing
-            return
-        demands.append(demand)
+        for old in self._demands.add(request.partition, demand):
+            answer_demand(self._output, self._partition_key(request.partition), old)
 
     def _release_member(self, row: RequestRow, request: SharePartitionRequest, led: LedPartition) -> None:
-        """The member's session is over; said twice, or after the member came back, it does nothing."""
-        partition, member_id = request.partition, request.member_id
-        departed_epoch = self._departed_epoch(partition, member_id)
-        if 0 <= request.member_epoch <= departed_epoch:
-            return
+        """The member's session is over."""
         if request.member_epoch >= 0:
-            if len(self._departed) >= MAX_DEPARTED:
-                self._departed.pop(next(iter(self._departed)))
-            self._departed[f"{partition} {member_id}"] = [request.member_epoch, row.append_ms]
-        self._demands[partition] = [d for d in self._demands.get(partition, ()) if d.member_id != member_id]
-        led.release_member(member_id, self._config)
-        self._answer(request)
-
-    def _check_session(self, request: SharePartitionRequest) -> None:
-        if request.type == RELEASE_MEMBER:
-            return
-        if 0 <= request.member_epoch <= self._departed_epoch(request.partition, request.member_id):
-            raise RequestError(
-                ErrorCode.INVALID_SHARE_SESSION_EPOCH,
-                f"member {request.member_id} left with epoch {request.member_epoch} or a later one",
-            )
-
-    def _departed_epoch(self, partition: int, member_id: str) -> int:
-        return self._departed.get(f"{partition} {member_id}", (-1, 0))[0]
-
-    def _park(self, row: RequestRow, request: SharePartitionRequest) -> None:
-        """Wait for the share-partition to be loaded, or refuse what waited long enough."""
-        waits_ms = min(request.max_wait_ms, PARKED_MS) if request.type == FETCH else PARKED_MS
-        too_long = max(self._clock_ms, self._now_ms) > row.append_ms + waits_ms
-        if too_long or len(self._parked) >= MAX_PARKED:
-            message = f"group {request.group_id} has no share-partition {request.topic}-{request.partition}"
-            self._refuse(row, request, RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message))
-        else:
-            self._parked.append(row)
+            self._departed.add(request.partition, request.member_id, request.member_epoch, row.append_ms)
+        self._demands.drop_member(request.partition, request.member_id)
+        led.release_member(request.member_id, self._config)
 
     # -- demands ---------------------------------------------------------------------------------------------------
 
     def _meet_demands(self, partition: int) -> None:
         """Give what is available to the waiting demands, first come first served, in even shares of what is new."""
-        demands = self._demands.get(partition)
-        led = self._led(partition) if demands else None
-        if not demands or led is None:
+        led = self._led(partition)
+        if led is None:
             return
-        left: list[Demand] = []
+        demands, left = self._demands.at(partition), []
         for index, demand in enumerate(demands):
-            acquired: tuple[AcquiredRange, ...] = ()
-            if led.window.has_available(self._config):
+            acquired = ()
+            if led.window.has_available(self._config) and not demand.is_abandoned(self._now_ms):
                 share = led.fair_share(len(demands) - index, self._config)
                 acquired = led.acquire(demand.member_id, min(demand.max_records, share), self._now_ms, self._config)
             if acquired:
                 deadline_ms = self._now_ms + self._config.record_lock_duration_ms
-                self._answer_demand(partition, demand, acquired, deadline_ms)
+                answer_demand(self._output, self._partition_key(partition), demand, acquired, deadline_ms)
             elif demand.deadline_ms <= self._now_ms:
-                self._answer_demand(partition, demand)
+                answer_demand(self._output, self._partition_key(partition), demand)
             else:
                 left.append(demand)
-        self._demands[partition] = left
+        self._demands.replace(partition, left)
 
-    # -- answers ---------------------------------------------------------------------------------------------------
-
-    def _answer_demand(
-        self, partition: int, demand: Demand, acquired: tuple[AcquiredRange, ...] = (), lock_deadline_ms: int = -1
-    ) -> None:
-        self._respond(
-            SharePartitionResponse(
-                FETCH,
-                demand.id,
-                demand.reply_to,
-                self._group_id,
-                self._topic,
-                partition,
-                demand.member_id,
-                acquired=acquired,
-                lock_deadline_ms=lock_deadline_ms,
-            )  # fmt: skip
-        )
-
-    def _answer(self, request: SharePartitionRequest, lock_deadline_ms: int = -1) -> None:
-        self._respond(
-            SharePartitionResponse(
-                request.type,
-                request.id,
-                request.reply_to,
-                request.group_id,
-                request.topic,
-                request.partition,
-                request.member_id,
-                lock_deadline_ms=lock_deadline_ms,
-            )  # fmt: skip
-        )
-
-    def _refuse(self, row: RequestRow, request: SharePartitionRequest, error: RequestError) -> None:
-        if not request.reply_to:
-            self._output.rejected.append((row.kafka_partition, row.kafka_offset, str(error)))
-        self._respond(
-            SharePartitionResponse(
-                request.type,
-                request.id,
-                request.reply_to,
-                request.group_id,
-                request.topic,
-                request.partition,
-                request.member_id,
-                int(error.code),
-                error.message,
-            )  # fmt: skip
-        )
-
-    def _refuse_undecoded(self, row: RequestRow, error: AnswerableError) -> None:
-        refuse_undecoded(self._output, row, error)
-
-    def _respond(self, response: SharePartitionResponse) -> None:
-        if response.reply_to:
-            self._output.responses.append(response._asdict())
+    def _give_up_demands(self, partition: int) -> None:
+        """The share-partition is not here any more, or not the same: its members fetch again."""
+        for demand in self._demands.drop(partition):
+            answer_demand(self._output, self._partition_key(partition), demand)
 
     # -- the end of a run ------------------------------------------------------------------------------------------
+
+    def _partition_key(self, partition: int) -> SharePartitionKey:
+        return SharePartitionKey(self._group_id, self._topic, partition)
 
     def _led(self, partition: int) -> LedPartition | None:
         """The share-partition, restored if it was idle so far; None if this key does not lead it."""
@@ -364,59 +276,18 @@ class Shard:
     def _write_records(self) -> None:
         for partition in sorted(self._live):
             led = self._live[partition]
-            key = {"group_id": self._group_id, "topic": self._topic, "partition": partition}
+            key = self._partition_key(partition)
             for transition in led.transitions:
-                self._output.append("delivery_log", key | _log_row(transition))
-            record = led.record(self._group_id, self._topic, partition, self._records, self._now_ms)
+                self._output.append("delivery_log", key._asdict() | _log_row(transition))
+            record = led.record(key, self._records, self._now_ms)
             if record is not None:
-                self._output.append("share_group_state", key | record)
+                self._output.append("share_group_state", key._asdict() | record)
 
     def _next_deadline_ms(self) -> int | None:
         deadlines = [led.next_deadline_ms(self._records) for led in self._live.values()]
         deadlines += [LedPartition.dumped_deadline_ms(dumped, self._records) for dumped in self._idle.values()]
-        deadlines += [demand.deadline_ms for demands in self._demands.values() for demand in demands]
-        deadlines += [row.append_ms + PARKED_MS for row in self._parked]
-        deadlines += [entry[1] + DEPARTED_MS for entry in self._departed.values()]
-        return min((deadline for deadline in deadlines if deadline is not None), default=None)
-
-
-def refuse_undecoded(output: Output, row: RequestRow, error: AnswerableError) -> None:
-    """A response with what is known of the request, and a rejection with its coordinates beside it."""
-    output.rejected.append((row.kafka_partition, row.kafka_offset, str(error)))
-    known = error.row
-    if not known["reply_to"]:
-        return
-    partition = known.get("partition")
-    response = SharePartitionResponse(
-        str(known.get("type", "")),
-        known["id"],
-        known["reply_to"],
-        str(known.get("group_id", "")),
-        str(known.get("topic", "")),
-        partition if isinstance(partition, int) else -1,
-        str(known.get("member_id", "")),
-        int(error.code),
-        error.message,
-    )
-    output.responses.append(response._asdict())
-
-
-def reject_unkeyed(key: str, lines: Sequence[str], now_ms: int) -> Output:
-    """Rows that name no share-partition at all: answered where the requester is known, rejected in any case."""
-    output = Output(key, now_ms)
-    for line in rows.in_order(lines):
-        row = line.request
-        if row is None:
-            continue
-        output.read_up_to(row.kafka_partition, row.kafka_offset + 1)
-        try:
-            decode_share_partition_request(row.value)
-            output.rejected.append((row.kafka_partition, row.kafka_offset, "names no share-partition"))
-        except AnswerableError as error:
-            refuse_undecoded(output, row, error)
-        except InvalidRequestRow as error:
-            output.rejected.append((row.kafka_partition, row.kafka_offset, str(error)))
-    return output
+        deadlines += [demand.deadline_ms for demand in self._demands]
+        return min([*deadlines, *self._parked.deadlines_ms(), *self._departed.deadlines_ms()], default=None)
 
 
 def _machine_config(config: GroupConfig) -> SharePartitionConfig:

@@ -9,9 +9,10 @@ import pandas as pd
 from pyspark.sql.streaming.state import GroupState
 
 from sharegroup.config import JobConfig
+from sharegroup.engine.answers import reject_unkeyed
 from sharegroup.engine.output import Output
 from sharegroup.engine.share_group_operator import run_share_group
-from sharegroup.engine.share_partition_shard import DurableRecords, Shard, reject_unkeyed
+from sharegroup.engine.share_partition_shard import DurableRecords, Shard
 from sharegroup.spark.shard_keys import UNKEYED, ShardKey
 
 #: One JSON text: nested arrays of structs fail in Spark's pickler, and JSON stays readable through `statestore`.

@@ -1,0 +1,97 @@
+"""Responses to requests for share-partitions, put into an `Output`; nobody is told who gave no `reply_to`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sharegroup.engine import rows
+from sharegroup.engine.demands import Demand
+from sharegroup.engine.output import Output
+from sharegroup.engine.rows import RequestRow
+from sharegroup.errors import InvalidRequestRow, RequestError
+from sharegroup.protocol.request_rows import (
+    FETCH,
+    AnswerableError,
+    SharePartitionRequest,
+    decode_share_partition_request,
+)
+from sharegroup.protocol.response_rows import SharePartitionResponse
+from sharegroup.types import AcquiredRange, SharePartitionKey
+
+
+def answer_demand(
+    output: Output,
+    key: SharePartitionKey,
+    demand: Demand,
+    acquired: tuple[AcquiredRange, ...] = (),
+    lock_deadline_ms: int = -1,
+) -> None:
+    """What a fetch acquired, or nothing."""
+    response = SharePartitionResponse(FETCH, demand.id, demand.reply_to, *key, demand.member_id)
+    _respond(output, response._replace(acquired=acquired, lock_deadline_ms=lock_deadline_ms))
+
+
+def answer(output: Output, request: SharePartitionRequest, lock_deadline_ms: int = -1) -> None:
+    """The request was carried out."""
+    _respond(output, _response_to(request)._replace(lock_deadline_ms=lock_deadline_ms))
+
+
+def refuse(output: Output, row: RequestRow, request: SharePartitionRequest, error: RequestError) -> None:
+    """The request was not carried out; the row is rejected when there is nobody to tell."""
+    if not request.reply_to:
+        output.rejected.append((row.kafka_partition, row.kafka_offset, str(error)))
+    _respond(output, _response_to(request)._replace(error_code=int(error.code), error_message=error.message))
+
+
+def refuse_undecoded(output: Output, row: RequestRow, error: AnswerableError) -> None:
+    """A response with what is known of the request, and a rejection with its coordinates beside it."""
+    output.rejected.append((row.kafka_partition, row.kafka_offset, str(error)))
+    known = error.row
+    partition = known.get("partition")
+    response = SharePartitionResponse(
+        str(known.get("type", "")),
+        known["id"],
+        known["reply_to"],
+        str(known.get("group_id", "")),
+        str(known.get("topic", "")),
+        partition if isinstance(partition, int) and not isinstance(partition, bool) else -1,
+        str(known.get("member_id", "")),
+        int(error.code),
+        error.message,
+    )
+    _respond(output, response)
+
+
+def reject_unkeyed(key: str, lines: Sequence[str], now_ms: int) -> Output:
+    """Rows that name no share-partition at all: answered where the requester is known, rejected in any case."""
+    output = Output(key, now_ms)
+    for line in rows.in_order(lines):
+        row = line.request
+        if row is None:
+            continue
+        output.read_up_to(row.kafka_partition, row.kafka_offset + 1)
+        try:
+            decode_share_partition_request(row.value)
+            output.rejected.append((row.kafka_partition, row.kafka_offset, "names no share-partition"))
+        except AnswerableError as error:
+            refuse_undecoded(output, row, error)
+        except InvalidRequestRow as error:
+            output.rejected.append((row.kafka_partition, row.kafka_offset, str(error)))
+    return output
+
+
+def _response_to(request: SharePartitionRequest) -> SharePartitionResponse:
+    return SharePartitionResponse(
+        type=request.type,
+        id=request.id,
+        reply_to=request.reply_to,
+        group_id=request.group_id,
+        topic=request.topic,
+        partition=request.partition,
+        member_id=request.member_id,
+    )
+
+
+def _respond(output: Output, response: SharePartitionResponse) -> None:
+    if response.reply_to:
+        output.responses.append(response._asdict())

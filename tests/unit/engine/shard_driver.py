@@ -1,0 +1,224 @@
+"""Drives a `Shard` as Spark does: rows as strings, the state as text between batches, outputs through their JSON.
+
+Times are milliseconds after an arbitrary start, `T0`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sharegroup.config import JobConfig
+from sharegroup.engine import rows
+from sharegroup.engine.led_partition import LedPartition
+from sharegroup.engine.output import Output
+from sharegroup.engine.share_partition_shard import DurableRecords, Shard
+from sharegroup.protocol.request_rows import (
+    ACKNOWLEDGE,
+    FETCH,
+    RELEASE_MEMBER,
+    UNACQUIRE,
+    SharePartitionRequest,
+)
+from sharegroup.types import AcknowledgementBatch, OffsetRange
+
+GROUP = "g"
+TOPIC = "orders"
+KEY = f"{GROUP}\t{TOPIC}\t0"
+T0 = 1_700_000_000_000
+LOCK_MS = 30_000
+REWRITE_MS = 12 * 3600 * 1000
+COLD_MS = 300_000
+
+
+class ShardDriver:
+    """A key of the operator; with `restarts` the shard is dumped and restored after every batch, as Spark does."""
+
+    def __init__(self, records: DurableRecords | None = None, restarts: bool = True) -> None:
+        self._records = records or DurableRecords()
+        self._restarts = restarts
+        self._shard = self._restored(None)
+        self._next_offset = 0
+        self.state: str | None = None
+
+    def _restored(self, state: str | None) -> Shard:
+        return Shard(KEY, GROUP, TOPIC, self._records, state)
+
+    def line(self, request: SharePartitionRequest | bytes, at: int) -> str:
+        """A request's row, appended `at` ms after T0 behind all earlier ones."""
+        value = request if isinstance(request, bytes) else request.encode()
+        self._next_offset += 1
+        return rows.encode(rows.REQUEST, f"0\t{self._next_offset - 1}\t{T0 + at}\t{value.decode()}")
+
+    def batch(self, *lines: str, at: int) -> Output:
+        """A micro-batch of these rows with the timestamp `at`."""
+        if self._restarts:
+            self._shard = self._restored(self.state)
+        output = self._shard.run(lines, T0 + at)
+        self.state = self._shard.dump()
+        return Output.decode(output.encode())
+
+    def send(self, *requests: SharePartitionRequest, at: int) -> Output:
+        """A micro-batch of requests that were all appended just now."""
+        return self.batch(*[self.line(request, at) for request in requests], at=at)
+
+    def led(self, partition: int = 0) -> LedPartition:
+        """The share-partition as the operator's state has it."""
+        return LedPartition.restore(json.loads(self.state or "")["partitions"][str(partition)])
+
+    def window(self, partition: int = 0) -> list[list[Any]]:
+        """[first offset, last offset, state, delivery count, member, lock deadline] of what is in flight."""
+        batches = self.led(partition).window.state_batches()
+        return [
+            [first, last, state.name, count, member, None if deadline is None else deadline - T0]
+            for first, last, state, count, member, deadline in batches
+        ]
+
+
+# -- rows of the source ------------------------------------------------------------------------------------------------
+
+
+def config(**values: object) -> str:
+    """The group's configuration."""
+    return rows.encode(rows.CONFIG, json.dumps(JobConfig().group_config(GROUP).to_json() | values))
+
+
+def load(start_offset: int = 0, log: tuple[int, int] = (0, 0), partition: int = 0, **values: object) -> str:
+    """A share-partition without state."""
+    row = {
+        "partition": partition,
+        "state_epoch": 1,
+        "initializing": False,
+        "start_offset": start_offset,
+        "log": log,
+        "header": None,
+        "batches": [],
+    }
+    return rows.encode(rows.LOAD, json.dumps([row | values]))
+
+
+def log(end: int, start: int = 0, partition: int = 0) -> str:
+    """The log's ends moved."""
+    return rows.encode(rows.LOG, json.dumps([[partition, start, end]]))
+
+
+def tick(at: int) -> str:
+    """All requests appended before `at` have been read."""
+    return rows.encode(rows.TICK, str(T0 + at))
+
+
+def unload(*partitions: int) -> str:
+    """These share-partitions are not led any more."""
+    return rows.encode(rows.UNLOAD, json.dumps(partitions))
+
+
+# -- requests ----------------------------------------------------------------------------------------------------------
+
+
+def fetch(
+    request_id: str, member: str = "m1", max_records: int = 10, max_wait_ms: int = 5_000, partition: int = 0,
+    epoch: int = -1,
+) -> SharePartitionRequest:  # fmt: skip
+    return SharePartitionRequest(
+        FETCH, request_id, GROUP, TOPIC, partition, member, epoch, "me", max_records, max_wait_ms
+    )
+
+
+def acknowledge(
+    request_id: str, *batches: tuple[int, int, int], member: str = "m1", partition: int = 0, epoch: int = -1
+) -> SharePartitionRequest:
+    """Batches of (first offset, last offset, acknowledge type)."""
+    return SharePartitionRequest(
+        ACKNOWLEDGE,
+        request_id,
+        GROUP,
+        TOPIC,
+        partition,
+        member,
+        epoch,
+        "me",
+        is_renew_ack=any(kind == 4 for _, _, kind in batches),
+        batches=tuple(AcknowledgementBatch(first, last, (kind,)) for first, last, kind in batches),
+    )
+
+
+def unacquire(request_id: str, first: int, last: int, member: str = "m1") -> SharePartitionRequest:
+    ranges = (OffsetRange(first, last),)
+    return SharePartitionRequest(UNACQUIRE, request_id, GROUP, TOPIC, 0, member, reply_to="me", ranges=ranges)
+
+
+def release(request_id: str, member: str = "m1", epoch: int = -1, partition: int = 0) -> SharePartitionRequest:
+    return SharePartitionRequest(RELEASE_MEMBER, request_id, GROUP, TOPIC, partition, member, epoch, "me")
+
+
+# -- what comes out ----------------------------------------------------------------------------------------------------
+
+
+def answered(
+    kind: str, request_id: str, member: str = "m1", acquired: list[list[int]] | None = None, until: int | None = None,
+    partition: int = 0, error: tuple[int, str] = (0, ""),
+) -> dict[str, Any]:  # fmt: skip
+    """A response row; `until` is when the locks end."""
+    return {
+        "type": kind,
+        "id": request_id,
+        "reply_to": "me",
+        "group_id": GROUP,
+        "topic": TOPIC,
+        "partition": partition,
+        "member_id": member,
+        "error_code": error[0],
+        "error_message": error[1] or None,
+        "acquired": acquired or [],
+        "lock_deadline_ms": -1 if until is None else T0 + until,
+    }
+
+
+def transition(
+    first: int, last: int, states: str, cause: str, count: int, member: str | None = "m1", until: int | None = None,
+    partition: int = 0,
+) -> dict[str, Any]:  # fmt: skip
+    """A row of delivery_log; `states` is FROM>TO."""
+    from_state, to_state = states.split(">")
+    return {
+        "group_id": GROUP,
+        "topic": TOPIC,
+        "partition": partition,
+        "first_offset": first,
+        "last_offset": last,
+        "from_state": from_state,
+        "to_state": to_state,
+        "cause": cause,
+        "member_id": member,
+        "delivery_count": count,
+        "lock_deadline": None if until is None else (T0 + until) * 1000,
+    }
+
+
+def durable(
+    record_type: str, epochs: tuple[int, int], offsets: tuple[int, int], complete: int,
+    *batches: tuple[int, int, int, int, str | None, int | None], partition: int = 0,
+) -> dict[str, Any]:  # fmt: skip
+    """A row of share_group_state: (snapshot, state) epochs, (start, end) offsets, batches with member and deadline."""
+    return {
+        "group_id": GROUP,
+        "topic": TOPIC,
+        "partition": partition,
+        "record_type": record_type,
+        "snapshot_epoch": epochs[0],
+        "state_epoch": epochs[1],
+        "start_offset": offsets[0],
+        "end_offset": offsets[1],
+        "delivery_complete_count": complete,
+        "state_batches": [
+            {
+                "first_offset": first,
+                "last_offset": last,
+                "delivery_state": state,
+                "delivery_count": count,
+                "member_id": member,
+                "lock_deadline": None if until is None else (T0 + until) * 1000,
+            }
+            for first, last, state, count, member, until in batches
+        ],
+    }
