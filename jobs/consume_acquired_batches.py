@@ -1,0 +1,89 @@
+"""A member of a share group that appends what it gets to a Delta table, exactly once.
+
+    spark-submit [--packages ...] jobs/consume_acquired_batches.py --bootstrap-servers localhost:9092 \\
+        --group-id orders --topics orders --sink /data/orders --checkpoint /data/orders-checkpoint
+
+Start it as often as there is work for, each with a checkpoint of its own. Runs until SIGTERM, then ends between batches
+with exit 0. Exit 1: it cannot go on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the checkout, when the package is not installed
+
+logger = logging.getLogger(__name__)
+
+
+def main() -> int:
+    """Run the job; returns the exit code."""
+    arguments = _arguments()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    for noisy in ("kafka", "py4j"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    from sharegroup.spark import DeltaSink, ShareConsumer, build_session
+    from sharegroup.spark.stop_signal import StopSignal
+
+    spark = build_session(f"share consumer of {arguments.group_id}")
+    try:
+        stop = StopSignal(spark)
+        consumer = ShareConsumer(
+            spark,
+            bootstrap_servers=arguments.bootstrap_servers,
+            group_id=arguments.group_id,
+            topics=arguments.topics.split(","),
+            checkpoint=arguments.checkpoint,
+            max_records=arguments.max_records,
+            kafka=dict(arguments.kafka_property),
+            client_id=arguments.client_id,
+            include_headers=arguments.headers,
+        )
+        query = consumer.start(DeltaSink(consumer, _absolute(arguments.sink)))
+        logger.info("member %s of group %s is running", query.member_id, arguments.group_id)
+        while query.is_active and not stop.wait(0.2):
+            pass
+        query.stop()
+        query.await_termination()
+    except Exception:
+        logger.exception("the job has failed")
+        return 1
+    finally:
+        spark.stop()
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Appends the records of a share group to a Delta table, exactly once.")
+    parser.add_argument("--bootstrap-servers", required=True, help="Kafka brokers as host:port, with commas")
+    parser.add_argument("--group-id", required=True, help="the share group")
+    parser.add_argument("--topics", required=True, help="topic names, with commas")
+    parser.add_argument("--sink", required=True, help="path or URL of the Delta table")
+    parser.add_argument("--checkpoint", required=True, help="path or URL, of this job alone")
+    parser.add_argument("--max-records", type=int, default=500_000, help="most records of a batch (%(default)s)")
+    parser.add_argument("--client-id", default="consume_acquired_batches", help="how the member is listed")
+    parser.add_argument("--no-headers", dest="headers", action="store_false", help="leave the records' headers out")
+    parser.add_argument(
+        "--kafka-property", type=_property, action="append", default=[], metavar="NAME=VALUE",
+        help="a Kafka client property by Java's name, such as security.protocol=SSL; may be repeated",
+    )  # fmt: skip
+    return parser.parse_args()
+
+
+def _property(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def _absolute(path: str) -> str:
+    """A path that every process understands, whatever its working directory; a URL stays as it is."""
+    return path if "://" in path else str(Path(path).resolve())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""One batch's acknowledgements (or renewals) on their way: sent, sent again, split where refused, answered. No I/O.
+
+The engine takes a row as a whole or refuses it as a whole. A row that is refused because something in it is not the
+member's any more is sent again in parts, until only what really is lost stays refused.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from sharegroup.errors import ErrorCode
+from sharegroup.protocol.request_rows import ACKNOWLEDGE, SharePartitionRequest
+from sharegroup.protocol.response_rows import SharePartitionResponse
+from sharegroup.spark.share_consumer.ranges import SharePartition
+from sharegroup.types import AcknowledgementBatch
+
+logger = logging.getLogger(__name__)
+
+MAX_BATCHES_PER_ROW = 5_000
+PARTS = 64
+#: An unanswered row is sent again after so long, with the same id: the first answer is the one that counts.
+RESPONSE_TIMEOUT_MS = 10_000
+RETRY_MS = 1_000
+
+#: The range is not the member's any more: it was or will be delivered again.
+_LOST = frozenset({ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_SHARE_SESSION_EPOCH})
+
+
+@dataclass
+class _Row:
+    share_partition: SharePartition
+    batches: tuple[AcknowledgementBatch, ...]
+    due_ms: int = 0
+
+
+class AcknowledgementRound:
+    """See the module. `refused` fills with the batches that were not accepted, `not_allowed` tells that the request as
+    such was wrong (a renewal where they are off), `lock_deadline_ms` is the earliest renewed lock's (0: none)."""
+
+    def __init__(
+        self,
+        group_id: str,
+        member_id: str,
+        batches: Mapping[SharePartition, Sequence[AcknowledgementBatch]],
+        ids: Iterator[str],
+        is_renewal: bool = False,
+    ) -> None:
+        self.refused: list[tuple[SharePartition, AcknowledgementBatch]] = []
+        self.not_allowed = False
+        self.lock_deadline_ms = 0
+        self._group_id, self._member_id, self._is_renewal = group_id, member_id, is_renewal
+        self._ids = ids
+        self._open: dict[str, _Row] = {}
+        for share_partition, listed in batches.items():
+            self._add(share_partition, listed, MAX_BATCHES_PER_ROW)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything is answered."""
+        return not self._open
+
+    def due(self, member_epoch: int, now_ms: int) -> list[SharePartitionRequest]:
+        """The rows to send now."""
+        requests = []
+        for request_id, row in self._open.items():
+            if now_ms >= row.due_ms:
+                row.due_ms = now_ms + RESPONSE_TIMEOUT_MS
+                requests.append(self._request(request_id, row, member_epoch))
+        return requests
+
+    def take(self, response: SharePartitionResponse, now_ms: int) -> bool:
+        """Take an answer in; False if it is to none of this round's rows, or to one that has been answered."""
+        row = self._open.pop(response.id, None)
+        if row is None:
+            return False
+        code = response.error_code
+        if code == ErrorCode.NONE:
+            deadlines_ms = (self.lock_deadline_ms, response.lock_deadline_ms)
+            self.lock_deadline_ms = min((ms for ms in deadlines_ms if ms > 0), default=0)
+        elif code not in _LOST and code in set(ErrorCode) and ErrorCode(code).retriable:
+            row.due_ms = now_ms + RETRY_MS
+            self._open[next(self._ids)] = row
+        elif code in _LOST and len(row.batches) > 1:
+            self._add(row.share_partition, row.batches, -(-len(row.batches) // PARTS))
+        else:
+            self.not_allowed |= code == ErrorCode.INVALID_REQUEST
+            self.refused += [(row.share_partition, batch) for batch in row.batches]
+            logger.info("refused for %s-%d: %s", *row.share_partition, response.error_message)
+        return True
+
+    def _request(self, request_id: str, row: _Row, member_epoch: int) -> SharePartitionRequest:
+        return SharePartitionRequest(
+            ACKNOWLEDGE, request_id, self._group_id, *row.share_partition, self._member_id, member_epoch,
+            reply_to=self._member_id, is_renew_ack=self._is_renewal, batches=row.batches,
+        )  # fmt: skip
+
+    def _add(self, share_partition: SharePartition, batches: Sequence[AcknowledgementBatch], per_row: int) -> None:
+        for first in range(0, len(batches), per_row):
+            self._open[next(self._ids)] = _Row(share_partition, tuple(batches[first : first + per_row]))
+
+
+def uniform(
+    ranges: Sequence[tuple[SharePartition, int, int]], acknowledge_type: int
+) -> dict[SharePartition, list[AcknowledgementBatch]]:
+    """Batches that say the same of all the (share-partition, first offset, last offset)."""
+    batches: dict[SharePartition, list[AcknowledgementBatch]] = {}
+    for share_partition, first_offset, last_offset in sorted(ranges):
+        batch = AcknowledgementBatch(first_offset, last_offset, (int(acknowledge_type),))
+        batches.setdefault(share_partition, []).append(batch)
+    return batches

@@ -1,0 +1,106 @@
+"""What happens with a batch in foreachBatch: its records, the handler, its acknowledgements."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame
+
+from sharegroup.spark.share_consumer.acknowledgements import (
+    Acknowledgements,
+    InvalidResultError,
+    acknowledge_all,
+    acknowledge_with_exceptions,
+    exception_runs,
+)
+from sharegroup.spark.share_consumer.member import Member
+from sharegroup.spark.share_consumer.ranges import HeldRange, OfferedBatch
+from sharegroup.spark.share_consumer.records import acquired_records, result_table
+from sharegroup.types import AcknowledgeType
+
+logger = logging.getLogger(__name__)
+
+Handler = Callable[[DataFrame, int], "DataFrame | None"]
+
+
+class AcquiredBatch(NamedTuple):
+    """What a handler may want to know besides the records: the query's id (it stays the same over restarts), the id of
+    the batch in it, and the acquired ranges with their delivery counts."""
+
+    query_id: str
+    batch_id: int
+    ranges: tuple[HeldRange, ...]
+
+
+class BatchRunner:
+    """The foreachBatch function. `on_give_up` is called after `max_failures` failed batches in a row."""
+
+    def __init__(
+        self,
+        member: Member,
+        handle: Handler,
+        reader_options: Mapping[str, str],
+        include_headers: bool,
+        max_failures: int,
+        on_give_up: Callable[[], None],
+    ) -> None:
+        self.handler_errors = 0
+        self.last_handler_error: Exception | None = None
+        self.current: AcquiredBatch | None = None
+        self._member, self._handle = member, handle
+        self._reader_options, self._include_headers = reader_options, include_headers
+        self._max_failures, self._on_give_up = max_failures, on_give_up
+        self._failures_in_a_row = 0
+        self.query_id: Callable[[], str] = str
+
+    @property
+    def has_given_up(self) -> bool:
+        """Whether the last `max_failures` batches failed."""
+        return self._failures_in_a_row >= self._max_failures
+
+    def __call__(self, rows: DataFrame, batch_id: int) -> None:
+        """Run one batch; when this returns, its acknowledgements are durable and Spark commits it."""
+        batch = OfferedBatch.of_rows(tuple(row) for row in rows.collect())
+        if not batch.ranges:
+            return
+        ranges = self._member.begin(batch)
+        if ranges:
+            self.current = AcquiredBatch(self.query_id(), batch_id, ranges)
+            try:
+                self._member.acknowledge(self._run(rows, self.current))
+            finally:
+                self.current = None
+        self._member.finish(batch.seq)
+
+    def _run(self, rows: DataFrame, batch: AcquiredBatch) -> Acknowledgements:
+        spark = rows.sparkSession
+        try:
+            records = acquired_records(spark, batch.ranges, self._reader_options, self._include_headers)
+            acknowledgements = self._acknowledgements(batch, self._handle(records, batch.batch_id))
+        except Exception as error:  # noqa: BLE001 - whatever a handler raises, its batch is released
+            self._failed(batch, error)
+            return acknowledge_all(batch.ranges, AcknowledgeType.RELEASE)
+        self._failures_in_a_row = 0
+        return acknowledgements
+
+    def _acknowledgements(self, batch: AcquiredBatch, result: DataFrame | None) -> Acknowledgements:
+        if result is None:
+            return acknowledge_all(batch.ranges, AcknowledgeType.ACCEPT)
+        if not isinstance(result, DataFrame):
+            raise InvalidResultError(f"a handler returns None or a DataFrame, not {type(result).__name__}")
+        table = result_table(result)
+        return acknowledge_with_exceptions(batch.ranges, exception_runs(table))
+
+    def _failed(self, batch: AcquiredBatch, error: Exception) -> None:
+        self.handler_errors += 1
+        self._failures_in_a_row += 1
+        self.last_handler_error = error
+        records = sum(held.size for held in batch.ranges)
+        logger.error(
+            "the handler failed in batch %d (%d in a row), %d records are released",
+            batch.batch_id, self._failures_in_a_row, records, exc_info=error,
+        )  # fmt: skip
+        if self.has_given_up:
+            self._on_give_up()

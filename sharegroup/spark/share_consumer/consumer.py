@@ -1,0 +1,151 @@
+"""`ShareConsumer`: how a Spark job becomes a member of a share group."""
+
+from __future__ import annotations
+
+import json
+import socket
+import tempfile
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from pyspark.sql import SparkSession
+
+from sharegroup.config import EngineConfig
+from sharegroup.spark.kafka_clients import python_properties, spark_options
+from sharegroup.spark.share_consumer.batch_runner import AcquiredBatch, BatchRunner, Handler
+from sharegroup.spark.share_consumer.consumer_query import ShareConsumerQuery
+from sharegroup.spark.share_consumer.member import Member, MemberSettings
+from sharegroup.spark.share_consumer.offer_file import OfferFile
+from sharegroup.spark.share_consumer.ranges import ROW_SCHEMA
+from sharegroup.spark.share_consumer.row_channel import RowChannel, RowTopics
+from sharegroup.spark.share_consumer.source import READER, SOURCE_NAME
+from sharegroup.spark.shipping import register_source
+
+_DEFAULTS = EngineConfig()
+#: What of the `kafka` properties is for connecting; the rest is for Spark's reader only.
+_CONNECTION_PROPERTIES = ("security.", "sasl.", "ssl.")
+
+
+class ShareConsumer:
+    """A member of a share group whose records are handled in Spark batches (KIP-932, KafkaShareConsumer).
+
+        def handle(records: DataFrame, batch_id: int) -> DataFrame | None:
+            records.write.format("delta").mode("append").save(path)
+
+        consumer = ShareConsumer(spark, bootstrap_servers="localhost:9092", group_id="orders", topics=["orders"],
+                                 checkpoint="/data/orders")
+        consumer.start(handle).await_termination()
+
+    The records have the columns of Spark's Kafka source - key, value, topic, partition, offset, timestamp,
+    timestampType, headers - and `delivery_count`, 1 at the first delivery.
+
+    What the handler returns decides: None accepts all; a DataFrame (topic, partition, offset, acknowledge_type) names
+    the exceptions, as 'accept', 'release' or 'reject' (or 1, 2, 3), and the rest is accepted. When it raises, or
+    returns something wrong, the whole batch is released, to be delivered again with a higher delivery count, and the
+    query goes on; after `max_failures` such batches in a row it stops, and `await_termination` raises the last
+    exception. Locks are renewed while the handler runs. A handler sees records at least once: for exactly once there
+    is `DeltaSink`.
+
+    `checkpoint` is a directory on any file system that Spark knows; the member's id is made from it, so that the job is
+    the same member after a restart and keeps its locks. `max_records` bounds a batch. `kafka` holds properties with
+    Java's names, for the connections and for Spark's reader (isolation.level has to match the group's). Times are
+    milliseconds. Spark Connect is not supported: the handler runs in the driver.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        *,
+        bootstrap_servers: str,
+        group_id: str,
+        topics: Sequence[str],
+        checkpoint: str,
+        max_records: int = 500_000,
+        kafka: Mapping[str, str] | None = None,
+        client_id: str = "spark-share-consumer",
+        include_headers: bool = True,
+        max_failures: int = 3,
+        fetch_max_wait_ms: int = 10_000,
+        acknowledge_timeout_ms: int = 300_000,
+        share_group_requests_topic: str = _DEFAULTS.group_requests_topic,
+        share_partition_requests_topic: str = _DEFAULTS.partition_requests_topic,
+        share_group_responses_topic: str = _DEFAULTS.responses_topic,
+    ) -> None:
+        if isinstance(topics, str) or not topics:
+            raise ValueError("topics must be a list of at least one topic name")
+        if max_records < 1 or max_failures < 1:
+            raise ValueError("max_records and max_failures must be at least 1")
+        self._spark = spark
+        self._checkpoint = checkpoint if "://" in checkpoint else str(Path(checkpoint).resolve())
+        self._settings = MemberSettings(
+            group_id,
+            member_id(self._checkpoint, group_id),
+            tuple(sorted(set(topics))),
+            max_records,
+            client_id,
+            socket.gethostname(),
+            fetch_max_wait_ms,
+            acknowledge_timeout_ms,
+        )
+        properties = dict(kafka or {})
+        connection = {name: value for name, value in properties.items() if name.startswith(_CONNECTION_PROPERTIES)}
+        self._python_kafka = python_properties(bootstrap_servers, connection)
+        self._reader_options = spark_options(bootstrap_servers, properties)
+        self._row_topics = RowTopics(
+            share_group_requests_topic, share_partition_requests_topic, share_group_responses_topic
+        )
+        self._include_headers = include_headers
+        self._max_failures = max_failures
+        self._query: ShareConsumerQuery | None = None
+        self._runner: BatchRunner | None = None
+
+    @property
+    def member_id(self) -> str:
+        """The member's id, a UUID made from the checkpoint's path and the group."""
+        return self._settings.member_id
+
+    @property
+    def batch(self) -> AcquiredBatch:
+        """The batch that the handler is working on; RuntimeError outside of it."""
+        if self._runner is None or self._runner.current is None:
+            raise RuntimeError("no batch is being handled")
+        return self._runner.current
+
+    def start(self, handle: Handler) -> ShareConsumerQuery:
+        """Join the group and run `handle` for each batch, from a thread of Spark's; a consumer is started once."""
+        if self._query is not None:
+            raise RuntimeError("this consumer was started before; make another one")
+        offers = tempfile.TemporaryDirectory(prefix="share-consumer-")
+        stop = ShareConsumerQuery.stop_flag()
+        channel = RowChannel(self._python_kafka, self._row_topics, self.member_id)
+        member = Member(self._settings, channel, OfferFile(offers.name), stop.set)
+        runner = self._runner = BatchRunner(
+            member, handle, self._reader_options, self._include_headers, self._max_failures, stop.set
+        )
+        register_source(self._spark, SOURCE_NAME, READER, ROW_SCHEMA)
+        source = self._spark.readStream.format(SOURCE_NAME).option("options", json.dumps({"offers": offers.name}))
+        writer = (
+            source.load()
+            .writeStream.queryName(f"share consumer of {self._settings.group_id}, {self.member_id}")
+            .option("checkpointLocation", self._checkpoint)
+            .trigger(processingTime="0 seconds")  # the source waits for the next offer
+            .foreachBatch(runner)
+        )
+        self._query = ShareConsumerQuery(member, runner, stop, offers, writer.start)
+        return self._query
+
+    def __enter__(self) -> ShareConsumer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._query is not None:
+            self._query.stop()
+
+
+def member_id(checkpoint: str, group_id: str) -> str:
+    """The same checkpoint and group give the same member."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{checkpoint}\n{group_id}"))

@@ -1,0 +1,76 @@
+"""Ranges that a member holds, and how they travel: through the offer file, the source's offsets and its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+
+class SharePartition(NamedTuple):
+    """A topic-partition of the group's subscription."""
+
+    topic: str
+    partition: int
+
+
+class HeldRange(NamedTuple):
+    """Records first_offset..last_offset, acquired by one fetch and locked until `lock_deadline_ms` (epoch)."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+    lock_deadline_ms: int
+
+    @property
+    def share_partition(self) -> SharePartition:
+        """Where it is."""
+        return SharePartition(self.topic, self.partition)
+
+    @property
+    def size(self) -> int:
+        """How many offsets it has."""
+        return self.last_offset - self.first_offset + 1
+
+    def split(self, size: int) -> tuple[HeldRange, HeldRange]:
+        """Its first `size` offsets and the rest; 0 < size < self.size."""
+        middle = self.first_offset + size
+        return self._replace(last_offset=middle - 1), self._replace(first_offset=middle)
+
+
+class OfferedBatch(NamedTuple):
+    """A batch as the member offers it; the member process, its `incarnation`, tells a re-run of an earlier one's."""
+
+    seq: int
+    incarnation: str
+    ranges: tuple[HeldRange, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """For the offer file, and as the source's offset."""
+        return {"seq": self.seq, "incarnation": self.incarnation, "ranges": [list(r) for r in self.ranges]}
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> OfferedBatch:
+        """The inverse of `to_json`."""
+        return cls(row["seq"], row["incarnation"], tuple(HeldRange(*r) for r in row["ranges"]))
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """The source's rows."""
+        return [(self.seq, self.incarnation, *r) for r in self.ranges]
+
+    @classmethod
+    def of_rows(cls, rows: Iterable[tuple[Any, ...]]) -> OfferedBatch:
+        """The batch of the source's rows; seq 0 of incarnation "" if there are none."""
+        listed = sorted(tuple(row) for row in rows)
+        seq, incarnation = listed[-1][:2] if listed else (0, "")
+        return cls(seq, incarnation, tuple(HeldRange(*row[2:]) for row in listed))
+
+
+#: The schema of the source's rows.
+ROW_SCHEMA = (
+    "seq LONG, incarnation STRING, topic STRING, partition INT, first_offset LONG, last_offset LONG, "
+    "delivery_count INT, lock_deadline_ms LONG"
+)
+#: Before the first batch.
+NOTHING = OfferedBatch(0, "", ())

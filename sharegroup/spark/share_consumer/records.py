@@ -1,0 +1,119 @@
+"""The records of a batch as a DataFrame, by Spark's Kafka reader; and a handler's result as an Arrow table."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterable, Mapping, Sequence
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+from pyspark.sql.types import IntegralType, StringType
+
+from sharegroup.spark.share_consumer.acknowledgements import COLUMNS, InvalidResultError
+from sharegroup.spark.share_consumer.batch_plan import reads_of
+from sharegroup.spark.share_consumer.ranges import HeldRange, SharePartition
+from sharegroup.types import OffsetRange
+
+#: More pieces than this are joined, not compared one by one.
+MAX_CASES = 32
+
+Piece = tuple[str, int, int, int, int]  # topic, partition, first offset, last offset, delivery count
+
+
+def acquired_records(
+    spark: SparkSession, ranges: Sequence[HeldRange], options: Mapping[str, str], include_headers: bool = True
+) -> DataFrame:
+    """The records of the ranges with the columns of Spark's Kafka source and `delivery_count` (INT).
+
+    `options` are the reader's. Every executor core gets a part, however few partitions there are. With big, dense
+    ranges, delivered for the first time, nothing is compared at all.
+    """
+    reads = reads_of(ranges)
+    frames = [_read(spark, read, options, include_headers) for read in reads]
+    records = functools.reduce(DataFrame.unionByName, frames)
+    pieces = merged_pieces(ranges)
+    return _with_delivery_count(spark, records, pieces, _is_exact(reads, ranges)).drop("first_offset", "last_offset")
+
+
+def merged_pieces(ranges: Iterable[HeldRange]) -> list[Piece]:
+    """The ranges in order, neighbours with the same delivery count joined."""
+    pieces: list[Piece] = []
+    for topic, partition, first, last, count, _ in sorted(ranges):
+        if pieces and pieces[-1][:2] == (topic, partition) and pieces[-1][3] + 1 == first and pieces[-1][4] == count:
+            pieces[-1] = (*pieces[-1][:3], last, count)
+        else:
+            pieces.append((topic, partition, first, last, count))
+    return pieces
+
+
+def result_table(result: DataFrame) -> pa.Table:
+    """A handler's result as the columns COLUMNS. Raises InvalidResultError, and what its evaluation raises."""
+    fields = {field.name.lower(): field for field in result.schema.fields}
+    missing = [name for name in COLUMNS if name not in fields]
+    if missing:
+        raise InvalidResultError(f"the result lacks {', '.join(missing)}; it must have {', '.join(COLUMNS)}")
+    kinds: dict[str, tuple[type, ...]] = {
+        "topic": (StringType,),
+        "partition": (IntegralType,),
+        "offset": (IntegralType,),
+        "acknowledge_type": (StringType, IntegralType),
+    }
+    for name, allowed in kinds.items():
+        if not isinstance(fields[name].dataType, allowed):
+            raise InvalidResultError(f"the result's {name} is {fields[name].dataType.simpleString()}")
+    return result.select(
+        F.col("topic"), F.col("partition").cast("long"), F.col("offset").cast("long"), F.col("acknowledge_type")
+    ).toArrow()
+
+
+def _read(
+    spark: SparkSession, read: Mapping[SharePartition, OffsetRange], options: Mapping[str, str], include_headers: bool
+) -> DataFrame:
+    assign: dict[str, list[int]] = {}
+    starting: dict[str, dict[str, int]] = {}
+    ending: dict[str, dict[str, int]] = {}
+    for (topic, partition), (first, last) in read.items():
+        assign.setdefault(topic, []).append(partition)
+        starting.setdefault(topic, {})[str(partition)] = first
+        ending.setdefault(topic, {})[str(partition)] = last + 1
+    return (
+        spark.read.format("kafka")
+        .options(**options)
+        .option("assign", json.dumps(assign))
+        .option("startingOffsets", json.dumps(starting))
+        .option("endingOffsets", json.dumps(ending))
+        .option("failOnDataLoss", "false")  # what retention has taken is gone from the share-partition as well
+        .option("includeHeaders", str(include_headers).lower())
+        .option("minPartitions", max(len(read), spark.sparkContext.defaultParallelism))
+        .load()
+    )
+
+
+def _is_exact(reads: Iterable[Mapping[SharePartition, OffsetRange]], ranges: Iterable[HeldRange]) -> bool:
+    """Whether the reads bring nothing but the ranges."""
+    read = sum(last - first + 1 for envelopes in reads for first, last in envelopes.values())
+    return read == sum(held.size for held in ranges)
+
+
+def _with_delivery_count(spark: SparkSession, records: DataFrame, pieces: Sequence[Piece], is_exact: bool) -> DataFrame:
+    if is_exact and len({count for *_, count in pieces}) == 1:
+        return records.withColumn("delivery_count", F.lit(pieces[0][4]).cast("int"))
+    if len(pieces) <= MAX_CASES:
+        counted = records.withColumn("delivery_count", F.coalesce(*map(_case, pieces)))
+        return counted if is_exact else counted.where("delivery_count IS NOT NULL")
+    schema = "topic STRING, partition INT, first_offset LONG, last_offset LONG, delivery_count INT"
+    table = F.broadcast(spark.createDataFrame(list(pieces), schema)).alias("piece")
+    same = (
+        (F.col("record.topic") == F.col("piece.topic"))
+        & (F.col("record.partition") == F.col("piece.partition"))
+        & F.col("record.offset").between(F.col("piece.first_offset"), F.col("piece.last_offset"))
+    )
+    return records.alias("record").join(table, same).select("record.*", "piece.delivery_count")
+
+
+def _case(piece: Piece) -> Column:
+    topic, partition, first, last, count = piece
+    inside = (F.col("topic") == topic) & (F.col("partition") == partition) & F.col("offset").between(first, last)
+    return F.when(inside, F.lit(count).cast("int"))

@@ -1,0 +1,43 @@
+"""`share_group_records`: the Python streaming source of a member; a row is a range that the member has acquired.
+
+It runs in a Python worker of the driver, apart from the driver's own Python, and takes batches from the offer file. Its
+offset *is* the batch: a batch of Spark's offset log runs again from the offset alone, on an executor too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pyspark.sql.datasource import SimpleDataSourceStreamReader
+
+from sharegroup.spark.share_consumer.offer_file import OfferReader
+from sharegroup.spark.share_consumer.ranges import NOTHING, OfferedBatch
+
+SOURCE_NAME = "share_group_records"
+#: Waiting here costs less than Spark asking again; longer would delay the end of a query.
+WAIT_S = 0.5
+READER = f"{__name__}:AcquiredRangesReader"
+
+
+class AcquiredRangesReader(SimpleDataSourceStreamReader):
+    """See the module; `options` names the `offers` directory."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._offers = OfferReader(options["offers"])
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Before the first batch."""
+        return NOTHING.to_json()
+
+    def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[Any, ...]], dict[str, Any]]:
+        """The batch on offer, or `start` and no rows."""
+        batch = self._offers.claim(WAIT_S)
+        return (iter(()), start) if batch is None else (iter(batch.rows()), batch.to_json())
+
+    def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[Any, ...]]:  # noqa: N802
+        """The rows of a batch once more."""
+        return iter([] if start == end else OfferedBatch.from_json(end).rows())
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing to forget."""
