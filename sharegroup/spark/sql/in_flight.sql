@@ -1,0 +1,117 @@
+-- Every record range in flight: its state, delivery count and, while it is acquired, its member and lock deadline.
+--
+-- Records are ordered by (leader_epoch, batch_id). Each share-partition counts from its newest snapshot on; the updates
+-- after it hold only what changed, so ranges overlap, and of two that speak about the same offset the newer one counts:
+--
+--     snapshot      |aaaaaaaaaa      the ranges' ends cut the offsets into segments, each in one state,
+--     update             BBBBBBBB    the newest range over a segment gives its state,
+--     update          CCCCC          equal neighbours become one range again,
+--     in flight     |aCCCCCBBBBBB    and what lies below the start offset (|) is finished and gone.
+WITH records AS (
+    SELECT
+        *,
+        struct(leader_epoch, batch_id) AS position,
+        max(struct(leader_epoch, batch_id)) FILTER (WHERE record_type = 'Tombstone')
+            OVER (PARTITION BY group_id, topic, partition) AS forgotten_at
+    FROM share_group_state
+),
+
+snapshots AS (
+    SELECT group_id, topic, partition, max(struct(snapshot_epoch, position)) AS snapshot
+    FROM records
+    WHERE record_type = 'ShareSnapshot' AND (forgotten_at IS NULL OR position > forgotten_at)
+    GROUP BY group_id, topic, partition
+),
+
+newest AS (
+    SELECT
+        group_id,
+        topic,
+        partition,
+        position,
+        state_batches,
+        max_by(start_offset, position) FILTER (WHERE start_offset <> -1)
+            OVER (PARTITION BY group_id, topic, partition) AS spso
+    FROM records JOIN snapshots USING (group_id, topic, partition)
+    WHERE records.snapshot_epoch = snapshots.snapshot.snapshot_epoch AND records.position >= snapshots.snapshot.position
+),
+
+batches AS (
+    SELECT
+        group_id,
+        topic,
+        partition,
+        position,
+        greatest(batch.first_offset, spso) AS first_offset,
+        batch.last_offset + 1 AS next_offset,
+        struct(batch.delivery_state, batch.delivery_count, batch.member_id, batch.lock_deadline) AS value
+    FROM newest LATERAL VIEW explode(state_batches) AS batch
+    WHERE batch.last_offset >= spso
+),
+
+cuts AS (
+    SELECT
+        *,
+        row_number() OVER (PARTITION BY group_id, topic, partition ORDER BY offset) AS segment,
+        lead(offset) OVER (PARTITION BY group_id, topic, partition ORDER BY offset) AS next_offset
+    FROM (
+        SELECT group_id, topic, partition, first_offset AS offset FROM batches
+        UNION
+        SELECT group_id, topic, partition, next_offset FROM batches
+    )
+),
+
+segments AS (
+    SELECT group_id, topic, partition, segment, max_by(value, position) AS value
+    FROM (
+        SELECT
+            batches.group_id,
+            batches.topic,
+            batches.partition,
+            batches.position,
+            batches.value,
+            explode(sequence(low.segment, high.segment - 1)) AS segment
+        FROM batches
+        JOIN cuts AS low
+            ON batches.group_id = low.group_id AND batches.topic = low.topic
+            AND batches.partition = low.partition AND batches.first_offset = low.offset
+        JOIN cuts AS high
+            ON batches.group_id = high.group_id AND batches.topic = high.topic
+            AND batches.partition = high.partition AND batches.next_offset = high.offset
+    )
+    GROUP BY group_id, topic, partition, segment
+),
+
+neighbours AS (
+    SELECT
+        *,
+        lag(next_offset) OVER by_offset IS DISTINCT FROM offset OR lag(value) OVER by_offset IS DISTINCT FROM value
+            AS begins
+    FROM segments JOIN cuts USING (group_id, topic, partition, segment)
+    WINDOW by_offset AS (PARTITION BY group_id, topic, partition ORDER BY offset)
+),
+
+ranges AS (
+    SELECT
+        *,
+        count_if(begins) OVER (PARTITION BY group_id, topic, partition ORDER BY offset) AS range_number
+    FROM neighbours
+)
+
+SELECT
+    group_id,
+    topic,
+    partition,
+    min(offset) AS first_offset,
+    max(next_offset) - 1 AS last_offset,
+    CASE first(value).delivery_state
+        WHEN 0 THEN 'AVAILABLE'
+        WHEN 1 THEN 'ACQUIRED'
+        WHEN 2 THEN 'ACKNOWLEDGED'
+        WHEN 4 THEN 'ARCHIVED'
+    END AS state,
+    first(value).delivery_count AS delivery_count,
+    first(value).member_id AS member_id,
+    first(value).lock_deadline AS lock_deadline
+FROM ranges
+GROUP BY group_id, topic, partition, range_number

@@ -1,0 +1,219 @@
+"""An hour in the life of a share group, without Kafka and Spark: the tables of the job, written by the job's own parts.
+
+    write_sample_history("/data/tables")
+
+For notebooks, documentation and tests of queries. The real operator gets the rows that the source and the request
+topics would give it, on a settable clock, and its output goes through the real commit steps. The commits of the tables
+have the times of that clock, so that time travel works as well. The same arguments give the same rows.
+
+What happens: a topic with two partitions is written at a rate that doubles for ten minutes, three members handle it,
+some records are released at their first delivery, some are rejected, a few are released every time until the delivery
+limit, and one member stands still for some minutes while it holds locks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+from sharegroup.config import GroupConfig, GroupOverrides, ShareGroupConfig
+from sharegroup.engine import rows
+from sharegroup.engine.share_partition_shard import DurableRecords, Shard
+from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, SharePartitionRequest
+from sharegroup.spark.commit_steps import Batch, CommitSteps
+from sharegroup.spark.delta_table import DeltaTableWriter, open_or_create, table_path
+from sharegroup.spark.tables import ALL_TABLES, GROUP_COORDINATOR_TABLES, SHARE_PARTITION_TABLES, TableSpec
+from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
+
+GROUP_ID = "billing"
+TOPIC = "invoices"
+PARTITIONS = 2
+MEMBERS = (
+    "5b0fbc8f-9d8c-4b62-8f0b-6f3d9a1c0a01",
+    "5b0fbc8f-9d8c-4b62-8f0b-6f3d9a1c0a02",
+    "5b0fbc8f-9d8c-4b62-8f0b-6f3d9a1c0a03",
+)
+STEP_MS = 20_000
+_PER_STEP = 60
+_MAX_RECORDS = 40
+_STUCK = range(25, 33)  # minutes in which the last member stands still
+_BURST = range(10, 20)  # minutes in which twice as many records are written
+
+Held = dict[tuple[str, int], tuple[AcquiredRange, ...]]
+
+
+class Tables:
+    """The tables and the operator of one (group, topic) before them, on a clock of the caller's.
+
+    `commit` is a micro-batch: rows in, responses out, everything durable and dated `now_ms`.
+    """
+
+    def __init__(self, tables_path: str, group_id: str, topic: str, records: DurableRecords | None = None) -> None:
+        self._path, self._group_id, self._topic = tables_path, group_id, topic
+        self._records = records or DurableRecords()
+        self._state: str | None = None
+        self._batch_id = -1
+        self._responses: list[Mapping[str, Any]] = []
+        for spec in ALL_TABLES:
+            open_or_create(tables_path, spec)
+        self._steps = self._lead(SHARE_PARTITION_TABLES, "0f7d3c56-2c1e-4a49-9d2e-000000000001")
+        self._group_steps = self._lead(GROUP_COORDINATOR_TABLES, "0f7d3c56-2c1e-4a49-9d2e-000000000002")
+
+    def _lead(self, specs: Sequence[TableSpec], query_id: str) -> CommitSteps:
+        steps = CommitSteps([DeltaTableWriter(self._path, spec) for spec in specs], self)
+        steps.query_id = query_id
+        steps.lead()
+        return steps
+
+    def send(self, responses: Iterable[Mapping[str, Any]], requests: Iterable[tuple[str, str]]) -> None:
+        """The commit steps' producer: keeps the responses for `commit`."""
+        self._responses += responses
+
+    def commit(self, lines: Sequence[str], now_ms: int) -> list[Mapping[str, Any]]:
+        """Run a micro-batch of input rows (`engine.rows`); the responses."""
+        shard = Shard("sample", self._group_id, self._topic, self._records, self._state)
+        output = shard.run(lines, now_ms)
+        self._state = shard.dump()
+        self._batch_id += 1
+        self._responses = []
+        self._steps.commit(Batch.of(self._batch_id, [output]))
+        return self._responses
+
+    def commit_group(self, rows_of: Mapping[str, list[dict[str, Any]]], now_ms: int) -> None:
+        """Write rows of the group coordinator's tables."""
+        self._group_steps.commit(Batch(0, now_ms, tables=dict(rows_of)))
+
+    def date_commits(self, first: Mapping[str, int], now_ms: int) -> dict[str, int]:
+        """Give the commits that have none yet the time `now_ms`; `first` and the result: next version, by table."""
+        dated = dict(first)
+        for spec in ALL_TABLES:
+            log = Path(table_path(self._path, spec)) / "_delta_log"
+            version = dated.get(spec.name, 0)
+            while (commit := log / f"{version:020}.json").exists():
+                os.utime(commit, (now_ms / 1000, now_ms / 1000))
+                version += 1
+            dated[spec.name] = version
+        return dated
+
+
+def write_sample_history(tables_path: str, end: datetime | None = None, minutes: int = 60) -> None:
+    """Write `minutes` of history that end at `end` (default: now) below `tables_path`, a local directory."""
+    end_ms = round((end or datetime.now(timezone.utc)).timestamp() * 1000) // 1000 * 1000
+    now_ms = end_ms - round(timedelta(minutes=minutes).total_seconds() * 1000)
+    config = GroupConfig.of(ShareGroupConfig(), GroupOverrides())
+    tables = Tables(tables_path, GROUP_ID, TOPIC, DurableRecords(updates_per_snapshot=50))
+    tables.commit_group(_group_rows(), now_ms)
+    tables.commit([rows.encode(rows.CONFIG, json.dumps(config.to_json())), _load_row()], now_ms)
+    dated = tables.date_commits({}, now_ms)
+    hour = _Hour(now_ms)
+    while now_ms < end_ms:
+        now_ms += STEP_MS
+        hour.take(tables.commit(hour.lines(now_ms), now_ms))
+        dated = tables.date_commits(dated, now_ms)
+
+
+class _Hour:
+    """Who writes, fetches and acknowledges what, step by step."""
+
+    def __init__(self, begin_ms: int) -> None:
+        self._begin_ms = begin_ms
+        self._log_end_offsets = [0] * PARTITIONS
+        self._held: Held = {}
+        self._kafka_offset = 0
+
+    def lines(self, now_ms: int) -> list[str]:
+        """The input rows of the step that ends at `now_ms`."""
+        minute = (now_ms - self._begin_ms) // 60_000
+        written = _PER_STEP * (2 if minute in _BURST else 1)
+        self._log_end_offsets = [end + written for end in self._log_end_offsets]
+        log = [[partition, 0, end] for partition, end in enumerate(self._log_end_offsets)]
+        lines = [rows.encode(rows.LOG, json.dumps(log))]
+        for member_id in MEMBERS:
+            if member_id != MEMBERS[-1] or minute not in _STUCK:
+                lines += [self._request_line(request, now_ms) for request in self._requests(member_id)]
+        return [*lines, rows.encode(rows.TICK, str(now_ms))]
+
+    def take(self, responses: Iterable[Mapping[str, Any]]) -> None:
+        """Remember what the members were given."""
+        for response in responses:
+            if response["type"] == FETCH:
+                acquired = tuple(AcquiredRange(*item) for item in response["acquired"])
+                self._held[response["member_id"], response["partition"]] = acquired
+
+    def _requests(self, member_id: str) -> Iterable[SharePartitionRequest]:
+        for partition in range(PARTITIONS):
+            request = SharePartitionRequest(FETCH, "", GROUP_ID, TOPIC, partition, member_id, reply_to="sample")
+            batches = tuple(map(_acknowledged, self._held.pop((member_id, partition), ())))
+            if batches:
+                yield request._replace(type=ACKNOWLEDGE, batches=batches)
+            yield request._replace(max_records=_MAX_RECORDS, max_wait_ms=STEP_MS // 2)
+
+    def _request_line(self, request: SharePartitionRequest, now_ms: int) -> str:
+        self._kafka_offset += 1
+        value = request._replace(id=str(self._kafka_offset)).encode().decode()
+        row = f"{request.partition}\t{self._kafka_offset}\t{now_ms}\t{value}"
+        return rows.encode(rows.REQUEST, row)
+
+
+def _acknowledged(acquired: AcquiredRange) -> AcknowledgementBatch:
+    offsets = range(acquired.first_offset, acquired.last_offset + 1)
+    types = tuple(_acknowledge_type(offset, acquired.delivery_count) for offset in offsets)
+    return AcknowledgementBatch(acquired.first_offset, acquired.last_offset, types)
+
+
+def _acknowledge_type(offset: int, delivery_count: int) -> AcknowledgeType:
+    if offset % 211 == 0 or (offset % 23 == 0 and delivery_count == 1):
+        return AcknowledgeType.RELEASE
+    return AcknowledgeType.REJECT if offset % 97 == 0 else AcknowledgeType.ACCEPT
+
+
+def _load_row() -> str:
+    loads = [
+        {
+            "partition": partition,
+            "state_epoch": 0,
+            "initializing": False,
+            "start_offset": 0,
+            "log": [0, 0],
+            "header": None,
+            "batches": [],
+        }
+        for partition in range(PARTITIONS)
+    ]
+    return rows.encode(rows.LOAD, json.dumps(loads))
+
+
+def _group_rows() -> dict[str, list[dict[str, Any]]]:
+    topic_id = "c1b0a6c4-55a0-4c39-9f0e-1d2f3a4b5c6d"
+    return {
+        "share_groups": [{"group_id": GROUP_ID, "group_epoch": 1, "assignment_epoch": 1, "group_state": "Stable"}],
+        "share_group_members": [
+            {
+                "group_id": GROUP_ID,
+                "member_id": member_id,
+                "member_epoch": 1,
+                "rack_id": None,
+                "client_id": f"invoice-worker-{index}",
+                "client_host": "127.0.0.1",
+                "subscribed_topic_names": [TOPIC],
+                "assignment": [{"topic": TOPIC, "partitions": list(range(PARTITIONS))}],
+            }
+            for index, member_id in enumerate(MEMBERS)
+        ],
+        "share_partitions": [
+            {
+                "group_id": GROUP_ID,
+                "topic": TOPIC,
+                "topic_id": topic_id,
+                "partition": partition,
+                "status": "initialized",
+                "state_epoch": 0,
+                "start_offset": -1,
+            }
+            for partition in range(PARTITIONS)
+        ],
+    }
