@@ -47,7 +47,7 @@ from sharegroup.protocol.request_rows import (
     decode_share_partition_request,
 )
 from sharegroup.share_partition import SharePartitionConfig
-from sharegroup.types import SharePartitionKey, Transition
+from sharegroup.types import AcquiredRange, SharePartitionKey, Transition
 
 FORMAT_VERSION = 1
 
@@ -244,7 +244,7 @@ class Shard:
             return
         demands, left = self._demands.at(partition), []
         for index, demand in enumerate(demands):
-            acquired = ()
+            acquired: tuple[AcquiredRange, ...] = ()
             if led.window.has_available(self._config) and not demand.is_abandoned(self._now_ms):
                 share = led.fair_share(len(demands) - index, self._config)
                 acquired = led.acquire(demand.member_id, min(demand.max_records, share), self._now_ms, self._config)

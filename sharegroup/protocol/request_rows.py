@@ -179,6 +179,11 @@ def _json_object(value: str) -> dict[str, Any]:
         raise InvalidRequestRow(f"not JSON: {error}") from None
     if not isinstance(row, dict):
         raise InvalidRequestRow("not a JSON object")
+    if "\\u" in value:  # half a surrogate pair is JSON, but no text that Kafka, Arrow or a table could hold
+        try:
+            json.dumps(row, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise InvalidRequestRow(f"not Unicode: {error.reason}") from None
     return row
 
 

@@ -1,0 +1,243 @@
+"""Rows of the request topics: they come back as they were written, and each wrong one meets its own error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sharegroup.errors import ErrorCode, InvalidRequestRow
+from sharegroup.protocol.request_rows import (
+    ACKNOWLEDGE,
+    FETCH,
+    HEARTBEAT,
+    INITIALIZED,
+    MAX_INT32,
+    MAX_OFFSET,
+    RELEASE_MEMBER,
+    UNACQUIRE,
+    AnswerableError,
+    ShareGroupRequest,
+    SharePartitionRequest,
+    TopicMetadata,
+    decode_share_group_request,
+    decode_share_partition_request,
+)
+from sharegroup.types import AcknowledgementBatch, OffsetRange
+
+TEXT = st.text('aZ0 \t"\\\x00ß€😀', min_size=1, max_size=4)
+MEMBER_ID = TEXT.filter(str.strip)
+OFFSET = st.integers(0, MAX_OFFSET)
+NUMBER = st.integers(0, MAX_INT32)
+RANGES = st.lists(
+    st.tuples(OFFSET, OFFSET).map(lambda ends: OffsetRange(*sorted(ends))), min_size=1, max_size=3
+).map(tuple)  # fmt: skip
+BATCHES = st.lists(
+    st.builds(AcknowledgementBatch, OFFSET, OFFSET, st.lists(st.integers(-128, 127), max_size=4).map(tuple)),
+    min_size=1,
+    max_size=3,
+).map(tuple)
+
+
+COMMON = st.tuples(TEXT, TEXT, TEXT, NUMBER, MEMBER_ID, st.integers(-1, MAX_INT32), st.just("") | TEXT)
+FIELDS = {
+    FETCH: st.fixed_dictionaries({"max_records": st.integers(1, MAX_INT32), "max_wait_ms": NUMBER}),
+    ACKNOWLEDGE: st.fixed_dictionaries({"is_renew_ack": st.booleans(), "batches": BATCHES}),
+    UNACQUIRE: st.fixed_dictionaries({"ranges": RANGES}),
+    RELEASE_MEMBER: st.just({}),
+}
+
+
+@st.composite
+def share_partition_requests(draw: st.DrawFn) -> SharePartitionRequest:
+    kind = draw(st.sampled_from(list(FIELDS)))
+    return SharePartitionRequest(kind, *draw(COMMON), **draw(FIELDS[kind]))
+
+
+@settings(max_examples=50)
+@given(share_partition_requests())
+def test_a_share_partition_request_comes_back(request: SharePartitionRequest) -> None:
+    assert decode_share_partition_request(request.encode().decode()) == request
+
+
+@settings(max_examples=50)
+@given(
+    st.builds(
+        ShareGroupRequest,
+        type=st.sampled_from([HEARTBEAT, INITIALIZED]),
+        id=TEXT,
+        group_id=st.text(max_size=4),
+        member_id=TEXT,
+        member_epoch=st.integers(-MAX_INT32, MAX_INT32),
+        reply_to=TEXT,
+        rack_id=st.none() | st.just("") | TEXT,
+        client_id=TEXT,
+        client_host=TEXT,
+        subscribed_topic_names=st.none() | st.lists(TEXT, max_size=3).map(tuple),
+        topics=st.dictionaries(TEXT, st.builds(TopicMetadata, TEXT, st.integers(0, 1_000_000)), max_size=3),
+        initialized=st.lists(st.tuples(TEXT, NUMBER, NUMBER), max_size=3).map(tuple),
+    )
+)
+def test_a_share_group_request_comes_back(request: ShareGroupRequest) -> None:
+    assert decode_share_group_request(request.encode().decode()) == request
+
+
+def test_rows_of_a_share_partition_and_of_a_group_share_a_kafka_key() -> None:
+    assert SharePartitionRequest(FETCH, "x", "g", "orders", 3, "m").kafka_key == b"g\torders\t3"
+    assert ShareGroupRequest(HEARTBEAT, "x", "grüße").kafka_key == "grüße".encode()
+
+
+# -- nobody to answer --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("decode", [decode_share_partition_request, decode_share_group_request])
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("", "not JSON"),
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ('{"id":' + "9" * 5_000 + "}", "not JSON"),
+        ("null", "not a JSON object"),
+        ("[1]", "not a JSON object"),
+        ("{}", "lacks the field id"),
+        ('{"id":""}', "lacks the field id"),
+        ('{"id":7}', "lacks the field id"),
+        ('{"id":"x","reply_to":7}', "reply_to must be a string"),
+        ('{"id":"x","member_id":"\\ud800"}', "not Unicode"),
+        ('{"id":"x","\\udfff":1}', "not Unicode"),
+    ],
+)
+def test_a_row_without_a_requester_is_rejected(decode: Callable[[str], object], value: str, problem: str) -> None:
+    with pytest.raises(InvalidRequestRow, match=problem):
+        decode(value)
+
+
+# -- a requester who can be told ---------------------------------------------------------------------------------------
+
+VALID: dict[str, dict[str, Any]] = {
+    FETCH: {"max_records": 10, "max_wait_ms": 100},
+    ACKNOWLEDGE: {"batches": [[0, 9, [1]]], "is_renew_ack": False},
+    UNACQUIRE: {"ranges": [[0, 9]]},
+    RELEASE_MEMBER: {},
+    HEARTBEAT: {"member_epoch": 0, "subscribed_topic_names": ["orders"], "topics": {"orders": ["id", 2]}},
+    INITIALIZED: {"initialized": [["orders", 0, 1]]},
+}
+BATCHES_MUST_BE = "batches must be a list of [first_offset, last_offset, [acknowledge_type, ...]]"
+RANGES_MUST_BE = "ranges must be a list of [first_offset, last_offset]"
+TOPICS_MUST_BE = "topics must map topic names to [topic_id, partitions]"
+INITIALIZED_MUST_BE = "initialized must be a list of [topic, partition, state_epoch]"
+
+
+def row(kind: str, **values: object) -> dict[str, Any]:
+    common = {"type": kind, "id": "x", "reply_to": "me", "group_id": "g", "member_id": "m"}
+    if kind not in (HEARTBEAT, INITIALIZED):
+        common |= {"topic": "orders", "partition": 0}  # type: ignore[dict-item]
+    content = {**common, **VALID[kind], **values}
+    return {field: value for field, value in content.items() if value is not Ellipsis}
+
+
+def decode(content: dict[str, Any]) -> object:
+    value = json.dumps(content)
+    if content["type"] in (HEARTBEAT, INITIALIZED):
+        return decode_share_group_request(value)
+    return decode_share_partition_request(value)
+
+
+@pytest.mark.parametrize("kind", VALID)
+def test_the_rows_that_the_next_test_breaks_are_right(kind: str) -> None:
+    decode(row(kind))
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "problem"),
+    [
+        (FETCH, {"group_id": ...}, "lacks the field group_id"),
+        (FETCH, {"group_id": ""}, "group_id must be a string"),
+        (FETCH, {"group_id": 5}, "group_id must be a string"),
+        (FETCH, {"topic": ...}, "lacks the field topic"),
+        (FETCH, {"topic": None}, "topic must be a string"),
+        (FETCH, {"partition": ...}, "lacks the field partition"),
+        (FETCH, {"partition": "0"}, f"partition must be an integer of 0..{MAX_INT32}"),
+        (FETCH, {"partition": True}, f"partition must be an integer of 0..{MAX_INT32}"),
+        (FETCH, {"partition": 0.0}, f"partition must be an integer of 0..{MAX_INT32}"),
+        (FETCH, {"partition": -1}, f"partition must be an integer of 0..{MAX_INT32}"),
+        (FETCH, {"partition": 2**31}, f"partition must be an integer of 0..{MAX_INT32}"),
+        (FETCH, {"member_id": ...}, "lacks the field member_id"),
+        (FETCH, {"member_id": "  "}, "member_id must have 1 to 36 characters"),
+        (FETCH, {"member_id": "m" * 37}, "member_id must have 1 to 36 characters"),
+        (FETCH, {"member_epoch": -2}, f"member_epoch must be an integer of -1..{MAX_INT32}"),
+        (FETCH, {"max_records": ...}, "lacks the field max_records"),
+        (FETCH, {"max_records": 0}, f"max_records must be an integer of 1..{MAX_INT32}"),
+        (FETCH, {"max_wait_ms": -1}, f"max_wait_ms must be an integer of 0..{MAX_INT32}"),
+        (ACKNOWLEDGE, {"is_renew_ack": 1}, "is_renew_ack must be true or false"),
+        (ACKNOWLEDGE, {"batches": ...}, BATCHES_MUST_BE),
+        (ACKNOWLEDGE, {"batches": []}, BATCHES_MUST_BE),
+        (ACKNOWLEDGE, {"batches": [[0, 9]]}, BATCHES_MUST_BE),
+        (ACKNOWLEDGE, {"batches": [{"first_offset": 0}]}, BATCHES_MUST_BE),
+        (ACKNOWLEDGE, {"batches": [[-1, 9, [1]]]}, BATCHES_MUST_BE),
+        (ACKNOWLEDGE, {"batches": [[0, 2**63, [1]]]}, BATCHES_MUST_BE),
+        (ACKNOWLEDGE, {"batches": [[0, 9, 1]]}, BATCHES_MUST_BE),
+        (ACKNOWLEDGE, {"batches": [[0, 9, [128]]]}, BATCHES_MUST_BE),
+        (ACKNOWLEDGE, {"batches": [[0, 9, [1]], 5]}, BATCHES_MUST_BE),
+        (UNACQUIRE, {"ranges": ...}, RANGES_MUST_BE),
+        (UNACQUIRE, {"ranges": []}, RANGES_MUST_BE),
+        (UNACQUIRE, {"ranges": [[1]]}, RANGES_MUST_BE),
+        (UNACQUIRE, {"ranges": [[9, 0]]}, RANGES_MUST_BE),
+        (UNACQUIRE, {"ranges": [[0, 2**63]]}, RANGES_MUST_BE),
+        (RELEASE_MEMBER, {"type": "leave"}, "type must be one of fetch, acknowledge, unacquire, release_member"),
+        (RELEASE_MEMBER, {"type": ["fetch"]}, "type must be one of fetch, acknowledge, unacquire, release_member"),
+        (RELEASE_MEMBER, {"type": None}, "type must be one of fetch, acknowledge, unacquire, release_member"),
+        (HEARTBEAT, {"group_id": ...}, "lacks the field group_id"),
+        (HEARTBEAT, {"member_id": 5}, "member_id must be a string"),
+        (HEARTBEAT, {"member_epoch": 2**31}, f"member_epoch must be an integer of {-MAX_INT32}..{MAX_INT32}"),
+        (HEARTBEAT, {"rack_id": 5}, "rack_id must be a string"),
+        (HEARTBEAT, {"client_host": []}, "client_host must be a string"),
+        (HEARTBEAT, {"subscribed_topic_names": "orders"}, "subscribed_topic_names must be a list of topic names or"),
+        (HEARTBEAT, {"subscribed_topic_names": [""]}, "subscribed_topic_names must be a list of topic names or"),
+        (HEARTBEAT, {"subscribed_topic_names": [5]}, "subscribed_topic_names must be a list of topic names or null"),
+        (HEARTBEAT, {"topics": []}, TOPICS_MUST_BE),
+        (HEARTBEAT, {"topics": {"orders": 2}}, TOPICS_MUST_BE),
+        (HEARTBEAT, {"topics": {"orders": [5, 2]}}, TOPICS_MUST_BE),
+        (HEARTBEAT, {"topics": {"orders": ["id", 1_000_001]}}, TOPICS_MUST_BE),
+        (INITIALIZED, {"initialized": {}}, INITIALIZED_MUST_BE),
+        (INITIALIZED, {"initialized": [["orders", 0]]}, INITIALIZED_MUST_BE),
+        (INITIALIZED, {"initialized": [["orders", 0, -1]]}, INITIALIZED_MUST_BE),
+        (INITIALIZED, {"initialized": [[0, 0, 1]]}, INITIALIZED_MUST_BE),
+    ],
+)
+def test_a_wrong_field_is_told_to_the_requester(kind: str, values: dict[str, Any], problem: str) -> None:
+    content = row(kind, **values)
+    is_group = kind in (HEARTBEAT, INITIALIZED)
+    decoder: Callable[[str], object] = decode_share_group_request if is_group else decode_share_partition_request
+    value = json.dumps(content)
+    with pytest.raises(AnswerableError) as told:
+        decoder(value)
+    assert told.value.message.startswith(problem)
+    assert told.value.code is ErrorCode.INVALID_REQUEST
+    assert (told.value.row["id"], told.value.row["reply_to"]) == ("x", "me")
+
+
+def test_the_two_topics_have_types_of_their_own() -> None:
+    with pytest.raises(AnswerableError, match="type must be one of fetch"):
+        decode_share_partition_request(json.dumps(row(HEARTBEAT)))
+    with pytest.raises(AnswerableError, match="type must be one of heartbeat, initialized"):
+        decode_share_group_request(json.dumps(row(FETCH)))
+
+
+def test_a_member_id_of_36_characters_and_a_pair_of_surrogates_are_fine() -> None:
+    decoded = decode_share_partition_request(json.dumps(row(FETCH, member_id="😀" * 36)))
+    assert decoded.member_id == "😀" * 36
+
+
+def test_fields_of_another_type_and_unknown_ones_are_ignored() -> None:
+    plain = decode_share_partition_request(json.dumps(row(RELEASE_MEMBER)))
+    assert decode_share_partition_request(json.dumps(row(RELEASE_MEMBER, max_records="?", color="red"))) == plain
+
+
+def test_reply_to_may_be_left_out() -> None:
+    assert decode_share_partition_request(json.dumps(row(FETCH, reply_to=...))).reply_to == ""
