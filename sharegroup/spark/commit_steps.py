@@ -129,6 +129,10 @@ class CommitSteps:
                 writer.commit(info["query_id"], info["batch_id"], table)
         self._producer.send(outbox["responses"], [tuple(request) for request in outbox["requests"]])
 
+    def begin(self, batch_id: int) -> None:
+        """Said before step 1; there is nothing to do."""
+        self._fault_point(0, batch_id)
+
     def commit(self, batch: Batch) -> None:
         """Steps 2, 3 and 4. Raises FencedLeaderError when another job leads."""
         if not batch.has_effects:

@@ -1,7 +1,8 @@
 """Fault points: a test names a commit step and a batch, and the whole job dies there as by SIGKILL.
 
 `SHAREGROUP_FAULT_POINT=share_partition:2:5` kills JVM and Python after step 2 of the first batch with an id of at least
-5 of the share_partition query. Unset, which is always but in tests, nothing happens.
+5 of the share_partition query. Step 0 is before step 1; steps 1 to 4 count only batches with effects. Unset, which is
+always but in tests, nothing happens.
 """
 
 from __future__ import annotations

@@ -127,6 +127,7 @@ class JobQuery:
         self._started.wait()
         if self._stop.requested:
             raise StopRequested(f"query {self.name} stops before batch {batch_id}")
+        self._steps.begin(batch_id)
         # Step 1; it must always run, also when all else is already done: Spark fails the batch otherwise.
         bodies = frame.toArrow()["output"].to_pylist()
         batch = Batch.of(batch_id, map(Output.decode, bodies))
