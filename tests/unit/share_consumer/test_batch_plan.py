@@ -1,0 +1,84 @@
+"""The next batch out of the queue, and the Kafka reads for it."""
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sharegroup.spark.share_consumer.batch_plan import MAX_GAP_FACTOR, MAX_READS, plan_batch, reads_of
+from sharegroup.spark.share_consumer.ranges import HeldRange, SharePartition
+from sharegroup.types import OffsetRange
+
+
+def held(first: int, last: int, partition: int = 0, topic: str = "t", count: int = 1) -> HeldRange:
+    return HeldRange(topic, partition, first, last, count, 30_000)
+
+
+def offsets(ranges: tuple[HeldRange, ...]) -> Counter[tuple[str, int, int]]:
+    return Counter((r.topic, r.partition, o) for r in ranges for o in range(r.first_offset, r.last_offset + 1))
+
+
+def test_oldest_first_and_the_last_range_is_split() -> None:
+    queued = (held(100, 199, 1), held(0, 99), held(200, 299, 1))
+    plan = plan_batch(queued, 150)
+    assert plan.batch == (held(100, 199, 1), held(0, 49))
+    assert plan.rest == (held(50, 99), held(200, 299, 1))
+
+
+def test_one_read_for_all_partitions_when_ranges_are_dense() -> None:
+    ranges = [held(0, 9), held(12, 19), held(5, 6, 1)]
+    assert reads_of(ranges) == [{SharePartition("t", 0): OffsetRange(0, 19), SharePartition("t", 1): OffsetRange(5, 6)}]
+
+
+def test_a_gap_of_twice_what_is_wanted_is_read_and_a_larger_one_is_not() -> None:
+    assert len(reads_of([held(0, 0), held(5, 5)])) == 1
+    assert len(reads_of([held(0, 0), held(6, 6)])) == 2
+
+
+def test_what_lies_far_apart_waits_and_the_oldest_goes_first() -> None:
+    far = tuple(held(1000 * n, 1000 * n) for n in (9, 1, 7, 3, 5, 2))
+    plan = plan_batch(far, 100)
+    assert plan.batch == far[:MAX_READS]
+    assert plan.rest == far[MAX_READS:]
+    assert len(reads_of(plan.batch)) == MAX_READS
+
+
+@st.composite
+def queues(draw: st.DrawFn) -> tuple[HeldRange, ...]:
+    """Disjoint ranges of three partitions, in any order."""
+    found: list[HeldRange] = []
+    for partition in range(3):
+        next_offset = 0
+        for gap, size in draw(st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20)), max_size=12)):
+            first = next_offset + gap
+            found.append(held(first, first + size - 1, partition, count=draw(st.integers(1, 3))))
+            next_offset = first + size
+    return tuple(draw(st.permutations(found)))
+
+
+@given(queues(), st.integers(1, 200))
+def test_nothing_is_lost_and_every_bound_holds(queued: tuple[HeldRange, ...], max_records: int) -> None:
+    plan = plan_batch(queued, max_records)
+    assert offsets((*plan.batch, *plan.rest)) == offsets(queued)
+    assert sum(r.size for r in plan.batch) <= max_records
+    assert bool(plan.batch) == bool(queued)
+    reads = reads_of(plan.batch)
+    assert len(reads) <= MAX_READS
+    covered: Counter[tuple[str, int, int]] = Counter()
+    for read in reads:
+        for (topic, partition), (first, last) in read.items():
+            wanted = sum(r.size for r in plan.batch if r.partition == partition and first <= r.first_offset <= last)
+            assert last - first + 1 <= (1 + MAX_GAP_FACTOR) * wanted
+            covered.update((topic, partition, offset) for offset in range(first, last + 1))
+    assert all(times == 1 for times in covered.values())
+    assert set(offsets(plan.batch)) <= set(covered)
+
+
+@given(queues(), st.integers(1, 50))
+def test_planning_on_and_on_empties_the_queue(queued: tuple[HeldRange, ...], max_records: int) -> None:
+    rest, seen = queued, Counter[tuple[str, int, int]]()
+    while rest:
+        plan = plan_batch(rest, max_records)
+        seen += offsets(plan.batch)
+        rest = plan.rest
+    assert seen == offsets(queued)

@@ -1,0 +1,135 @@
+"""What a member holds: queued, on offer, running, given back."""
+
+import pytest
+
+from sharegroup.spark.share_consumer.holdings import Holdings
+from sharegroup.spark.share_consumer.ranges import HeldRange, OfferedBatch
+
+LOCK_MS = 30_000
+
+
+class FakeOffers:
+    """The offer file as a variable."""
+
+    def __init__(self) -> None:
+        self.offer: OfferedBatch | None = None
+        self.is_closed = False
+
+    def put(self, batch: OfferedBatch) -> None:
+        assert self.offer is None
+        self.offer = batch
+
+    def is_claimed(self) -> bool:
+        return self.offer is None
+
+    def withdraw(self) -> bool:
+        had, self.offer = self.offer is not None, None
+        return had
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def claim(self) -> OfferedBatch:
+        assert self.offer is not None
+        claimed, self.offer = self.offer, None
+        return claimed
+
+
+@pytest.fixture
+def offers() -> FakeOffers:
+    return FakeOffers()
+
+
+@pytest.fixture
+def holdings(offers: FakeOffers) -> Holdings:
+    return Holdings(offers, "i", 100)
+
+
+def held(first: int, last: int, now_ms: int = 0, partition: int = 0) -> HeldRange:
+    return HeldRange("t", partition, first, last, 1, now_ms + LOCK_MS)
+
+
+def test_a_grant_is_offered_up_to_max_records(holdings: Holdings, offers: FakeOffers) -> None:
+    holdings.add([held(0, 149)], 0)
+    assert holdings.step(0) == []
+    assert offers.offer == OfferedBatch(1, "i", (held(0, 99),))
+    assert holdings.waiting_records == 150
+
+
+def test_the_next_batch_is_on_offer_as_soon_as_one_is_claimed(holdings: Holdings, offers: FakeOffers) -> None:
+    holdings.add([held(0, 149)], 0)
+    holdings.step(0)
+    offers.claim()
+    holdings.step(10)
+    assert holdings.running is not None
+    assert (holdings.running.seq, holdings.running.ranges) == (1, (held(0, 99),))
+    assert holdings.running.renew_at_ms == 10 + (LOCK_MS - 10) // 2
+    assert offers.offer == OfferedBatch(2, "i", (held(100, 149),))
+    assert holdings.waiting_records == 50
+    holdings.finish(1)
+    assert holdings.running is None
+
+
+def test_a_small_offer_grows_while_nobody_takes_it(holdings: Holdings, offers: FakeOffers) -> None:
+    holdings.add([held(0, 9)], 0)
+    holdings.step(0)
+    holdings.add([held(10, 19, partition=1)], 5)
+    holdings.step(5)
+    assert offers.offer == OfferedBatch(2, "i", (held(0, 9), held(10, 19, partition=1)))
+    holdings.step(10)
+    assert offers.offer.seq == 2  # nothing new: it stays
+
+
+def test_parts_of_a_range_become_one_again_when_an_offer_is_withdrawn(holdings: Holdings, offers: FakeOffers) -> None:
+    holdings.add([held(0, 149)], 0)
+    holdings.step(0)
+    holdings.stop_offering(1)
+    assert (offers.offer, offers.is_closed) == (None, True)
+    assert holdings.give_all_back() == [held(0, 149)]
+    assert holdings.waiting_records == 0
+
+
+def test_what_waits_too_long_is_given_back_and_the_running_batch_is_not(holdings: Holdings, offers: FakeOffers) -> None:
+    holdings.add([held(0, 249)], 0)
+    holdings.step(0)
+    offers.claim()
+    assert holdings.step(1) == []
+    assert holdings.step(LOCK_MS // 2) == []
+    assert holdings.step(LOCK_MS // 2 + 1) == [held(100, 249)]
+    assert (offers.offer, holdings.waiting_records) == (None, 0)
+    assert holdings.running is not None
+    holdings.add([held(100, 249, now_ms=20_000)], 20_000)
+    holdings.step(20_000)
+    assert offers.offer is not None
+
+
+def test_an_offer_that_was_claimed_in_that_moment_is_not_given_back(holdings: Holdings, offers: FakeOffers) -> None:
+    holdings.add([held(0, 9)], 0)
+    holdings.step(0)
+    offers.claim()
+    holdings.stop_offering(LOCK_MS)
+    assert holdings.running is not None
+    assert holdings.give_all_back() == []
+
+
+def test_no_batch_is_offered_after_the_stop(holdings: Holdings, offers: FakeOffers) -> None:
+    holdings.stop_offering(0)
+    holdings.add([held(0, 9)], 0)
+    holdings.step(0)
+    assert offers.offer is None
+
+
+def test_a_range_past_its_lock_is_not_taken(holdings: Holdings, offers: FakeOffers) -> None:
+    holdings.add([held(0, 9)], LOCK_MS)
+    holdings.step(LOCK_MS)
+    assert (offers.offer, holdings.waiting_records) == (None, 0)
+
+
+def test_a_fenced_member_holds_nothing_that_is_not_running(holdings: Holdings, offers: FakeOffers) -> None:
+    holdings.add([held(0, 149)], 0)
+    holdings.step(0)
+    offers.claim()
+    holdings.step(1)
+    holdings.forget(2)
+    assert (offers.offer, holdings.waiting_records) == (None, 0)
+    assert holdings.running is not None

@@ -1,0 +1,114 @@
+"""A member's heartbeats."""
+
+import itertools
+
+import pytest
+
+from sharegroup.errors import ErrorCode
+from sharegroup.protocol.request_rows import ShareGroupRequest, TopicMetadata
+from sharegroup.protocol.response_rows import ShareGroupResponse
+from sharegroup.spark.share_consumer.membership import RESPONSE_TIMEOUT_MS, RETRY_MS, UNASSIGNED_INTERVAL_MS, Membership
+from sharegroup.spark.share_consumer.ranges import SharePartition
+
+METADATA = {"t": TopicMetadata("id", 2)}
+INTERVAL_MS = 5_000
+
+
+@pytest.fixture
+def member() -> Membership:
+    return Membership("g", "m", ("t",), "client", "host", map(str, itertools.count()))
+
+
+def answer(
+    request: ShareGroupRequest, epoch: int = 3, partitions: list[int] | None = None, code: int = ErrorCode.NONE
+) -> ShareGroupResponse:
+    assignment = None if partitions is None else {"t": ["id", partitions]}
+    return ShareGroupResponse("heartbeat", request.id, "m", "g", "m", code, "why", epoch, INTERVAL_MS, assignment)
+
+
+def beat(member: Membership, now_ms: int) -> ShareGroupRequest:
+    request = member.heartbeat(METADATA, now_ms)
+    assert request is not None
+    return request
+
+
+def joined(member: Membership) -> Membership:
+    member.take(answer(beat(member, 0), partitions=[0, 1]), 0)
+    return member
+
+
+def test_it_joins_with_its_topics_and_is_told_its_assignment(member: Membership) -> None:
+    join = beat(member, 0)
+    assert (join.member_epoch, join.subscribed_topic_names, join.topics) == (0, ("t",), METADATA)
+    assert (join.reply_to, join.client_id, join.client_host) == ("m", "client", "host")
+    member.take(answer(join, partitions=[0, 1]), 10)
+    assert (member.has_joined, member.member_epoch) == (True, 3)
+    assert member.assignment == {SharePartition("t", 0), SharePartition("t", 1)}
+
+
+def test_it_heartbeats_as_it_was_told(member: Membership) -> None:
+    joined(member)
+    assert member.heartbeat(METADATA, INTERVAL_MS - 1) is None
+    request = beat(member, INTERVAL_MS)
+    assert (request.member_epoch, request.subscribed_topic_names) == (3, None)
+    member.take(answer(request, epoch=4), INTERVAL_MS)
+    assert (member.member_epoch, len(member.assignment)) == (4, 2)  # no assignment in the answer: it did not change
+
+
+def test_it_asks_sooner_while_nothing_is_assigned(member: Membership) -> None:
+    member.take(answer(beat(member, 0), partitions=[]), 0)
+    assert member.next_due_ms == UNASSIGNED_INTERVAL_MS
+
+
+def test_a_slow_coordinator_is_heard(member: Membership) -> None:
+    first = beat(member, 0)
+    second = beat(member, RESPONSE_TIMEOUT_MS)
+    member.take(answer(first, partitions=[0]), RESPONSE_TIMEOUT_MS + 1)
+    assert member.has_joined
+    member.take(answer(second, epoch=5), RESPONSE_TIMEOUT_MS + 2)
+    assert member.member_epoch == 5
+    assert not member.take(answer(second, epoch=9), RESPONSE_TIMEOUT_MS + 3)  # a repeated response
+    assert member.member_epoch == 5
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH])
+def test_a_fenced_member_joins_again(member: Membership, code: ErrorCode) -> None:
+    joined(member)
+    assert member.take(answer(beat(member, INTERVAL_MS), code=code), INTERVAL_MS)
+    assert member.assignment == frozenset()
+    again = beat(member, INTERVAL_MS)
+    assert (again.member_epoch, again.subscribed_topic_names) == (0, ("t",))
+
+
+def test_a_fence_for_an_epoch_that_has_passed_means_nothing(member: Membership) -> None:
+    joined(member)
+    old = beat(member, INTERVAL_MS)
+    new = beat(member, INTERVAL_MS + RESPONSE_TIMEOUT_MS)
+    member.take(answer(new, epoch=4), 20_000)
+    assert not member.take(answer(old, code=ErrorCode.FENCED_MEMBER_EPOCH), 20_001)
+    assert (member.member_epoch, len(member.assignment)) == (4, 2)
+
+
+def test_what_may_pass_is_tried_again_and_what_may_not_is_fatal(member: Membership) -> None:
+    member.take(answer(beat(member, 0), code=ErrorCode.GROUP_MAX_SIZE_REACHED), 0)
+    assert member.fatal is None
+    request = beat(member, RETRY_MS)
+    member.take(answer(request, code=ErrorCode.INVALID_REQUEST), RETRY_MS)
+    assert member.fatal is not None
+    assert member.fatal.code is ErrorCode.INVALID_REQUEST
+    assert member.heartbeat(METADATA, 1_000_000) is None
+
+
+def test_it_leaves(member: Membership) -> None:
+    joined(member)
+    leaving = member.leave()
+    assert leaving is not None
+    assert leaving.member_epoch == -1
+    assert member.heartbeat(METADATA, 1_000_000) is None
+    member.take(answer(leaving, epoch=-1), 0)
+    assert member.left
+
+
+def test_one_who_never_asked_to_join_has_left_at_once(member: Membership) -> None:
+    assert member.leave() is None
+    assert member.left

@@ -1,0 +1,58 @@
+"""The Python streaming source and the offer file between it and the member."""
+
+import copy
+import json
+from pathlib import Path
+
+from sharegroup.spark.share_consumer.offer_file import OfferFile, OfferReader
+from sharegroup.spark.share_consumer.ranges import NOTHING, HeldRange, OfferedBatch
+from sharegroup.spark.share_consumer.source import AcquiredRangesReader
+
+BATCH = OfferedBatch(1, "i", (HeldRange("t", 0, 0, 9, 1, 30_000), HeldRange("u", 3, 5, 5, 2, 31_000)))
+
+
+def test_an_offer_has_one_taker(tmp_path: Path) -> None:
+    offers, reader = OfferFile(str(tmp_path)), OfferReader(str(tmp_path))
+    assert reader.claim() is None
+    offers.put(BATCH)
+    assert not offers.is_claimed()
+    assert reader.claim() == BATCH
+    assert offers.is_claimed()
+    assert not offers.withdraw()
+    assert reader.claim() is None
+
+
+def test_a_withdrawn_offer_cannot_be_claimed(tmp_path: Path) -> None:
+    offers, reader = OfferFile(str(tmp_path)), OfferReader(str(tmp_path))
+    offers.put(BATCH)
+    assert offers.withdraw()
+    assert reader.claim() is None
+
+
+def test_nobody_waits_when_no_offer_will_come(tmp_path: Path) -> None:
+    OfferFile(str(tmp_path)).close()
+    assert OfferReader(str(tmp_path)).claim(wait_s=3_600) is None
+
+
+def test_a_batch_is_its_offset_and_runs_again_from_it(tmp_path: Path) -> None:
+    OfferFile(str(tmp_path)).put(BATCH)
+    reader = AcquiredRangesReader({"offers": str(tmp_path)})
+    start = reader.initialOffset()
+    rows, end = reader.read(start)
+    first = list(copy.copy(rows))  # as Spark's wrapper does
+    stored = json.loads(json.dumps(end))
+    again = list(AcquiredRangesReader({"offers": "elsewhere"}).readBetweenOffsets(start, stored))
+    assert first == again == BATCH.rows()
+    assert OfferedBatch.of_rows(first) == BATCH
+
+
+def test_nothing_on_offer_is_no_rows_and_the_same_offset(tmp_path: Path) -> None:
+    OfferFile(str(tmp_path)).close()
+    reader = AcquiredRangesReader({"offers": str(tmp_path)})
+    rows, end = reader.read(BATCH.to_json())
+    assert (list(rows), end) == ([], BATCH.to_json())
+    assert list(reader.readBetweenOffsets(end, end)) == []
+
+
+def test_no_rows_is_no_batch() -> None:
+    assert OfferedBatch.of_rows([]) == NOTHING
