@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -60,12 +61,12 @@ class Tables:
         self._responses: list[Mapping[str, Any]] = []
         for spec in ALL_TABLES:
             open_or_create(tables_path, spec)
-        self._steps = self._lead(SHARE_PARTITION_TABLES, "0f7d3c56-2c1e-4a49-9d2e-000000000001")
-        self._group_steps = self._lead(GROUP_COORDINATOR_TABLES, "0f7d3c56-2c1e-4a49-9d2e-000000000002")
+        self._steps = self._lead(SHARE_PARTITION_TABLES)
+        self._group_steps = self._lead(GROUP_COORDINATOR_TABLES)
 
-    def _lead(self, specs: Sequence[TableSpec], query_id: str) -> CommitSteps:
+    def _lead(self, specs: Sequence[TableSpec]) -> CommitSteps:
         steps = CommitSteps([DeltaTableWriter(self._path, spec) for spec in specs], self)
-        steps.query_id = query_id
+        steps.query_id = str(uuid.uuid4())  # as with a new checkpoint
         steps.lead()
         return steps
 

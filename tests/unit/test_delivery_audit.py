@@ -1,0 +1,100 @@
+"""The audit finds what it is there to find: tables that are right but for one thing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from sharegroup.engine import rows
+from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, SharePartitionRequest
+from sharegroup.testkit.delivery_audit import audit, progress
+from sharegroup.testkit.sample_history import GROUP_ID, MEMBERS, TOPIC, Tables, write_sample_history
+from sharegroup.types import AcknowledgementBatch
+
+LOG_END_OFFSET = 10
+ENDS = {("t", 0): LOG_END_OFFSET}
+FETCH_ALL = SharePartitionRequest(FETCH, "f", "g", "t", 0, "m1", max_records=100)
+
+
+def acknowledge(*batches: tuple[int, int, int]) -> SharePartitionRequest:
+    made = tuple(AcknowledgementBatch(first, last, (kind,)) for first, last, kind in batches)
+    return SharePartitionRequest(ACKNOWLEDGE, "a", "g", "t", 0, "m1", batches=made)
+
+
+def run(path: Path, batches: Iterable[SharePartitionRequest]) -> str:
+    """Each request is a micro-batch, one millisecond after the last."""
+    tables_path = str(path)
+    tables = Tables(tables_path, "g", "t")
+    load = {"partition": 0, "state_epoch": 0, "initializing": False, "start_offset": 0, "header": None, "batches": []}
+    tables.commit([rows.encode(rows.LOAD, json.dumps([{**load, "log": [0, LOG_END_OFFSET]}]))], 1_000)
+    for number, request in enumerate(batches):
+        row = f"0\t{number}\t{2_000 + number}\t{request.encode().decode()}"
+        tables.commit([rows.encode(rows.REQUEST, row)], 2_000 + number)
+    return tables_path
+
+
+def test_all_finished_is_right(tmp_path: Path) -> None:
+    tables_path = run(
+        tmp_path, [FETCH_ALL, acknowledge((0, 3, 1), (4, 5, 2), (6, 9, 3)), FETCH_ALL, acknowledge((4, 5, 1))]
+    )
+    assert audit(tables_path, "g", ENDS) == []
+    now = progress(tables_path, "g")
+    assert dict(now.outcomes) == {"accepted": 6, "rejected": 4}
+    assert dict(now.deliveries) == {1: 8, 2: 2}
+    assert (now.finished, now.redelivered, now.lag(ENDS), now.acquired.total()) == (10, 2, 0, 0)
+
+
+def test_a_record_released_to_the_limit_is_archived(tmp_path: Path) -> None:
+    rounds = [FETCH_ALL, acknowledge((0, 9, 2))] * 40  # throttled near the limit: a few records at a time
+    tables_path = run(tmp_path, [FETCH_ALL, acknowledge((0, 8, 1), (9, 9, 2)), *rounds[: 2 * 4]])
+    assert audit(tables_path, "g", ENDS) == []
+    assert dict(progress(tables_path, "g").outcomes) == {"accepted": 9, "archived at the limit": 1}
+
+
+@pytest.mark.parametrize(
+    ("requests", "problems"),
+    [
+        (
+            [FETCH_ALL, acknowledge((0, 3, 1))],
+            ["t-0: without a final state: 6 offset(s): 4, 5, 6, 7, 8, 9",
+             "t-0: the start offset is 4, the log ends at 10", "t-0: 4..9 is in flight, ACQUIRED"],
+        ),
+        (
+            [FETCH_ALL, acknowledge((1, 9, 1)), acknowledge((0, 0, 2))],
+            ["t-0: without a final state: 1 offset(s): 0", "t-0: the start offset is 0, the log ends at 10",
+             "t-0: 0..0 is in flight, AVAILABLE", "t-0: 1..9 is in flight, ACKNOWLEDGED"],
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_not_finished_is_told(
+    tmp_path: Path, requests: list[SharePartitionRequest], problems: list[str]
+) -> None:
+    assert audit(run(tmp_path, requests), "g", ENDS) == problems
+
+
+def test_a_record_that_was_finished_twice_is_told(tmp_path: Path) -> None:
+    tables_path = run(tmp_path, [FETCH_ALL, acknowledge((0, 9, 1))])
+    again = Tables(tables_path, "g", "t")  # a leader that forgot everything, as no leader should
+    load = {"partition": 0, "state_epoch": 0, "initializing": False, "start_offset": 0, "header": None, "batches": []}
+    again.commit([rows.encode(rows.LOAD, json.dumps([{**load, "log": [0, LOG_END_OFFSET]}]))], 9_000)
+    for number, request in enumerate([FETCH_ALL._replace(max_records=3), acknowledge((0, 2, 1))]):
+        again.commit([rows.encode(rows.REQUEST, f"0\t{number}\t9001\t{request.encode().decode()}")], 9_001)
+    assert "t-0: with more than one final state: 3 offset(s): 0, 1, 2" in audit(tables_path, "g", ENDS)
+
+
+def test_a_share_partition_that_was_never_there_is_told(tmp_path: Path) -> None:
+    tables_path = run(tmp_path, [FETCH_ALL, acknowledge((0, 9, 1))])
+    problems = audit(tables_path, "g", {**ENDS, ("t", 1): 1})
+    assert problems == ["t-1: without a final state: 1 offset(s): 0", "t-1: has no state"]
+
+
+def test_the_sample_history_has_something_of_everything(tmp_path: Path) -> None:
+    write_sample_history(str(tmp_path), minutes=6)
+    now = progress(str(tmp_path), GROUP_ID)
+    assert set(now.outcomes) == {"accepted", "rejected", "archived at the limit"}
+    assert set(now.acquired) <= set(MEMBERS)
+    assert set(now.start_offsets) == {(TOPIC, 0), (TOPIC, 1)}
+    assert now.redelivered > 0
