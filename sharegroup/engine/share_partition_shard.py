@@ -93,8 +93,10 @@ class Shard:
 
     def dump(self) -> str | None:
         """The operator's state, None when there is nothing to keep."""
-        partitions = {str(p): window for p, window in self._idle.items()}
-        partitions |= {str(p): led.dump() for p, led in self._live.items()}
+        partitions = {
+            str(p): self._live[p].dump() if p in self._live else self._idle[p]
+            for p in sorted({*self._idle, *self._live})
+        }
         if not (partitions or self._parked or self._departed):
             return None
         dumped = {

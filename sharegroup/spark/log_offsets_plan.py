@@ -112,6 +112,19 @@ def led(offset: SourceOffset, tables: Tables) -> dict[SharePartitionKey, SharePa
     return {row.key: row for row in listed if offset.offsets_of(row.key.topic, row.key.partition) is not None}
 
 
+def may_load(start: SourceOffset, end: SourceOffset) -> bool:
+    """Whether the batch from `start` to `end` may load a share-partition: `end` must then pin the newest state.
+
+    An older one would be wrong for a share-partition that was led in between (the shard count changed), and may be
+    gone for one whose topic was away for days.
+    """
+    return (
+        start.partitions_version != end.partitions_version
+        or start.shards != end.shards
+        or any(log.keys() != start.log.get(topic, {}).keys() for topic, log in end.log.items())
+    )
+
+
 def rows_between(start: SourceOffset, end: SourceOffset, tables: Tables) -> Iterator[tuple[str, str]]:
     """The (shard key, row) pairs of the batch from `start` to `end`, in a fixed order."""
     if start == end:

@@ -1,11 +1,12 @@
 """`kafka_log_offsets`: the Python streaming source beside the request topic of the share_partition query.
 
-It says which share-partitions to lead (rows of the `share_partitions` table, with the state to load), how far their logs
-reach, and when a key's deadline is due. Nothing new: no rows, and Spark runs no batch. It runs in a Python worker of the
-driver, apart from the driver's own Python; `readBetweenOffsets` of a batch that is run again runs on an executor.
+It says which share-partitions to lead (rows of the `share_partitions` table, with the state to load), how far their
+logs reach, and when a key's deadline is due. Nothing new: no rows, and Spark runs no batch. It runs in a Python worker
+of the driver, apart from the driver's own Python; `readBetweenOffsets` of a batch that is run again runs on an
+executor.
 
-The clock of a tick is a *safe* time: all requests appended before it have been read by committed batches. So a lock never
-expires while an acknowledgement that was in time is still unread, however long the backlog.
+The clock of a tick is a *safe* time: all requests appended before it have been read by committed batches. So a lock
+never expires while an acknowledgement that was in time is still unread, however long the backlog.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from pyspark.sql.datasource import SimpleDataSourceStreamReader
 from sharegroup.config import GroupConfig, IsolationLevel, OffsetResetStrategy
 from sharegroup.spark.hand_over import HandOver, HandOverFile
 from sharegroup.spark.log_offsets_plan import (
-    NOTHING_READ,
     LogOffsets,
     SourceOffset,
     Tables,
     led,
+    may_load,
     rows_between,
     start_key,
 )
@@ -100,6 +101,7 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
                 pending, safe_ms = self._clock.observe(now_ms, told.positions)
                 requested |= pending
             after = self._with_log(self._with_tables(before), told, requested, now_ms)
+            after = self._with_state(before, after)
             after = self._with_ticks(after, told, safe_ms)
             if after != before:
                 return after
@@ -110,20 +112,21 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
             requested = self._clock.wait(told.positions, wait_ms)
 
     def _with_tables(self, offset: SourceOffset) -> SourceOffset:
-        version = self._tables.newest_version(SHARE_PARTITIONS.name)
-        state_version = offset.state_version
-        if version != offset.partitions_version or state_version == NOTHING_READ:
-            state_version = self._tables.newest_version(SHARE_GROUP_STATE.name)
         return replace(
             offset,
-            partitions_version=version,
-            state_version=state_version,
+            partitions_version=self._tables.newest_version(SHARE_PARTITIONS.name),
             shards=self._options["shards"],
             configs=self._options["configs"],
         )
 
+    def _with_state(self, before: SourceOffset, after: SourceOffset) -> SourceOffset:
+        """Pin the newest state, which all committed batches are in, whenever something may be loaded from it."""
+        if not may_load(before, after):
+            return after
+        return replace(after, state_version=self._tables.newest_version(SHARE_GROUP_STATE.name))
+
     def _with_log(self, offset: SourceOffset, told: HandOver, pending: bool, now_ms: int) -> SourceOffset:
-        """Poll the logs: all of them when idle for long or asked for, those with waiting members often, new ones at once."""
+        """Poll the logs: all when idle for long or asked for, those with waiting members often, new ones at once."""
         listed = [row.key for row in self._tables.share_partitions(offset.partitions_version)]
         idle = self._is_due("log", now_ms, self._options["idle_poll_ms"])
         often = self._is_due("waiting", now_ms, self._options["poll_ms"])

@@ -35,7 +35,7 @@ class LogPoll:
         return [TopicPartition(topic, p) for p in sorted(self._consumer(False).partitions_for_topic(topic) or ())]
 
     def waiter(self) -> KafkaConsumer:
-        """A new consumer for waiting until a partition has something unread; it reads as little as the broker allows."""
+        """A new consumer that waits until a partition has something unread; it reads as little as may be."""
         return offsets_consumer(self._settings, max_partition_fetch_bytes=1, fetch_max_bytes=1)
 
     def close(self) -> None:

@@ -1,17 +1,16 @@
 """What a source knows of a request topic: until when it has been read, and whether there is more.
 
-A deadline that a request may still beat (a lock's, a session's) must not be judged by the wall clock: an acknowledgement
-that was in time may be unread, in a backlog or because it came a moment ago. It is judged by the *safe time*: the latest
-time before which every appended request has been read by a committed batch.
+A deadline that a request may still beat (a lock's, a session's) must not be judged by the wall clock: an
+acknowledgement that was in time may be unread, in a backlog or because it came a moment ago. It is judged by the *safe
+time*: the latest time before which every appended request has been read by a committed batch.
 
-While nothing is to be done, the source waits here for the next request (a long poll at the broker): a trigger that finds
-nothing costs the JVM milliseconds, and five of them a second were most of an idle job's 7 % of a core.
+While nothing is to be done, the source waits here for the next request (a long poll at the broker): a trigger that
+finds nothing costs the JVM milliseconds, and five of them a second were most of an idle job's 7 % of a core.
 """
 
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Mapping
 
 from kafka import KafkaConsumer, TopicPartition
@@ -25,18 +24,27 @@ class SafeClock:
     """The latest time before which every appended request has been read by a committed batch."""
 
     def __init__(self) -> None:
-        self._samples: deque[tuple[int, dict[int, int]]] = deque(maxlen=_SAMPLES)
+        self._samples: list[tuple[int, dict[int, int]]] = []
         self._safe_ms = 0
 
     def observe(self, now_ms: int, ends: Mapping[int, int]) -> None:
-        """`ends` are the request topic's end offsets, looked up after `now_ms` was taken."""
+        """`ends` are the request topic's end offsets, looked up after `now_ms` was taken.
+
+        Of many samples every other one goes: in a long backlog the old ones are those that will be reached next.
+        """
+        if len(self._samples) >= _SAMPLES:
+            self._samples = self._samples[::2]
         self._samples.append((now_ms, dict(ends)))
 
     def safe_ms(self, positions: Mapping[int, int]) -> int:
         """The safe time, given the next unread offset of each request partition."""
+        unread = []
         for now_ms, ends in self._samples:
             if all(positions.get(partition, 0) >= end for partition, end in ends.items()):
                 self._safe_ms = max(self._safe_ms, now_ms)
+            else:
+                unread.append((now_ms, ends))
+        self._samples = unread
         return self._safe_ms
 
 

@@ -29,8 +29,8 @@ def build_session(
 ) -> SparkSession:
     """A session for this project, or the one there is.
 
-    `master` is for local use; under spark-submit it stays None. `jars` are the JARs of conf/ivy.xml's conf `spark`; under
-    `spark-submit --packages` there is nothing to add. `extra` goes over the settings here.
+    `master` is for local use; under spark-submit it stays None. `jars` are the JARs of conf/ivy.xml's conf `spark`;
+    under `spark-submit --packages` there is nothing to add. `extra` goes over the settings here.
     """
     builder = SparkSession.builder.appName(app_name)
     if master is not None:

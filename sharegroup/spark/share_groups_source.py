@@ -1,7 +1,7 @@
 """`share_groups_ticks`: the Python streaming source beside the request topic of the group_coordinator query.
 
-With an empty checkpoint its first batch loads every group from the tables; after that it only ticks groups whose deadline
-(a member's session) is due. Nothing due: no rows, and Spark runs no batch.
+With an empty checkpoint its first batch loads every group from the tables; after that it only ticks groups whose
+deadline (a member's session) is due. Nothing due: no rows, and Spark runs no batch.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """How the package reaches every Python process of a Spark application, whether or not it is installed there.
 
-Executors get it the way Spark has for it: a zip of the package by `addPyFile`. The driver's planning worker, which asks a
-Python data source for its offsets, does not get py-files (engine trials, E13), but it runs on the driver's machine. So the
-registered data source is a thin class that travels by value, puts that same zip on its path and then imports the real
-reader. Nothing else travels by value: unpickling the package's classes anew in each task would cost tens of milliseconds.
+Executors get it the way Spark has for it: a zip of the package by `addPyFile`. The driver's planning worker, which asks
+a Python data source for its offsets, does not get py-files (engine trials, E13), but it runs on the driver's machine.
+So the registered data source is a thin class that travels by value, puts that same zip on its path and then imports the
+real reader. Nothing else travels by value: unpickling the package's classes anew in each task would cost tens of
+milliseconds.
 
 This module is what travels: at its top it may import nothing of the package.
 """
@@ -62,7 +63,7 @@ def _source_class(source_name: str, reader: str, source_schema: str, archive: st
         def schema(self) -> str:
             return source_schema
 
-        def simpleStreamReader(self, schema: object) -> SimpleDataSourceStreamReader:  # noqa: ARG002, N802 - Spark's
+        def simpleStreamReader(self, schema: object) -> SimpleDataSourceStreamReader:  # noqa: N802 - Spark's
             if archive not in sys.path:
                 sys.path.insert(0, archive)
             reader_class: Any = getattr(importlib.import_module(module_name), class_name)
