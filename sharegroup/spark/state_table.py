@@ -27,42 +27,47 @@ _KEY_COLUMNS = ["group_id", "topic", "partition"]
 def read_states(
     table: DeltaTable, keys: Collection[SharePartitionKey] | None = None
 ) -> dict[SharePartitionKey, ShareGroupOffset]:
-    """The state of each share-partition (of `keys`, or all) at the table's version.
+    """The state of each share-partition (of `keys`, or all) at the table's version."""
+    if keys is None:
+        return folded_states(table.to_pyarrow_table())
+    if not keys:
+        return {}
+    filters = [("group_id", "in", sorted({key.group_id for key in keys}))]
+    states = folded_states(table.to_pyarrow_table(filters=filters))
+    return {key: state for key, state in states.items() if key in keys}
+
+
+def folded_states(rows: pa.Table) -> dict[SharePartitionKey, ShareGroupOffset]:
+    """The state of each share-partition that the table's rows, in any order, add up to.
 
     Rows are totally ordered by (leader epoch, batch id): leaders follow each other, and each writes at most one row of
     a share-partition in a batch. Only rows from a share-partition's newest snapshot on are turned into records.
     """
-    filters = None
-    if keys is not None:
-        if not keys:
-            return {}
-        filters = [("group_id", "in", sorted({key.group_id for key in keys}))]
-    dataset = table.to_pyarrow_table(filters=filters)
-    newest = _from_newest_snapshot(dataset)
-    ordered = newest.sort_by([("leader_epoch", "ascending"), ("batch_id", "ascending")])
-    states = fold(_records(ordered))
+    ordered = _from_newest_snapshot(rows)
     times = _snapshot_times(ordered)
     return {
         key: state._replace(header=state.header._replace(last_snapshot_ms=times.get(key, 0)))
-        for key, state in states.items()
-        if keys is None or key in keys
+        for key, state in fold(_records(ordered)).items()
     }
 
 
-def _from_newest_snapshot(table: pa.Table) -> pa.Table:
-    """Drop the rows below each share-partition's highest snapshot epoch, before anything nested is touched."""
-    if table.num_rows == 0:
-        return table
-    newest = (
-        table.select([*_KEY_COLUMNS, "snapshot_epoch"]).group_by(_KEY_COLUMNS).aggregate([("snapshot_epoch", "max")])
-    )
-    indexed = table.append_column("_row", pa.array(range(table.num_rows), pa.int64()))
-    scalars = indexed.select([*_KEY_COLUMNS, "snapshot_epoch", "record_type", "_row"]).join(newest, _KEY_COLUMNS)
-    keep = pc.or_(
-        pc.greater_equal(scalars["snapshot_epoch"], scalars["snapshot_epoch_max"]),
-        pc.equal(scalars["record_type"], "Tombstone"),
-    )
-    return table.take(scalars.filter(keep)["_row"].combine_chunks())
+def _from_newest_snapshot(rows: pa.Table) -> pa.Table:
+    """The rows in order, without those below each share-partition's highest snapshot epoch since its last tombstone.
+
+    Nested columns are touched last, and only where they are needed.
+    """
+    order = pc.sort_indices(rows, sort_keys=[("leader_epoch", "ascending"), ("batch_id", "ascending")])
+    scalars = rows.select([*_KEY_COLUMNS, "snapshot_epoch", "record_type"]).take(order)
+    scalars = scalars.append_column("rank", pa.array(range(len(order)), pa.int64()))
+    tombstones = scalars.filter(pc.equal(scalars["record_type"], "Tombstone"))
+    if tombstones.num_rows:
+        scalars = scalars.join(tombstones.group_by(_KEY_COLUMNS).aggregate([("rank", "max")]), _KEY_COLUMNS)
+        scalars = scalars.filter(pc.fill_null(pc.greater(scalars["rank"], scalars["rank_max"]), True))
+        scalars = scalars.drop_columns(["rank_max"])
+    newest = scalars.group_by(_KEY_COLUMNS).aggregate([("snapshot_epoch", "max")])
+    scalars = scalars.join(newest, _KEY_COLUMNS)
+    kept = scalars.filter(pc.equal(scalars["snapshot_epoch"], scalars["snapshot_epoch_max"]))
+    return rows.take(order.take(kept.sort_by("rank")["rank"].combine_chunks()))
 
 
 def _records(table: pa.Table) -> Iterator[ShareGroupStateRecord]:
