@@ -41,6 +41,9 @@ def main() -> int:
             kafka=dict(arguments.kafka_property),
             client_id=arguments.client_id,
             include_headers=arguments.headers,
+            share_group_requests_topic=arguments.share_group_requests_topic,
+            share_partition_requests_topic=arguments.share_partition_requests_topic,
+            share_group_responses_topic=arguments.share_group_responses_topic,
         )
         query = consumer.start(DeltaSink(consumer, _absolute(arguments.sink)))
         logger.info("member %s of group %s is running", query.member_id, arguments.group_id)
@@ -70,6 +73,9 @@ def _arguments() -> argparse.Namespace:
         "--kafka-property", type=_property, action="append", default=[], metavar="NAME=VALUE",
         help="a Kafka client property by Java's name, such as security.protocol=SSL; may be repeated",
     )  # fmt: skip
+    for topic in ("share_group_requests", "share_partition_requests", "share_group_responses"):
+        option = f"--{topic.replace('_', '-')}-topic"
+        parser.add_argument(option, default=f"__{topic}", help="topic of the share-group job (%(default)s)")
     return parser.parse_args()
 
 

@@ -1,0 +1,339 @@
+"""Spark jobs as members of share groups, against the real job and broker."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from kafka import KafkaProducer
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+
+from sharegroup.spark import DeltaSink, ShareConsumer
+from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+from sharegroup.testkit.share_group_job import ShareGroupJobRun
+from sharegroup.testkit.submitted_job import SubmittedJob
+from sharegroup.types import Cause
+
+PATIENCE_S = 120
+Key = tuple[int, int]  # partition, offset
+
+
+@pytest.fixture
+def job(share_group_job: ShareGroupJobRun) -> ShareGroupJobRun:
+    return share_group_job
+
+
+@pytest.fixture
+def topic(kafka: EmbeddedKafka, unique_name: Callable[[str], str]) -> str:
+    name = unique_name("records")
+    kafka.create_topic(name, partitions=2)
+    return name
+
+
+def produce(kafka: EmbeddedKafka, topic: str, each: int) -> set[Key]:
+    """`each` records to each of the two partitions; their (partition, offset)."""
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+    sent = [producer.send(topic, key=b"k", value=str(n).encode(), partition=n % 2) for n in range(2 * each)]
+    found = {(future.get(PATIENCE_S).partition, future.get().offset) for future in sent}
+    producer.close()
+    return found
+
+
+def row_topics(job: ShareGroupJobRun) -> dict[str, str]:
+    return {
+        "share_group_requests_topic": job.config.job.group_requests_topic,
+        "share_partition_requests_topic": job.config.job.partition_requests_topic,
+        "share_group_responses_topic": job.config.job.responses_topic,
+    }
+
+
+def consumer(
+    spark: SparkSession, job: ShareGroupJobRun, group_id: str, topic: str, checkpoint: Path, **settings: Any
+) -> ShareConsumer:
+    return ShareConsumer(
+        spark,
+        bootstrap_servers=job.bootstrap_servers,
+        group_id=group_id,
+        topics=[topic],
+        checkpoint=str(checkpoint),
+        **row_topics(job),
+        **settings,
+    )
+
+
+class Deliveries:
+    """What handlers have seen: (partition, offset) -> delivery counts, in order."""
+
+    def __init__(self) -> None:
+        self.seen: dict[Key, list[int]] = {}
+        self._changed = threading.Condition()
+
+    def add(self, records: DataFrame) -> list[Key]:
+        rows = records.select("partition", "offset", "delivery_count").collect()
+        with self._changed:
+            for partition, offset, count in rows:
+                self.seen.setdefault((partition, offset), []).append(count)
+            self._changed.notify_all()
+        return [(partition, offset) for partition, offset, _ in rows]
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        with self._changed:
+            assert self._changed.wait_for(condition, PATIENCE_S), f"{len(self.seen)} records seen"
+
+
+def logged(job: ShareGroupJobRun, group_id: str) -> Counter[str]:
+    """Records by cause, from the group's delivery log."""
+    rows = DeltaTable(str(job.tables_path / "delivery_log")).to_pyarrow_table(filters=[("group_id", "=", group_id)])
+    found: Counter[str] = Counter()
+    for row in rows.to_pylist():
+        found[row["cause"]] += row["last_offset"] - row["first_offset"] + 1
+    return found
+
+
+def test_everything_is_accepted(
+    spark: SparkSession, kafka: EmbeddedKafka, job: ShareGroupJobRun, topic: str, tmp_path: Path
+) -> None:
+    group_id, deliveries = job.new_group(), Deliveries()
+    sent = produce(kafka, topic, 500)
+    columns: list[str] = []
+
+    def handle(records: DataFrame, batch_id: int) -> None:
+        columns[:] = records.columns
+        deliveries.add(records)
+
+    with consumer(spark, job, group_id, topic, tmp_path) as member:
+        query = member.start(handle)
+        deliveries.wait_for(lambda: set(deliveries.seen) == sent)
+    assert query.await_termination(0)
+    assert {tuple(counts) for counts in deliveries.seen.values()} == {(1,)}
+    assert set(columns) == {
+        "key", "value", "headers", "topic", "partition", "offset", "timestamp", "timestampType", "delivery_count"
+    }  # fmt: skip
+    assert logged(job, group_id)[Cause.ACCEPT.value] == len(sent)
+    assert query.member_id == member.member_id
+    assert (query.handler_errors, query.redelivered, query.is_active) == (0, 0, False)
+
+
+def test_a_result_names_the_exceptions(
+    spark: SparkSession, kafka: EmbeddedKafka, job: ShareGroupJobRun, topic: str, tmp_path: Path
+) -> None:
+    group_id, deliveries = job.new_group(), Deliveries()
+    sent = produce(kafka, topic, 50)
+
+    def handle(records: DataFrame, batch_id: int) -> DataFrame:
+        deliveries.add(records)
+        said = F.when(F.expr("offset % 10 = 0"), "reject").when(F.expr("offset % 10 = 1"), "RELEASE")
+        odd = records.where("delivery_count = 1 AND offset % 10 < 2")
+        return odd.select("topic", "partition", "offset", said.alias("acknowledge_type"))
+
+    released = {key for key in sent if key[1] % 10 == 1}
+    with consumer(spark, job, group_id, topic, tmp_path) as member:
+        member.start(handle)
+        deliveries.wait_for(lambda: all(deliveries.seen.get(key) == [1, 2] for key in released))
+        deliveries.wait_for(lambda: set(deliveries.seen) == sent)
+    assert {key for key, counts in deliveries.seen.items() if len(counts) > 1} == released
+    log = logged(job, group_id)
+    assert (log["reject"], log["release"], log["accept"]) == (10, 10, 90)
+
+
+def test_a_failed_batch_comes_back(
+    spark: SparkSession, kafka: EmbeddedKafka, job: ShareGroupJobRun, topic: str, tmp_path: Path
+) -> None:
+    deliveries, failures = Deliveries(), iter([ValueError("once")])
+    sent = produce(kafka, topic, 20)
+
+    def handle(records: DataFrame, batch_id: int) -> None:
+        error = next(failures, None)
+        if error is not None:
+            raise error
+        deliveries.add(records)
+
+    with consumer(spark, job, job.new_group(), topic, tmp_path) as member:
+        query = member.start(handle)
+        deliveries.wait_for(lambda: set(deliveries.seen) == sent)
+    assert query.handler_errors == 1
+    assert isinstance(query.last_handler_error, ValueError)
+    assert {2} <= {counts[0] for counts in deliveries.seen.values()} <= {1, 2}
+
+
+def test_a_wrong_result_releases_the_batch_and_a_lasting_fault_ends_the_query(
+    spark: SparkSession, kafka: EmbeddedKafka, job: ShareGroupJobRun, topic: str, tmp_path: Path
+) -> None:
+    group_id = job.new_group()
+    produce(kafka, topic, 1)
+
+    def handle(records: DataFrame, batch_id: int) -> DataFrame:
+        return records.select("topic", "partition", (F.col("offset") + 1_000).alias("offset")).withColumn(
+            "acknowledge_type", F.lit(2)
+        )
+
+    query = consumer(spark, job, group_id, topic, tmp_path, max_failures=2).start(handle)
+    with pytest.raises(Exception, match="is not in the batch"):
+        query.await_termination(PATIENCE_S)
+    assert query.handler_errors == 2
+    assert logged(job, group_id)["release"] >= 2
+
+
+def test_a_slow_member_holds_up_nobody(
+    spark: SparkSession, kafka: EmbeddedKafka, job: ShareGroupJobRun, topic: str, tmp_path: Path
+) -> None:
+    group_id, slow, fast = job.new_group("short_lock"), Deliveries(), Deliveries()
+    go_on, is_slow = threading.Event(), threading.Event()
+    sent = produce(kafka, topic, 500)
+
+    def wait(records: DataFrame, batch_id: int) -> None:
+        slow.add(records)
+        is_slow.set()
+        assert go_on.wait(PATIENCE_S)
+
+    with (
+        consumer(spark, job, group_id, topic, tmp_path / "slow", max_records=100) as one,
+        consumer(spark, job, group_id, topic, tmp_path / "fast", max_records=100) as two,
+    ):
+        one.start(wait)
+        assert is_slow.wait(PATIENCE_S)
+        two.start(lambda records, batch_id: fast.add(records) and None)
+        fast.wait_for(lambda: set(fast.seen) | set(slow.seen) == sent)
+        held_for_longer_than_a_lock = produce(kafka, topic, 5)
+        fast.wait_for(lambda: held_for_longer_than_a_lock <= set(fast.seen))
+        go_on.set()
+    assert 0 < len(slow.seen) <= 100 + 10
+    assert set(slow.seen).isdisjoint(fast.seen)
+
+
+def test_a_batch_that_died_runs_again_with_what_is_still_the_members(
+    spark: SparkSession, kafka: EmbeddedKafka, job: ShareGroupJobRun, topic: str, tmp_path: Path
+) -> None:
+    """The first run leaves the group as it fails, so its records are delivered again, and visibly so."""
+    group_id, deliveries = job.new_group(), Deliveries()
+    sent = produce(kafka, topic, 20)
+
+    def die(records: DataFrame, batch_id: int) -> None:
+        raise KeyboardInterrupt
+
+    query = consumer(spark, job, group_id, topic, tmp_path).start(die)
+    with pytest.raises(Exception, match="KeyboardInterrupt"):
+        query.await_termination(PATIENCE_S)
+    with consumer(spark, job, group_id, topic, tmp_path) as member:
+        again = member.start(lambda records, batch_id: deliveries.add(records) and None)
+        deliveries.wait_for(lambda: set(deliveries.seen) == sent)
+    assert again.member_id == query.member_id
+    assert all(len(counts) == 1 for counts in deliveries.seen.values())
+    assert {2} <= {counts[0] for counts in deliveries.seen.values()} <= {1, 2}
+
+
+def test_a_sink_leaves_out_what_it_has(
+    spark: SparkSession, kafka: EmbeddedKafka, job: ShareGroupJobRun, topic: str, tmp_path: Path
+) -> None:
+    """Appended, but not acknowledged: the records come back and must not be there twice."""
+    sent = produce(kafka, topic, 50)
+    failures, deliveries = iter([RuntimeError("after the append")]), Deliveries()
+    member = consumer(spark, job, job.new_group(), topic, tmp_path / "checkpoint")
+    sink = DeltaSink(member, str(tmp_path / "sink"))
+
+    def handle(records: DataFrame, batch_id: int) -> None:
+        sink(records, batch_id)
+        error = next(failures, None)
+        if error is not None:
+            raise error
+        deliveries.add(records)
+
+    with member:
+        member.start(handle)
+        deliveries.wait_for(lambda: set(deliveries.seen) == sent)
+    assert {2} <= {counts[0] for counts in deliveries.seen.values()}
+    rows = DeltaTable(str(tmp_path / "sink")).to_pyarrow_table().to_pylist()
+    assert sorted((row["partition"], row["offset"]) for row in rows) == sorted(sent)
+
+
+KILLED_IN_A_BATCH = """
+import os, signal, sys
+from pathlib import Path
+from sharegroup.spark import DeltaSink, ShareConsumer, build_session
+from sharegroup.spark.stop_signal import StopSignal
+
+servers, group_id, topic, directory, *row_topics = sys.argv[1:]
+names = ("share_group_requests_topic", "share_partition_requests_topic", "share_group_responses_topic")
+spark = build_session("killed")
+stop = StopSignal(spark)
+consumer = ShareConsumer(spark, bootstrap_servers=servers, group_id=group_id, topics=[topic],
+                         checkpoint=directory + "/checkpoint", **dict(zip(names, row_topics)))
+sink = DeltaSink(consumer, directory + "/sink")
+mark = Path(directory) / "was-killed"
+
+def handle(records, batch_id):
+    sink(records, batch_id)
+    if not mark.exists():
+        mark.touch()
+        os.kill(os.getppid(), signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+query = consumer.start(handle)
+while query.is_active and not stop.wait(0.1):
+    pass
+query.stop()
+query.await_termination()
+spark.stop()
+"""
+
+
+def test_a_batch_that_was_killed_after_its_append_is_there_once(
+    kafka: EmbeddedKafka, job: ShareGroupJobRun, topic: str, tmp_path: Path
+) -> None:
+    """Killed between append and acknowledgement, with its locks still held at the restart."""
+    group_id = job.new_group()
+    sent = produce(kafka, topic, 100)
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED_IN_A_BATCH)
+    arguments = [job.bootstrap_servers, group_id, topic, str(tmp_path), *row_topics(job).values()]
+    with SubmittedJob(str(script), arguments, tmp_path / "log") as first:
+        assert first.wait(PATIENCE_S) != 0
+    assert (tmp_path / "was-killed").exists()
+    with SubmittedJob(str(script), arguments, tmp_path / "log") as second:
+        await_rows(tmp_path / "sink", len(sent), second)
+        await_that(lambda: logged(job, group_id)["accept"] == len(sent), second)
+        assert second.terminate() == 0
+    rows = DeltaTable(str(tmp_path / "sink")).to_pyarrow_table().to_pylist()
+    assert sorted((row["partition"], row["offset"]) for row in rows) == sorted(sent)
+    assert "is run again: renewing" in (tmp_path / "log").read_text()
+
+
+def test_the_job_appends_and_stops_between_batches(
+    kafka: EmbeddedKafka, job: ShareGroupJobRun, topic: str, tmp_path: Path
+) -> None:
+    group_id = job.new_group()
+    sent = produce(kafka, topic, 100)
+    with SubmittedJob(
+        "jobs/consume_acquired_batches.py",
+        [
+            *("--bootstrap-servers", job.bootstrap_servers, "--group-id", group_id, "--topics", topic),
+            *("--sink", "sink", "--checkpoint", "checkpoint", "--max-records", "150"),
+            *(f"--{name.replace('_', '-')}={value}" for name, value in row_topics(job).items()),
+        ],
+        tmp_path / "log",
+        working_directory=tmp_path,
+    ) as submitted:
+        await_rows(tmp_path / "sink", len(sent), submitted)
+        assert submitted.terminate() == 0
+    rows = DeltaTable(str(tmp_path / "sink")).to_pyarrow_table().to_pylist()
+    assert sorted((row["partition"], row["offset"]) for row in rows) == sorted(sent)
+    assert {row["delivery_count"] for row in rows} == {1}
+    assert {bytes(row["value"]) for row in rows} == {str(n).encode() for n in range(200)}
+
+
+def await_rows(sink: Path, rows: int, submitted: SubmittedJob) -> None:
+    await_that(lambda: DeltaTable.is_deltatable(str(sink)) and DeltaTable(str(sink)).count() >= rows, submitted)
+
+
+def await_that(condition: Callable[[], bool], submitted: SubmittedJob) -> None:
+    """Tables of another process have no event to wait for."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert submitted.exit_code is None, submitted.log_tail()
+        assert time.monotonic() < deadline, submitted.log_tail()
+        time.sleep(0.1)
