@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+    from sharegroup.testkit.share_group_job import ShareGroupJobRun
 
 TESTS = Path(__file__).parent
 TIERS = ("unit", "spark", "integration", "conformance", "notebooks", "benchmarks")
@@ -32,6 +33,17 @@ def kafka() -> "Iterator[EmbeddedKafka]":
 
     with EmbeddedKafka() as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def share_group_job(kafka: "EmbeddedKafka", tmp_path_factory: pytest.TempPathFactory) -> "Iterator[ShareGroupJobRun]":
+    """The main job, running, for all tests that leave it running; they keep apart by their groups (`new_group`)."""
+    from sharegroup.testkit.share_group_job import ShareGroupJobRun
+
+    with ShareGroupJobRun(tmp_path_factory.mktemp("share-group-job"), kafka.bootstrap_servers) as job:
+        job.start()
+        job.await_running()
+        yield job
 
 
 @pytest.fixture(scope="session")

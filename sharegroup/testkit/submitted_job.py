@@ -9,6 +9,7 @@ Python children at once.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -24,7 +25,10 @@ import pyspark
 from sharegroup.testkit.jars import jars
 
 ROOT = Path(__file__).resolve().parents[2]
+_LOG4J2_PROPERTIES = ROOT / "conf" / "log4j2.properties"
 _SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+#: JVM options for a job that lives for a minute: no second compiler, which would only take the cores from the start.
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _POLL_S = 0.1
 _TAIL_LINES = 40
 
@@ -47,13 +51,14 @@ class SubmittedJob:
         environment: Mapping[str, str] | None = None,
         working_directory: Path | None = None,
         driver_memory: str = "1g",
+        jvm_options: str = "",
     ) -> None:
         settings = {
             "spark.ui.enabled": "false",
             "spark.jars": ",".join(str(path) for path in jars("spark")),
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
-            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={ROOT / 'conf' / 'log4j2.properties'}",
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG4J2_PROPERTIES} {jvm_options}",
             **(conf or {}),
         }
         self._command = [str(_SUBMIT), "--master", master, "--driver-memory", driver_memory]
@@ -125,7 +130,8 @@ class SubmittedJob:
             parent = psutil.Process(self._process.pid)
             family = [parent, *parent.children(recursive=True)]
             for process in family:
-                process.kill()
+                with contextlib.suppress(psutil.NoSuchProcess):  # a worker may end with its parent
+                    process.kill()
             psutil.wait_procs(family, timeout=30)
         self._process.wait(30)
 

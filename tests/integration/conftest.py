@@ -1,0 +1,39 @@
+"""Topics with records in them, and the tables read back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+from kafka import KafkaProducer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+
+NewTopic = Callable[..., str]
+
+
+@pytest.fixture
+def producer(kafka: EmbeddedKafka) -> Iterator[KafkaProducer]:
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
+    yield producer
+    producer.close()
+
+
+@pytest.fixture
+def new_topic(kafka: EmbeddedKafka, producer: KafkaProducer, unique_name: Callable[[str], str]) -> NewTopic:
+    """`new_topic(partitions, records)` makes a topic with that many records in each partition; its name."""
+
+    def make(partitions: int = 1, records: int = 0) -> str:
+        topic = unique_name("topic")
+        kafka.create_topic(topic, partitions)
+        for partition in range(partitions):
+            for number in range(records):
+                producer.send(topic, b"record %d" % number, partition=partition)
+        producer.flush()
+        return topic
+
+    return make
