@@ -26,6 +26,8 @@ from sharegroup.types import Cause, RecordState
 TopicPartition = tuple[str, int]
 
 _COLUMNS = ["topic", "partition", "first_offset", "last_offset", "to_state", "cause", "delivery_count"]
+#: Examples of a problem that are told.
+_SHOWN = 10
 _FINAL = (RecordState.ACKNOWLEDGED.name, RecordState.ARCHIVED.name)
 
 
@@ -88,7 +90,7 @@ def progress(tables_path: str, group_id: str) -> Progress:
 def audit(tables_path: str, group_id: str, log_end_offsets: Mapping[TopicPartition, int]) -> list[str]:
     """What is wrong, in sentences, with a group that should have finished every record below `log_end_offsets`.
 
-    Right is: each offset entered a final state exactly once, the start offset is the log end, and nothing is in flight.
+    Right is: each offset entered a final state exactly once, the start offset is the log end, and so nothing is in flight.
     """
     problems: list[str] = []
     transitions = _transitions(tables_path, group_id)
@@ -107,9 +109,10 @@ def audit(tables_path: str, group_id: str, log_end_offsets: Mapping[TopicPartiti
             problems.append(
                 f"{name}: the start offset is {state.header.start_offset}, the log ends at {log_end_offset}"
             )
+        open_batches = [batch for batch in state.state_batches if not batch.delivery_state.is_terminal]
         problems += [
-            f"{name}: {batch.first_offset}..{batch.last_offset} is in flight, {batch.delivery_state.name}"
-            for batch in state.state_batches
+            f"{name}: {batch.first_offset}..{batch.last_offset} is {batch.delivery_state.name}"
+            for batch in open_batches[:_SHOWN]
         ]
     return problems
 
@@ -141,5 +144,5 @@ def _final_transitions(transitions: pa.Table, topic: str, partition: int, log_en
 def _offsets(what: str, offsets: np.ndarray[Any, Any]) -> list[str]:
     if not len(offsets):
         return []
-    shown = ", ".join(str(offset) for offset in offsets[:10]) + (", ..." if len(offsets) > 10 else "")
+    shown = ", ".join(str(offset) for offset in offsets[:_SHOWN]) + (", ..." if len(offsets) > _SHOWN else "")
     return [f"{what}: {len(offsets)} offset(s): {shown}"]

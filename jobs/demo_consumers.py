@@ -1,0 +1,92 @@
+"""The members of the demo: some share consumers in one Spark session, more than the topic has partitions.
+
+    spark-submit [--packages ...] jobs/demo_consumers.py --bootstrap-servers localhost:9092 --group-id demo \\
+        --topic orders --checkpoint /data/demo --members 3
+
+The handler accepts nearly everything. By offset, so that every run is the same, it releases some records at their first
+delivery, rejects a few, and never gets done with one in ten thousand, which the delivery limit archives in the end.
+Runs until SIGTERM, then ends between batches with exit 0. Exit 1: a member cannot go on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the checkout, when the package is not installed
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+logger = logging.getLogger("demo_consumers")
+
+NEVER_DONE = "offset % 10000 = 5000"
+REJECTED = "offset % 4000 BETWEEN 1000 AND 1019"
+RELEASED_ONCE = "offset % 4000 BETWEEN 2000 AND 2199 AND delivery_count = 1"
+
+
+def handle(records: DataFrame, batch_id: int) -> DataFrame:  # noqa: ARG001 - as ShareConsumer calls it
+    """What is not simply accepted."""
+    exceptions = f"""CASE
+        WHEN {NEVER_DONE} THEN 'release'
+        WHEN {REJECTED} THEN 'reject'
+        WHEN {RELEASED_ONCE} THEN 'release'
+    END AS acknowledge_type"""
+    return records.selectExpr("topic", "partition", "offset", exceptions).where("acknowledge_type IS NOT NULL")
+
+
+def main() -> int:
+    """Run the members; returns the exit code."""
+    arguments = _arguments()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    for noisy in ("kafka", "py4j"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    from sharegroup.spark import ShareConsumer, build_session
+    from sharegroup.spark.stop_signal import StopSignal
+
+    spark = build_session("demo consumers")
+    try:
+        stop = StopSignal(spark)
+        queries = [
+            ShareConsumer(
+                spark,
+                bootstrap_servers=arguments.bootstrap_servers,
+                group_id=arguments.group_id,
+                topics=[arguments.topic],
+                checkpoint=f"{arguments.checkpoint}/member-{number}",
+                max_records=arguments.max_records,
+                client_id=f"demo-{number}",
+            ).start(handle)
+            for number in range(1, arguments.members + 1)
+        ]
+        logger.info("the members are running")
+        while all(query.is_active for query in queries) and not stop.wait(0.2):
+            pass
+        for query in queries:
+            query.stop()
+        for query in queries:
+            query.await_termination()
+    except Exception:
+        logger.exception("a member has failed")
+        return 1
+    finally:
+        spark.stop()
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="The members of the demo.")
+    parser.add_argument("--bootstrap-servers", required=True, help="Kafka brokers as host:port, with commas")
+    parser.add_argument("--group-id", required=True, help="the share group")
+    parser.add_argument("--topic", required=True, help="the topic")
+    parser.add_argument("--checkpoint", required=True, help="directory of the members' checkpoints")
+    parser.add_argument("--members", type=int, default=3, help="how many (%(default)s)")
+    parser.add_argument("--max-records", type=int, default=5_000, help="most records of a batch (%(default)s)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
