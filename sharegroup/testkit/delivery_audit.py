@@ -90,7 +90,7 @@ def progress(tables_path: str, group_id: str) -> Progress:
 def audit(tables_path: str, group_id: str, log_end_offsets: Mapping[TopicPartition, int]) -> list[str]:
     """What is wrong, in sentences, with a group that should have finished every record below `log_end_offsets`.
 
-    Right is: each offset entered a final state exactly once, the start offset is the log end, and so nothing is in flight.
+    Right is: each offset entered a final state exactly once, the start offset is the log end, nothing in flight.
     """
     problems: list[str] = []
     transitions = _transitions(tables_path, group_id)
