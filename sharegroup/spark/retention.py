@@ -31,8 +31,8 @@ def prunable(tables_path: str, delivery_log_retention_ms: int, now: datetime | N
         found[DELIVERY_LOG.name] = f"day < '{log_before.isoformat()}'"
     state = open_or_create(tables_path, SHARE_GROUP_STATE)
     state_before = today - timedelta(days=_STATE_DAYS)
-    if _oldest_day(state) < state_before:
-        state_before = min(state_before, _oldest_newest_snapshot(state))
+    oldest = _oldest_day(state)
+    if oldest < state_before and oldest < (state_before := min(state_before, _oldest_newest_snapshot(state))):
         found[SHARE_GROUP_STATE.name] = f"day < '{state_before.isoformat()}'"
     return found
 

@@ -1,0 +1,103 @@
+"""One query's tables and commit steps, as a job that starts again and again sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from sharegroup.spark.commit_steps import Batch, CommitSteps
+from sharegroup.spark.delta_table import DeltaTableWriter
+from sharegroup.spark.tables import SHARE_PARTITION_TABLES, TableSpec
+
+T0 = 1_700_000_000_000
+
+
+class Died(Exception):
+    """The process ends here, as far as the test goes."""
+
+
+class RecordingProducer:
+    """Keeps what was sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[list[str], list[tuple[str, str]]]] = []
+
+    def send(self, responses: Iterable[Mapping[str, Any]], requests: Iterable[tuple[str, str]]) -> None:
+        """The ids of the responses, and the requests."""
+        self.sent.append(([response["id"] for response in responses], list(requests)))
+
+
+def dies_after(step: int) -> Callable[[int, int], None]:
+    """A fault point."""
+
+    def fault_point(reached: int, batch_id: int) -> None:
+        if reached == step:
+            raise Died
+
+    return fault_point
+
+
+def start(
+    root: Path,
+    query_id: str = "query-1",
+    specs: Sequence[TableSpec] = SHARE_PARTITION_TABLES,
+    fault_point: Callable[[int, int], None] | None = None,
+) -> tuple[CommitSteps, RecordingProducer]:
+    """What a job does at its start."""
+    producer = RecordingProducer()
+    steps = CommitSteps([DeltaTableWriter(str(root), spec) for spec in specs], producer, fault_point)
+    steps.lead()
+    steps.complete_last_batch()
+    steps.query_id = query_id
+    return steps, producer
+
+
+def batch(batch_id: int, offset: int = 0, position: int | None = None) -> Batch:
+    """A fetch of one record: a row for each of the two tables, a response and a notice."""
+    key = {"group_id": "g", "topic": "orders", "partition": 0}
+    state = key | {
+        "record_type": "ShareSnapshot" if batch_id == 0 else "ShareUpdate",
+        "snapshot_epoch": 0,
+        "state_epoch": 1 if batch_id == 0 else -1,
+        "start_offset": 0,
+        "end_offset": offset + 1,
+        "delivery_complete_count": 0,
+        "state_batches": [
+            {
+                "first_offset": offset,
+                "last_offset": offset,
+                "delivery_state": 1,
+                "delivery_count": 1,
+                "member_id": "m1",
+                "lock_deadline": (T0 + 30_000) * 1000,
+            }
+        ],
+    }
+    transition = key | {
+        "first_offset": offset,
+        "last_offset": offset,
+        "from_state": "AVAILABLE",
+        "to_state": "ACQUIRED",
+        "cause": "fetch",
+        "member_id": "m1",
+        "delivery_count": 1,
+        "lock_deadline": (T0 + 30_000) * 1000,
+    }
+    return Batch(
+        batch_id,
+        T0 + batch_id,
+        {"share_group_state": [state], "delivery_log": [transition]},
+        [{"id": f"f{batch_id}", "reply_to": "me"}],
+        [("g", f"notice-{batch_id}")],
+        positions={0: batch_id + 1 if position is None else position},
+    )
+
+
+def rows(root: Path, table: str, *columns: str) -> list[tuple[Any, ...]]:
+    """The table's rows, sorted."""
+    found: pa.Table = DeltaTable(str(root / table)).to_pyarrow_table(columns=list(columns))
+    return sorted(tuple(row.values()) for row in found.to_pylist())

@@ -1,0 +1,301 @@
+"""The commit steps on real Delta tables: repeated batches, crashes after each step, fences, upkeep."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from sharegroup.engine.output import Output
+from sharegroup.errors import FencedLeaderError
+from sharegroup.spark.commit_steps import Batch
+from sharegroup.spark.state_table import read_states
+from sharegroup.spark.tables import GROUP_COORDINATOR_TABLES
+from sharegroup.types import SharePartitionKey
+
+from .job_tables import T0, Died, batch, dies_after, rows, start
+
+#: (tables that have batch 1, what was sent by the job that died), for a job that dies after each step of batch 1.
+SENT = (["f1"], [("g", "notice-1")])
+AFTER_STEP = {1: ([], []), 2: (["share_group_state"], []), 3: (["share_group_state", "delivery_log"], [])}
+AFTER_STEP[4] = (AFTER_STEP[3][0], [SENT])
+
+
+def written(root: Path, batch_id: int) -> list[str]:
+    """The tables that hold rows of a batch, with a row more than once for a batch written twice."""
+    return [
+        table
+        for table in ("share_group_state", "delivery_log")
+        for found in rows(root, table, "batch_id")
+        if found == (batch_id,)
+    ]
+
+
+def test_a_batch_goes_through_all_steps(tmp_path: Path) -> None:
+    steps, producer = start(tmp_path)
+    steps.commit(batch(0))
+    assert written(tmp_path, 0) == ["share_group_state", "delivery_log"]
+    assert producer.sent == [(["f0"], [("g", "notice-0")])]
+    assert rows(tmp_path, "delivery_log", "cause", "leader_epoch", "first_offset") == [("fetch", 1, 0)]
+    key = SharePartitionKey("g", "orders", 0)
+    state = read_states(DeltaTable(str(tmp_path / "share_group_state")))[key]
+    assert (state.header.last_snapshot_ms, state.state_batches[0].lock_deadline_ms) == (T0, T0 + 30_000)
+    assert read_states(DeltaTable(str(tmp_path / "share_group_state")), [key._replace(partition=1)]) == {}
+    assert read_states(DeltaTable(str(tmp_path / "share_group_state")), []) == {}
+
+
+def test_a_repeated_batch_is_written_once_and_answered_again(tmp_path: Path) -> None:
+    steps, producer = start(tmp_path)
+    for _ in range(2):
+        steps.commit(batch(0))
+    assert written(tmp_path, 0) == ["share_group_state", "delivery_log"]
+    assert producer.sent == [(["f0"], [("g", "notice-0")])] * 2
+
+
+def test_a_batch_without_effects_commits_nothing(tmp_path: Path) -> None:
+    steps, producer = start(tmp_path)
+    versions = [writer.version for writer in steps.writers]
+    steps.commit(Batch.of(0, [Output("k", T0, deadline_ms=5, waiting=True)]))
+    assert ([writer.version for writer in steps.writers], producer.sent) == (versions, [])
+
+
+@pytest.mark.parametrize("step", AFTER_STEP)
+def test_a_job_that_died_and_kept_its_checkpoint_runs_the_batch_again(tmp_path: Path, step: int) -> None:
+    steps, _ = start(tmp_path)
+    steps.commit(batch(0))
+    steps, producer = start(tmp_path, fault_point=dies_after(step))
+    producer.sent.clear()
+    with pytest.raises(Died):
+        steps.commit(batch(1))
+    assert (written(tmp_path, 1), producer.sent) == AFTER_STEP[step]
+
+    steps, producer = start(tmp_path)
+    steps.commit(batch(1))
+    for batch_id in (0, 1):
+        assert written(tmp_path, batch_id) == ["share_group_state", "delivery_log"]
+    assert producer.sent[-1] == SENT
+
+
+@pytest.mark.parametrize("step", AFTER_STEP)
+def test_a_job_that_lost_its_checkpoint_completes_the_batch_from_its_outbox(tmp_path: Path, step: int) -> None:
+    steps, _ = start(tmp_path)
+    steps.commit(batch(0))
+    steps, _ = start(tmp_path, fault_point=dies_after(step))
+    with pytest.raises(Died):
+        steps.commit(batch(1))
+
+    steps, producer = start(tmp_path, query_id="query-2")
+    is_durable = step > 1
+    assert written(tmp_path, 1) == (["share_group_state", "delivery_log"] if is_durable else [])
+    assert producer.sent == [SENT if is_durable else (["f0"], [("g", "notice-0")])]
+    assert steps.positions == {0: 2 if is_durable else 1}
+
+    steps.commit(batch(0, offset=50, position=9))  # batch ids begin again, under another query id
+    assert written(tmp_path, 0) == ["share_group_state"] * 2 + ["delivery_log"] * 2
+    start(tmp_path, query_id="query-3")
+    assert len(rows(tmp_path, "delivery_log", "batch_id")) == 3 if is_durable else 2
+
+
+def test_positions_of_all_request_partitions_are_kept(tmp_path: Path) -> None:
+    steps, _ = start(tmp_path)
+    steps.commit(Batch(0, T0, positions={0: 5, 1: 3}))
+    steps.commit(Batch(1, T0, positions={1: 4, 11: 1}))
+    steps, _ = start(tmp_path)
+    assert steps.positions == {0: 5, 1: 4, 11: 1}
+    assert (steps.last_info or {})["batch_id"] == 1
+
+
+def test_leader_epochs_rise_with_each_start(tmp_path: Path) -> None:
+    assert [start(tmp_path)[0].leader_epoch for _ in range(3)] == [1, 2, 3]
+
+
+def test_a_new_leader_fences_the_old_one_before_it_sends_anything(tmp_path: Path) -> None:
+    old, old_producer = start(tmp_path)
+    old.commit(batch(0))
+    new, _ = start(tmp_path)
+    old_producer.sent.clear()
+    with pytest.raises(FencedLeaderError, match="mine: leader epoch 1; there now: leader epoch 2"):
+        old.commit(batch(1))
+    assert old_producer.sent == []
+    new.commit(batch(1))
+    assert written(tmp_path, 1) == ["share_group_state", "delivery_log"]
+
+
+def test_a_fenced_leader_does_no_upkeep(tmp_path: Path) -> None:
+    old, _ = start(tmp_path)
+    for batch_id in range(3):
+        old.commit(batch(batch_id))
+    new, _ = start(tmp_path)
+    with pytest.raises(FencedLeaderError, match="mine: leader epoch 1; there now: leader epoch 2"):
+        old.upkeep(timedelta(hours=24), {})
+    new.commit(batch(3))  # nothing was changed under its feet
+
+
+def test_a_leader_that_loses_the_lead_during_its_upkeep_notices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compaction rebases on the new leader's commit; the old one must not go on from there."""
+    old, _ = start(tmp_path)
+    for batch_id in range(3):
+        old.commit(batch(batch_id))
+    looked = DeltaTable.update_incremental
+
+    def look_and_lose_the_lead(table: DeltaTable) -> None:
+        looked(table)
+        monkeypatch.undo()
+        start(tmp_path)
+
+    monkeypatch.setattr(DeltaTable, "update_incremental", look_and_lose_the_lead)
+    with pytest.raises(FencedLeaderError, match="mine: leader epoch 1; there now: leader epoch 2"):
+        old.upkeep(timedelta(hours=24), {})
+
+
+def test_upkeep_bounds_the_files_and_keeps_what_a_restart_needs(tmp_path: Path) -> None:
+    steps, _ = start(tmp_path)
+    for batch_id in range(8):
+        steps.commit(batch(batch_id, offset=batch_id))
+    before = [rows(tmp_path, table, "batch_id", "time") for table in ("share_group_state", "delivery_log")]
+    steps.upkeep(timedelta(hours=24), {})
+    for writer in steps.writers:
+        assert len(DeltaTable(str(tmp_path / writer.spec.name)).file_uris()) == 1
+    assert [rows(tmp_path, table, "batch_id", "time") for table in ("share_group_state", "delivery_log")] == before
+    steps.commit(batch(8))  # the writer goes on with the same handle
+
+    steps, producer = start(tmp_path)
+    assert (steps.positions, producer.sent) == ({0: 9}, [(["f8"], [("g", "notice-8")])])
+    assert steps.writers[0].committed("query-1") == 8
+
+
+def test_upkeep_alone_leaves_the_last_batch_to_be_found(tmp_path: Path) -> None:
+    """The newest commits are then those of the upkeep."""
+    steps, _ = start(tmp_path)
+    for batch_id in range(3):
+        steps.commit(batch(batch_id))
+    steps.upkeep(timedelta(hours=24), {"delivery_log": "day < '2000-01-01'"})
+    steps, producer = start(tmp_path)
+    assert (steps.positions, producer.sent) == ({0: 3}, [(["f2"], [("g", "notice-2")])])
+
+
+def test_upkeep_prunes_old_days(tmp_path: Path) -> None:
+    steps, _ = start(tmp_path)
+    old, new = batch(0), batch(1)
+    old.now_ms -= 3 * 86_400_000
+    for each in (old, new):
+        steps.commit(each)
+    steps.upkeep(timedelta(hours=24), {"delivery_log": "day < '2023-11-14'"})
+    assert (written(tmp_path, 0), written(tmp_path, 1)) == (
+        ["share_group_state"],
+        ["share_group_state", "delivery_log"],
+    )
+
+
+# -- the coordinator's tables of current state -------------------------------------------------------------------------
+
+
+def joined(batch_id: int, member_id: str, leaves: bool = False) -> Batch:
+    """A member joins, or leaves, in a group with one share-partition."""
+    member = {
+        "group_id": "g",
+        "member_id": member_id,
+        "member_epoch": batch_id + 1,
+        "rack_id": None,
+        "client_id": "c",
+        "client_host": "/127.0.0.1",
+        "subscribed_topic_names": ["orders"],
+        "assignment": [{"topic": "orders", "partitions": [0]}],
+    }
+    group = {
+        "group_id": "g",
+        "group_epoch": batch_id + 1,
+        "assignment_epoch": batch_id + 1,
+        "group_state": "Stable",
+    }
+    partition = {
+        "group_id": "g",
+        "topic": "orders",
+        "topic_id": "id",
+        "partition": 0,
+        "status": "initializing",
+        "state_epoch": 1,
+        "start_offset": -1,
+    }
+    tables = {
+        "share_groups": [group],
+        "share_group_members": [member | {"_deleted": True} if leaves else member],
+        "share_partitions": [partition],
+    }
+    return Batch(batch_id, T0 + batch_id, tables, [{"id": f"h{batch_id}", "reply_to": "me"}], positions={0: batch_id})
+
+
+def members(root: Path) -> list[tuple[str, int]]:
+    return rows(root, "share_group_members", "member_id", "member_epoch")  # type: ignore[return-value]
+
+
+def test_current_rows_are_put_and_taken_away(tmp_path: Path) -> None:
+    steps, _ = start(tmp_path, specs=GROUP_COORDINATOR_TABLES)
+    steps.commit(joined(0, "m1"))
+    steps.commit(joined(1, "m2"))
+    assert members(tmp_path) == [("m1", 1), ("m2", 2)]
+    steps.commit(joined(2, "m1"))
+    steps.commit(joined(3, "m2", leaves=True))
+    steps.commit(joined(4, "m3", leaves=True))  # who never was there
+    assert members(tmp_path) == [("m1", 3)]
+    steps, _ = start(tmp_path, specs=GROUP_COORDINATOR_TABLES)
+    steps.commit(joined(5, "m4"))
+    assert members(tmp_path) == [("m1", 3), ("m4", 6)]
+    assert rows(tmp_path, "share_groups", "group_epoch") == [(6,)]
+    assert len(rows(tmp_path, "share_partitions", "topic")) == 1
+
+
+def test_rows_that_did_not_change_keep_their_time(tmp_path: Path) -> None:
+    steps, _ = start(tmp_path, specs=GROUP_COORDINATOR_TABLES)
+    steps.commit(joined(0, "m1"))
+    steps, _ = start(tmp_path, specs=GROUP_COORDINATOR_TABLES)
+    steps.commit(joined(1, "m2"))
+    times = rows(tmp_path, "share_group_members", "member_id", "time")
+    assert [(member, round(time.timestamp() * 1000) - T0) for member, time in times] == [("m1", 0), ("m2", 1)]
+
+
+def test_a_crash_between_the_coordinators_tables_is_completed(tmp_path: Path) -> None:
+    steps, _ = start(tmp_path, specs=GROUP_COORDINATOR_TABLES)
+    steps.commit(joined(0, "m1"))
+    steps, _ = start(tmp_path, specs=GROUP_COORDINATOR_TABLES, fault_point=dies_after(2))
+    with pytest.raises(Died):
+        steps.commit(joined(1, "m2"))
+    assert members(tmp_path) == [("m1", 1)]
+    _, producer = start(tmp_path, query_id="query-2", specs=GROUP_COORDINATOR_TABLES)
+    assert members(tmp_path) == [("m1", 1), ("m2", 2)]
+    assert producer.sent == [(["h1"], [])]
+
+
+def test_a_new_leader_fences_the_writer_of_current_rows(tmp_path: Path) -> None:
+    old, _ = start(tmp_path, specs=GROUP_COORDINATOR_TABLES)
+    old.commit(joined(0, "m1"))
+    start(tmp_path, specs=GROUP_COORDINATOR_TABLES)
+    with pytest.raises(FencedLeaderError, match="share_groups"):
+        old.commit(joined(1, "m2"))
+    assert members(tmp_path) == [("m1", 1)]
+
+
+# -- merging the outputs of all keys -----------------------------------------------------------------------------------
+
+
+def test_outputs_are_merged_in_the_order_of_their_keys() -> None:
+    first = Output("a", T0, {"t": [{"n": 1}]}, [{"id": "x"}], [("k", "v")], [(0, 1, "bad")], {0: 5, 1: 2}, 7, True)
+    second = Output("b", T0 + 1, {"t": [{"n": 2}]}, [{"id": "y"}], positions={0: 4}, deadline_ms=None)
+    first, second = (Output.decode(output.encode()) for output in (first, second))
+    merged = [Batch.of(3, outputs) for outputs in ([first, second], [second, first])]
+    assert merged[0] == merged[1]
+    assert merged[0] == Batch(
+        3,
+        T0 + 1,
+        {"t": [{"n": 1}, {"n": 2}]},
+        [{"id": "x"}, {"id": "y"}],
+        [("k", "v")],
+        [[0, 1, "bad"]],  # type: ignore[list-item]  # JSON has no tuples
+        {0: 5, 1: 2},
+        {"a": 7, "b": None},
+        {"a": True, "b": False},
+    )

@@ -1,0 +1,244 @@
+"""From two offsets of the source to its rows: what is loaded, unloaded, told and ticked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from sharegroup.config import JobConfig
+from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset, ShareGroupOffsetHeader
+from sharegroup.spark.log_offsets_plan import (
+    LogOffsets,
+    SharePartitionRow,
+    SourceOffset,
+    Tables,
+    may_load,
+    rows_between,
+    start_key,
+)
+from sharegroup.types import RecordState, SharePartitionKey, StateBatch
+
+P0, P1, P2 = (SharePartitionKey("g", "orders", partition) for partition in range(3))
+CONFIG = JobConfig().group_config("g").to_json()
+LOG = LogOffsets(5, 20, 18)
+HEADER = ShareGroupOffsetHeader(3, 1, 7, 8, 0, 2, 1_000, 7)
+STATE = ShareGroupOffset(HEADER, (StateBatch(8, 9, RecordState.ACQUIRED, 1, "m1", 31_000),))
+
+
+def listed(
+    key: SharePartitionKey, state_epoch: int = 1, start_offset: int = -1, new: bool = False
+) -> SharePartitionRow:
+    return SharePartitionRow(key, "id", new, state_epoch, start_offset)
+
+
+class FakeTables:
+    """Versions of share_partitions, and of the states; `asked` is which states were read."""
+
+    def __init__(self, *versions: Collection[SharePartitionRow], states: Mapping[int, Any] | None = None) -> None:
+        self._versions = versions
+        self._states = states or {}
+        self.asked: list[tuple[int, list[SharePartitionKey]]] = []
+
+    def tables(self) -> Tables:
+        return Tables(lambda version: self._versions[version], self._read)
+
+    def _read(self, version: int, keys: Collection[SharePartitionKey]) -> Mapping[SharePartitionKey, ShareGroupOffset]:
+        self.asked.append((version, sorted(keys)))
+        return {key: state for key, state in self._states.get(version, {}).items() if key in keys}
+
+    def rows(self, start: SourceOffset, end: SourceOffset) -> list[tuple[str, str, Any]]:
+        """(shard key, kind, body) of the batch; the same in a second run, and through the offsets' JSON."""
+        found = list(rows_between(start, end, self.tables()))
+        through_json = [SourceOffset.from_json(json.loads(json.dumps(offset.to_json()))) for offset in (start, end)]
+        assert list(rows_between(*through_json, self.tables())) == found
+        return [(key, *decoded(row)) for key, row in found]
+
+
+def decoded(row: str) -> tuple[str, Any]:
+    kind, body = row.split("\t", 1)
+    return kind, json.loads(body)
+
+
+def loads(rows: list[tuple[str, str, Any]]) -> dict[str, list[int]]:
+    """The partitions that each shard loads."""
+    return {key: [load["partition"] for load in body] for key, kind, body in rows if kind == "load"}
+
+
+def offset(log: Mapping[int, LogOffsets] | None = None, **values: Any) -> SourceOffset:
+    known = {0: LOG, 1: LOG} if log is None else log
+    topics = {"orders": {str(partition): offsets for partition, offsets in known.items()}}
+    defaults = {"seq": 1, "shards": 1, "partitions_version": 0, "state_version": 0, "configs": {"g": CONFIG}}
+    return SourceOffset(log=topics, **defaults | values)
+
+
+def loaded(partition: int, **values: Any) -> dict[str, Any]:
+    row = {
+        "partition": partition,
+        "state_epoch": 1,
+        "initializing": False,
+        "start_offset": 20,
+        "log": [5, 20],
+        "header": None,
+        "batches": [],
+    }
+    return row | values
+
+
+def reset_by(strategy: str, **more: Any) -> dict[str, Any]:
+    return {"configs": {"g": CONFIG | {"auto_offset_reset": strategy} | more}}
+
+
+def test_the_first_batch_loads_everything_with_its_config() -> None:
+    tables = FakeTables([listed(P1, new=True), listed(P0)], states={0: {P0: STATE}})
+    assert tables.rows(SourceOffset(), offset()) == [
+        ("g\torders\t0", "config", CONFIG),
+        (
+            "g\torders\t0",
+            "load",
+            [
+                loaded(0, header=list(HEADER), batches=[[8, 9, 1, 1, "m1", 31_000]]),
+                loaded(1, initializing=True),
+            ],
+        ),
+    ]
+    assert tables.asked[0] == (0, [P0, P1])
+
+
+def test_share_partitions_are_dealt_out_to_the_shards() -> None:
+    tables = FakeTables([listed(P0), listed(P1), listed(P2)])
+    rows = tables.rows(SourceOffset(), offset({0: LOG, 1: LOG, 2: LOG}, shards=2))
+    assert loads(rows) == {"g\torders\t0": [0, 2], "g\torders\t1": [1]}
+
+
+def test_what_has_no_log_offsets_yet_is_not_led() -> None:
+    tables = FakeTables([listed(P0), listed(P1)])
+    start = offset({0: LOG})
+    assert loads(tables.rows(SourceOffset(), start)) == {"g\torders\t0": [0]}
+    assert loads(tables.rows(start, offset(seq=2))) == {"g\torders\t0": [1]}
+
+
+def test_equal_offsets_make_no_rows() -> None:
+    assert FakeTables([listed(P0)]).rows(offset(), offset()) == []
+
+
+def test_only_what_changed_in_the_log_is_told() -> None:
+    tables = FakeTables([listed(P0), listed(P1)])
+    end = offset({0: LOG, 1: LogOffsets(6, 30, 30)}, seq=2)
+    assert tables.rows(offset(), end) == [("g\torders\t0", "log", [[1, 6, 30]])]
+    assert tables.asked == []
+
+
+def test_readers_of_committed_records_see_the_last_stable_offset() -> None:
+    committed = {"configs": {"g": CONFIG | {"isolation_level": "read_committed"}}}
+    tables = FakeTables([listed(P0)])
+    load = tables.rows(SourceOffset(), offset({0: LOG}, **committed))[1][2][0]
+    assert load["log"] == [5, 18]
+    end = offset({0: LogOffsets(5, 25, 19)}, seq=2, **committed)
+    assert tables.rows(offset({0: LOG}, **committed), end) == [("g\torders\t0", "log", [[0, 5, 19]])]
+
+
+def test_a_changed_config_is_told_with_what_may_be_seen_now() -> None:
+    tables = FakeTables([listed(P0)])
+    committed = CONFIG | {"isolation_level": "read_committed"}
+    rows = tables.rows(offset({0: LOG}), offset({0: LOG}, configs={"g": committed}))
+    assert rows == [("g\torders\t0", "config", committed), ("g\torders\t0", "log", [[0, 5, 18]])]
+
+
+def test_a_group_without_values_of_its_own_has_the_jobs() -> None:
+    job = CONFIG | {"delivery_count_limit": 7}
+    rows = FakeTables([listed(P0)]).rows(SourceOffset(), offset({0: LOG}, configs={"": job}))
+    assert rows[0] == ("g\torders\t0", "config", job)
+
+
+@pytest.mark.parametrize(
+    ("values", "told", "start_offset"),
+    [
+        (reset_by("earliest"), -1, 5),
+        (reset_by("latest"), -1, 20),
+        (reset_by("latest"), 12, 12),
+        (reset_by("latest"), 0, 5),
+        (reset_by("by_duration:PT1H") | {"starts": {start_key(P0): 9}}, -1, 9),
+        (reset_by("by_duration:PT1H"), -1, 20),
+    ],
+)
+def test_where_a_share_partition_without_state_starts(values: dict[str, Any], told: int, start_offset: int) -> None:
+    tables = FakeTables([listed(P0, start_offset=told)])
+    load = tables.rows(SourceOffset(), offset({0: LOG}, **values))[1][2][0]
+    assert load["start_offset"] == start_offset
+
+
+def test_a_reset_loads_the_higher_state_epoch_over_the_old_state() -> None:
+    tables = FakeTables([listed(P0)], [listed(P0, 2, 12, new=True)], states={1: {P0: STATE}})
+    end = offset({0: LOG}, partitions_version=1, state_version=1)
+    assert tables.rows(offset({0: LOG}), end)[1:] == [
+        (
+            "g\torders\t0",
+            "load",
+            [loaded(0, state_epoch=2, start_offset=12, initializing=True, header=list(HEADER))],
+        )
+    ]
+
+
+def test_a_share_partition_that_is_not_listed_any_more_is_unloaded() -> None:
+    tables = FakeTables([listed(P0), listed(P1)], [listed(P0)])
+    assert tables.rows(offset(), offset(partitions_version=1)) == [("g\torders\t0", "unload", [1])]
+
+
+def test_initialized_in_place_of_initializing_makes_no_rows() -> None:
+    tables = FakeTables([listed(P0, new=True)], [listed(P0)])
+    assert tables.rows(offset({0: LOG}), offset({0: LOG}, partitions_version=1)) == []
+
+
+def test_another_number_of_shards_unloads_the_old_keys_and_loads_the_new() -> None:
+    tables = FakeTables([listed(P0), listed(P1)], states={4: {P0: STATE}})
+    rows = tables.rows(offset(), offset(shards=2, state_version=4))
+    assert [(key, kind) for key, kind, _ in rows] == [
+        ("g\torders\t0", "unload"),
+        ("g\torders\t0", "config"),
+        ("g\torders\t1", "config"),
+        ("g\torders\t0", "load"),
+        ("g\torders\t1", "load"),
+    ]
+    assert rows[0][2] == [0, 1]
+    assert rows[3][2] == [loaded(0, header=list(HEADER), batches=[[8, 9, 1, 1, "m1", 31_000]])]
+
+
+def test_ticks_come_last_with_their_clock() -> None:
+    end = offset({0: LogOffsets(5, 21, 21)}, clock_ms=90, tick_keys=("g\torders\t0", "g2\tbills\t0"))
+    rows = FakeTables([listed(P0)]).rows(offset({0: LOG}), end)
+    assert rows[1:] == [("g\torders\t0", "tick", 90), ("g2\tbills\t0", "tick", 90)]
+
+
+def test_ticks_of_an_earlier_batch_are_not_repeated() -> None:
+    start = offset({0: LOG}, clock_ms=90, tick_keys=("g\torders\t0",))
+    assert FakeTables([listed(P0)]).rows(start, replace(start, tick_keys=(), seq=2)) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "wanted"),
+    [
+        ({}, False),
+        ({"seq": 9, "clock_ms": 5, "tick_keys": ("k",)}, False),
+        ({"log": {0: LOG, 1: LogOffsets(5, 99, 99)}}, False),
+        ({"log": {0: LOG, 1: LOG, 2: LOG}}, True),
+        ({"shards": 2}, True),
+        ({"partitions_version": 1}, True),
+    ],
+)
+def test_the_newest_state_is_wanted_where_something_may_be_loaded(change: dict[str, Any], wanted: bool) -> None:
+    assert may_load(offset(), offset(**change)) is wanted
+
+
+def test_a_new_topic_may_load() -> None:
+    end = offset()
+    assert may_load(end, replace(end, log={**end.log, "bills": {"0": LOG}}))
+
+
+def test_an_offset_comes_back_from_its_json() -> None:
+    written = offset(starts={start_key(P0): 3}, clock_ms=7, tick_keys=("a", "b"))
+    assert SourceOffset.from_json(json.loads(json.dumps(written.to_json()))) == written
+    assert SourceOffset.from_json(json.loads(json.dumps(SourceOffset().to_json()))) == SourceOffset()

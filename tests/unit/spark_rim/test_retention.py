@@ -1,0 +1,60 @@
+"""What may be pruned: never what a recovery needs."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import write_deltalake
+
+from sharegroup.spark.delta_table import open_or_create, table_path
+from sharegroup.spark.retention import prunable
+from sharegroup.spark.table_rows import stamped_table
+from sharegroup.spark.tables import DELIVERY_LOG, SHARE_GROUP_STATE, TableSpec
+
+NOW = datetime(2024, 5, 20, 1, tzinfo=timezone.utc)
+WEEK_MS = 7 * 86_400_000
+
+
+def write(root: Path, spec: TableSpec, days_ago: int, **values: Any) -> None:
+    row = {"group_id": "g", "topic": "orders", "partition": 0} | values
+    now_ms = int((NOW - timedelta(days=days_ago)).timestamp() * 1000)
+    table = stamped_table(spec, [row], leader_epoch=1, batch_id=100 - days_ago, now_ms=now_ms)
+    open_or_create(str(root), spec)
+    write_deltalake(table_path(str(root), spec), table, mode="append")
+
+
+def snapshot(root: Path, days_ago: int, partition: int = 0, record_type: str = "ShareSnapshot") -> None:
+    write(root, SHARE_GROUP_STATE, days_ago, partition=partition, record_type=record_type)
+
+
+def test_new_tables_have_nothing_to_prune(tmp_path: Path) -> None:
+    assert prunable(str(tmp_path), WEEK_MS, NOW) == {}
+
+
+@pytest.mark.parametrize(("days_ago", "pruned"), [(7, False), (8, False), (9, True)])
+def test_the_delivery_log_keeps_its_retention(tmp_path: Path, days_ago: int, pruned: bool) -> None:
+    write(tmp_path, DELIVERY_LOG, days_ago)
+    assert prunable(str(tmp_path), WEEK_MS, NOW) == ({"delivery_log": "day < '2024-05-12'"} if pruned else {})
+
+
+def test_state_is_kept_for_two_days_after_a_newer_snapshot(tmp_path: Path) -> None:
+    for days_ago in (5, 2, 0):
+        snapshot(tmp_path, days_ago)
+    assert prunable(str(tmp_path), WEEK_MS, NOW) == {"share_group_state": "day < '2024-05-18'"}
+
+
+def test_a_share_partition_that_is_not_led_keeps_its_state(tmp_path: Path) -> None:
+    for days_ago in (9, 6, 0):
+        snapshot(tmp_path, days_ago)
+    snapshot(tmp_path, 9, partition=1)
+    snapshot(tmp_path, 6, partition=1)  # its topic went away then
+    snapshot(tmp_path, 5, partition=1, record_type="ShareUpdate")
+    assert prunable(str(tmp_path), WEEK_MS, NOW) == {"share_group_state": "day < '2024-05-14'"}
+
+
+def test_where_everything_is_needed_nothing_is_pruned(tmp_path: Path) -> None:
+    snapshot(tmp_path, 30)
+    assert prunable(str(tmp_path), WEEK_MS, NOW) == {}

@@ -1,0 +1,13 @@
+"""The operator's key."""
+
+from __future__ import annotations
+
+import pytest
+
+from sharegroup.spark.shard_keys import ShardKey
+
+
+@pytest.mark.parametrize("group_id", ["g", "a\tb", "", "grüße"])
+def test_a_key_comes_back(group_id: str) -> None:
+    key = ShardKey(group_id, "orders", 7)
+    assert ShardKey.decode(key.encode()) == key
