@@ -1,0 +1,67 @@
+"""Input rows: their order, and what is none; rows that name no share-partition."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from sharegroup.engine import rows
+from sharegroup.engine.answers import reject_unkeyed
+from sharegroup.engine.output import Output
+
+from .shard_driver import ShardDriver, answered, fetch
+
+IN_ORDER = [
+    "config\t{}",
+    "unload\t[1]",
+    "load\t[]",
+    "log\t[[0,0,5]]",
+    "request\t0\t9\t100\tlate",
+    "request\t0\t10\t50\tlater",
+    "request\t1\t3\t10\ttab\tin the\tvalue",
+    "tick\t7",
+]
+
+
+def test_rows_come_in_the_order_of_their_kinds_and_requests_as_in_their_partition() -> None:
+    for seed in range(10):
+        shuffled = IN_ORDER.copy()
+        random.Random(seed).shuffle(shuffled)
+        ordered = rows.in_order(shuffled)
+        assert [row.kind for row in ordered] == [line.split("\t")[0] for line in IN_ORDER]
+        assert [row.request for row in ordered if row.request] == [
+            rows.RequestRow(0, 9, 100, "late"),
+            rows.RequestRow(0, 10, 50, "later"),
+            rows.RequestRow(1, 3, 10, "tab\tin the\tvalue"),
+        ]
+
+
+def test_an_unknown_kind_is_told() -> None:
+    with pytest.raises(ValueError, match="unknown kind of row: 'color'"):
+        rows.decode("color\tred")
+
+
+def test_rows_that_name_no_share_partition_are_answered_where_somebody_asks() -> None:
+    shard = ShardDriver()
+    lines = [
+        shard.line(b"\x00 not json", 0),
+        shard.line(b'{"id":"x","reply_to":"me","type":"fetch","group_id":"g","topic":"orders","partition":"?"}', 0),
+        shard.line(fetch("f1"), 0),
+        "tick\t7",
+    ]
+    output = reject_unkeyed("", lines, 5)
+    problem = "partition must be an integer of 0..2147483647"
+    response = answered("fetch", "x", member="", partition=-1, error=(42, problem))
+    assert Output.decode(output.encode()) == Output(
+        "",
+        5,
+        responses=[response],
+        rejected=[
+            [0, 0, output.rejected[0][2]],  # type: ignore[list-item]  # JSON has no tuples
+            [0, 1, f"INVALID_REQUEST: {problem}"],  # type: ignore[list-item]
+            [0, 2, "names no share-partition"],  # type: ignore[list-item]
+        ],
+        positions={0: 3},
+    )
+    assert output.rejected[0][2].startswith("not JSON")

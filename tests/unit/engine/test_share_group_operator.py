@@ -1,0 +1,271 @@
+"""A share group as rows in, whole outputs out: join, initialisation, assignment, expiry, recovery from the tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from sharegroup.config import JobConfig
+from sharegroup.engine import rows
+from sharegroup.engine.output import Output
+from sharegroup.engine.share_group_operator import run_share_group
+from sharegroup.errors import ErrorCode
+from sharegroup.protocol.request_rows import (
+    HEARTBEAT,
+    INITIALIZED,
+    ShareGroupRequest,
+    TopicMetadata,
+    decode_share_partition_request,
+)
+
+GROUP = "g"
+T0 = 1_700_000_000_000
+SESSION_MS = 45_000
+CONFIG = JobConfig().group_config(GROUP)
+ORDERS = {"orders": TopicMetadata("id-orders", 2)}
+
+
+class GroupDriver:
+    """The operator of one group: its state is text between batches, outputs go through their JSON."""
+
+    def __init__(self) -> None:
+        self.state: str | None = None
+        self._next_offset = 0
+
+    def line(self, request: ShareGroupRequest | bytes, at: int) -> str:
+        value = request if isinstance(request, bytes) else request.encode()
+        self._next_offset += 1
+        return rows.encode(rows.REQUEST, f"2\t{self._next_offset - 1}\t{T0 + at}\t{value.decode()}")
+
+    def batch(self, *lines: str, at: int) -> Output:
+        output, self.state = run_share_group(GROUP, CONFIG, lines, T0 + at, self.state)
+        return Output.decode(output.encode())
+
+    def send(self, *requests: ShareGroupRequest | bytes, at: int) -> Output:
+        return self.batch(*[self.line(request, at) for request in requests], at=at)
+
+
+def heartbeat(
+    request_id: str, epoch: int, member: str = "m1", topics: Mapping[str, TopicMetadata] | None = None
+) -> ShareGroupRequest:
+    return ShareGroupRequest(
+        HEARTBEAT,
+        request_id,
+        GROUP,
+        member,
+        epoch,
+        "me",
+        client_id="c",
+        client_host="/10.0.0.1",
+        subscribed_topic_names=None if topics is None else tuple(topics),
+        topics=topics or {},
+    )
+
+
+def initialized(*partitions: int, epoch: int = 1) -> ShareGroupRequest:
+    return ShareGroupRequest(
+        INITIALIZED, "i", GROUP, initialized=tuple(("orders", partition, epoch) for partition in partitions)
+    )
+
+
+def tick(at: int) -> str:
+    return rows.encode(rows.TICK, str(T0 + at))
+
+
+def answered(
+    request_id: str,
+    epoch: int = -1,
+    interval_ms: int = 0,
+    assignment: dict[str, Any] | None = None,
+    error: tuple[int, str | None] = (0, None),
+    member: str = "m1",
+) -> dict[str, Any]:
+    return {
+        "type": "heartbeat",
+        "id": request_id,
+        "reply_to": "me",
+        "group_id": GROUP,
+        "member_id": member,
+        "error_code": error[0],
+        "error_message": error[1],
+        "member_epoch": epoch,
+        "heartbeat_interval_ms": interval_ms,
+        "assignment": assignment,
+    }
+
+
+def group_row(epoch: int, state: str = "Stable") -> dict[str, Any]:
+    return {"group_id": GROUP, "group_epoch": epoch, "assignment_epoch": epoch, "group_state": state}
+
+
+def member_row(epoch: int, partitions: list[int], member: str = "m1") -> dict[str, Any]:
+    return {
+        "group_id": GROUP,
+        "member_id": member,
+        "member_epoch": epoch,
+        "rack_id": None,
+        "client_id": "c",
+        "client_host": "/10.0.0.1",
+        "subscribed_topic_names": ["orders"],
+        "assignment": [{"topic": "orders", "partitions": partitions}] if partitions else [],
+    }
+
+
+def partition_row(partition: int, status: str) -> dict[str, Any]:
+    return {
+        "group_id": GROUP,
+        "topic": "orders",
+        "topic_id": "id-orders",
+        "partition": partition,
+        "status": status,
+        "state_epoch": 1,
+        "start_offset": -1,
+    }
+
+
+def with_assignment() -> GroupDriver:
+    """m1 has both partitions since time 20, at epoch 2."""
+    group = GroupDriver()
+    group.send(heartbeat("h1", 0, topics=ORDERS), at=0)
+    group.send(initialized(0, 1), at=10)
+    group.send(heartbeat("h2", 1), at=20)
+    return group
+
+
+def test_a_member_joins_and_is_assigned_what_has_been_initialized() -> None:
+    group = GroupDriver()
+    joined = group.send(heartbeat("h1", 0, topics=ORDERS), at=0)
+    assert joined == Output(
+        GROUP,
+        T0,
+        tables={
+            "share_groups": [group_row(1)],
+            "share_group_members": [member_row(1, [])],
+            "share_partitions": [partition_row(0, "initializing"), partition_row(1, "initializing")],
+        },
+        responses=[answered("h1", 1, 200, {})],
+        positions={2: 1},
+        deadline_ms=T0 + SESSION_MS,
+    )
+
+    told = group.send(initialized(0, 1), at=10)
+    assert told == Output(
+        GROUP,
+        T0 + 10,
+        tables={
+            "share_partitions": [partition_row(0, "initialized"), partition_row(1, "initialized")],
+            "share_groups": [group_row(2)],
+        },
+        positions={2: 2},
+        deadline_ms=T0 + SESSION_MS,
+    )
+
+    assigned = group.send(heartbeat("h2", 1), at=20)
+    assert assigned == Output(
+        GROUP,
+        T0 + 20,
+        tables={"share_group_members": [member_row(2, [0, 1])]},
+        responses=[answered("h2", 2, 5_000, {"orders": ["id-orders", [0, 1]]})],
+        positions={2: 3},
+        deadline_ms=T0 + 20 + SESSION_MS,
+    )
+
+    stays = group.send(heartbeat("h3", 2), at=5_000)
+    assert (stays.tables, stays.responses) == ({}, [answered("h3", 2, 5_000)])
+
+
+def test_a_repeated_notice_changes_nothing() -> None:
+    group = with_assignment()
+    output = group.send(initialized(0, 1), initialized(7), at=30)
+    assert (output.tables, output.requests, output.responses) == ({}, [], [])
+
+
+def test_a_member_that_leaves_is_released_everywhere() -> None:
+    group = with_assignment()
+    output = group.send(heartbeat("h3", -1), at=30)
+    assert output.tables == {
+        "share_group_members": [member_row(2, [0, 1]) | {"_deleted": True}],
+        "share_groups": [group_row(3, "Empty")],
+    }
+    assert output.responses == [answered("h3", -1)]
+    releases = [(key, decode_share_partition_request(value)) for key, value in output.requests]
+    assert [
+        (key, request.type, request.member_id, request.member_epoch, request.reply_to) for key, request in releases
+    ] == [
+        ("g\torders\t0", "release_member", "m1", 2, ""),
+        ("g\torders\t1", "release_member", "m1", 2, ""),
+    ]
+    assert output.deadline_ms is None
+
+
+def test_sessions_end_by_ticks_only_and_after_the_requests_of_the_batch() -> None:
+    group = with_assignment()
+    late = 20 + SESSION_MS + 1
+    assert group.send(heartbeat("other", 0, "m2", topics=ORDERS), at=late).requests == []
+    group = with_assignment()
+    in_time = group.batch(group.line(heartbeat("h3", 2), late), tick(late), at=late)
+    assert (in_time.responses, in_time.requests) == ([answered("h3", 2, 5_000)], [])
+    gone = group.batch(tick(late + SESSION_MS), at=late + SESSION_MS)
+    assert gone.tables["share_groups"] == [group_row(3, "Empty")]
+    assert len(gone.requests) == 2
+    refused = group.send(heartbeat("h4", 2), at=late + SESSION_MS + 1)
+    assert refused.responses[0]["error_code"] == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_a_group_comes_back_from_its_tables() -> None:
+    tables = {
+        "share_groups": [group_row(2)],
+        "share_group_members": [member_row(2, [0, 1])],
+        "share_partitions": [partition_row(0, "initialized"), partition_row(1, "initialized")],
+    }
+    recovered = GroupDriver()
+    output = recovered.batch(rows.encode(rows.LOAD, json.dumps(tables)), at=100)
+    assert output == Output(GROUP, T0 + 100, deadline_ms=T0 + 100 + SESSION_MS)
+    old = with_assignment()
+    for group in (old, recovered):
+        output = group.send(heartbeat("h3", 2), heartbeat("h4", 0, "m2", topics=ORDERS), at=200)
+        assert output.tables["share_groups"] == [group_row(3)]
+        assert output.tables["share_group_members"] == [member_row(3, [0, 1], "m2")]
+        assert output.responses == [
+            answered("h3", 2, 5_000),
+            answered("h4", 3, 5_000, {"orders": ["id-orders", [0, 1]]}, member="m2"),
+        ]
+
+
+def test_a_load_after_the_checkpoint_knows_better_is_ignored() -> None:
+    group = with_assignment()
+    before = json.loads(group.state or "")["group"]
+    group.batch(rows.encode(rows.LOAD, json.dumps({"share_groups": [group_row(9)]})), at=30)
+    assert json.loads(group.state or "")["group"] == before
+
+
+def test_a_group_that_nobody_joined_keeps_no_state() -> None:
+    group = GroupDriver()
+    output = group.batch(group.line(heartbeat("h1", 3), 0), tick(0), at=0)
+    refused = (ErrorCode.GROUP_ID_NOT_FOUND, output.responses[0]["error_message"])
+    assert output == Output(GROUP, T0, responses=[answered("h1", error=refused)], positions={2: 1})
+    assert group.state is None
+
+
+def test_bad_rows_are_rejected_with_their_coordinates() -> None:
+    group = with_assignment()
+    output = group.send(
+        b"[]",
+        b'{"id":"x","reply_to":"me","type":"heartbeat","group_id":"g","member_id":"m1","member_epoch":"?"}',
+        at=30,
+    )
+    problem = "member_epoch must be an integer of -2147483647..2147483647"
+    assert output == Output(
+        GROUP,
+        T0 + 30,
+        responses=[answered("x", error=(ErrorCode.INVALID_REQUEST, problem))],
+        rejected=[[2, 3, "not a JSON object"], [2, 4, f"INVALID_REQUEST: {problem}"]],  # type: ignore[list-item]
+        positions={2: 5},
+        deadline_ms=T0 + 20 + SESSION_MS,
+    )
+
+
+def test_time_never_goes_back() -> None:
+    group = with_assignment()
+    assert group.send(heartbeat("h3", 2), at=-5_000).now_ms == T0 + 20
