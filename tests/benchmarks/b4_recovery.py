@@ -1,0 +1,132 @@
+"""B4: a start from the tables alone, without a checkpoint, against an empty start.
+
+Measured from `spark-submit` to the answer to a fetch that was waiting in the request topic: the job leads, has loaded
+everything and works. The tables are written by the real operator and the real commit steps.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+
+from sharegroup.config import EngineConfig
+from sharegroup.protocol.request_rows import FETCH, SharePartitionRequest
+from sharegroup.spark.commit_steps import Batch, CommitSteps
+from sharegroup.spark.delta_table import DeltaTableWriter, open_or_create
+from sharegroup.spark.kafka_clients import create_topics
+from sharegroup.spark.state_table import read_states
+from sharegroup.spark.tables import GROUP_COORDINATOR_TABLES, SHARE_GROUP_STATE, SHARE_PARTITION_TABLES
+from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+from sharegroup.types import AcknowledgementBatch, AcknowledgeType
+from tests.benchmarks import topics
+from tests.benchmarks.engine import Engine, row_topics, write_config
+from tests.benchmarks.figures import Figure, median
+from tests.benchmarks.steady_batches import MEMBER_ID, SteadyBatches
+from tests.benchmarks.upkeep import NoProducer
+
+NAME = "B4"
+_GROUP_ID = "benchmark"
+_STATE_BATCHES = 100
+_REACH_S = 10.0
+_SHARDS = 8
+_TIMEOUT_S = 300
+
+
+def run(kafka: EmbeddedKafka, directory: Path, quick: bool) -> tuple[list[Figure], dict[str, object]]:
+    """Seconds of each start, in turns."""
+    many, repeats = (50, 1) if quick else (1_000, 3)
+    kafka.create_topic("full", partitions=many)
+    topics.fill(kafka.bootstrap_servers, "full", many, many * _STATE_BATCHES * 2, 10)
+    kafka.create_topic("empty", partitions=1)
+    topics.fill(kafka.bootstrap_servers, "empty", 1, 100, 10)
+    starts: dict[str, list[float]] = {"empty": [], "full": []}
+    for repeat in range(repeats):
+        for topic, partitions in (("empty", 1), ("full", many)):
+            where = directory / f"{topic}-{repeat}"
+            _write_tables(str(where / "tables"), topic, partitions, with_state=topic == "full")
+            starts[topic].append(_start(kafka, where, topic, partitions))
+    full, empty = median(starts["full"]), median(starts["empty"])
+    what = f"start with {many:,} share-partitions of {_STATE_BATCHES} state batches each"
+    note = f"spark-submit to the answer of the first fetch, median of {repeats}; the empty start has one, without state"
+    figure = Figure(NAME, what, full, "s", empty, full / empty, f"<= baseline + {_REACH_S:.0f} s",
+                    full <= empty + _REACH_S, note)  # fmt: skip
+    return [figure], dict(starts)
+
+
+def _write_tables(tables_path: str, topic: str, partitions: int, with_state: bool) -> None:
+    """Share-partitions with, from offset 0 up, 100 state batches of one record: available again, acknowledged, ..."""
+    now_ms = int(time.time() * 1000)
+    group = CommitSteps([DeltaTableWriter(tables_path, spec) for spec in GROUP_COORDINATOR_TABLES], NoProducer())
+    group.query_id = "00000000-0000-0000-0000-000000000002"
+    group.lead()
+    group.commit(Batch(0, now_ms, tables=_group_rows(topic, partitions)))
+    if not with_state:
+        return
+    writers = [DeltaTableWriter(tables_path, spec) for spec in SHARE_PARTITION_TABLES]
+    steps = CommitSteps(writers, NoProducer())
+    steps.query_id = "00000000-0000-0000-0000-000000000001"
+    steps.lead()
+    shard = SteadyBatches(_GROUP_ID, topic, range(partitions), now_ms)
+    types = (AcknowledgeType.RELEASE, AcknowledgeType.ACCEPT) * (_STATE_BATCHES // 2)
+    told = AcknowledgementBatch(0, _STATE_BATCHES - 1, types)
+    outputs = (shard.loaded, shard.fetch(_STATE_BATCHES, now_ms), shard.acknowledge(told, now_ms))
+    for batch_id, output in enumerate(outputs):
+        output.positions.clear()  # they are no rows of a topic
+        steps.commit(Batch.of(batch_id, [output]))
+    states = read_states(open_or_create(tables_path, SHARE_GROUP_STATE))
+    sizes = {len(state.state_batches) for state in states.values()}
+    if len(states) != partitions or sizes != {_STATE_BATCHES}:
+        raise AssertionError(f"the tables have {len(states)} states with {sizes} batches")
+
+
+def _group_rows(topic: str, partitions: int) -> dict[str, list[dict[str, object]]]:
+    share_partition = {
+        "group_id": _GROUP_ID, "topic": topic, "topic_id": f"id of {topic}", "status": "initialized", "state_epoch": 0,
+        "start_offset": 0,
+    }  # fmt: skip
+    return {
+        "share_groups": [{"group_id": _GROUP_ID, "group_epoch": 1, "assignment_epoch": 1, "group_state": "Empty"}],
+        "share_partitions": [{**share_partition, "partition": partition} for partition in range(partitions)],
+    }
+
+
+def _start(kafka: EmbeddedKafka, directory: Path, topic: str, partitions: int) -> float:
+    """Seconds from spark-submit to the answers of fetches at up to 8 share-partitions, one of each shard."""
+    names = row_topics(directory.name)
+    config = EngineConfig.model_validate(names)
+    wanted = dict.fromkeys(names.values(), config.request_topic_partitions)
+    create_topics({"bootstrap_servers": kafka.bootstrap_servers}, wanted, 1, config.request_topic_retention_ms)
+    asked = range(partitions)[-_SHARDS:]
+    _ask(kafka, config, topic, asked)
+    path = write_config(directory, kafka.bootstrap_servers, {"operator.shards": _SHARDS, **names}, groups=[_GROUP_ID])
+    begin = time.monotonic()
+    with Engine(path):
+        _await_answers(kafka, config, len(asked))
+        return time.monotonic() - begin
+
+
+def _ask(kafka: EmbeddedKafka, config: EngineConfig, topic: str, partitions: range) -> None:
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for partition in partitions:
+        request = SharePartitionRequest(
+            FETCH, str(partition), _GROUP_ID, topic, partition, MEMBER_ID, 1, MEMBER_ID, 500, _TIMEOUT_S * 1000
+        )
+        producer.produce(config.partition_requests_topic, request.encode(), request.kafka_key)
+    producer.flush()
+
+
+def _await_answers(kafka: EmbeddedKafka, config: EngineConfig, count: int) -> None:
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "benchmark"})
+    all_partitions = range(config.request_topic_partitions)
+    consumer.assign([TopicPartition(config.responses_topic, p, OFFSET_BEGINNING) for p in all_partitions])
+    deadline = time.monotonic() + _TIMEOUT_S
+    answered = 0
+    try:
+        while answered < count:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{answered} of {count} fetches were answered within {_TIMEOUT_S} s")
+            answered += sum(message.error() is None for message in consumer.consume(100, 0.05))
+    finally:
+        consumer.close()

@@ -1,0 +1,76 @@
+"""Micro-batches of one member at some share-partitions without Spark: what the operator puts out, batch after batch."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+
+from sharegroup.config import GroupConfig, GroupOverrides, ShareGroupConfig
+from sharegroup.engine import rows
+from sharegroup.engine.output import Output
+from sharegroup.engine.share_partition_shard import DurableRecords, Shard
+from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, SharePartitionRequest
+from sharegroup.spark.shard_keys import ShardKey
+from sharegroup.types import AcknowledgementBatch
+
+MEMBER_ID = "5b0fbc8f-9d8c-4b62-8f0b-6f3d9a1c0a01"
+_PER_FETCH = 10
+
+
+class SteadyBatches:
+    """The real operator, with all `partitions` of a topic in one shard whose logs never end.
+
+    Each call is a micro-batch; requests to nobody (`reply_to` "") so that no response is produced later.
+    """
+
+    def __init__(self, group_id: str, topic: str, partitions: Collection[int], now_ms: int, reply_to: str = "") -> None:
+        self._group_id, self._topic, self._partitions = group_id, topic, tuple(partitions)
+        self._key = ShardKey(group_id, topic, 0).encode()
+        self._reply_to = reply_to
+        self._state: str | None = None
+        self._kafka_offset = 0
+        self._rounds = 0
+        self.load = [self._config(), self._loads()]
+        self.loaded = self._run(self.load, now_ms)
+
+    def fetch(self, records: int, now_ms: int) -> Output:
+        """The member fetches `records` at each share-partition."""
+        return self._run([self._request(FETCH, p, max_records=records) for p in self._partitions], now_ms)
+
+    def acknowledge(self, batch: AcknowledgementBatch, now_ms: int) -> Output:
+        """The member acknowledges the same at each share-partition."""
+        return self._run([self._request(ACKNOWLEDGE, p, batches=(batch,)) for p in self._partitions], now_ms)
+
+    def round(self, now_ms: int) -> Output:
+        """One micro-batch of a steady member: it acknowledges what it has, and fetches."""
+        lines = []
+        first = (self._rounds - 1) * _PER_FETCH
+        for partition in self._partitions:
+            if self._rounds:
+                accepted = AcknowledgementBatch(first, first + _PER_FETCH - 1, (1,))
+                lines.append(self._request(ACKNOWLEDGE, partition, batches=(accepted,)))
+            lines.append(self._request(FETCH, partition, max_records=_PER_FETCH))
+        self._rounds += 1
+        return self._run(lines, now_ms)
+
+    def _run(self, lines: list[str], now_ms: int) -> Output:
+        shard = Shard(self._key, self._group_id, self._topic, DurableRecords(), self._state)
+        output = shard.run(lines, now_ms)
+        self._state = shard.dump()
+        return output
+
+    def _request(self, kind: str, partition: int, **fields: object) -> str:
+        self._kafka_offset += 1
+        request = SharePartitionRequest(
+            kind, str(self._kafka_offset), self._group_id, self._topic, partition, MEMBER_ID, 1, self._reply_to
+        )._replace(**fields)  # type: ignore[arg-type]
+        return rows.encode(rows.REQUEST, f"0\t{self._kafka_offset}\t0\t{request.encode().decode()}")
+
+    def _config(self) -> str:
+        config = GroupConfig.of(ShareGroupConfig(), GroupOverrides())
+        return rows.encode(rows.CONFIG, json.dumps(config.to_json()))
+
+    def _loads(self) -> str:
+        fresh = {"state_epoch": 0, "initializing": False, "start_offset": 0, "header": None, "batches": []}
+        loads = [{**fresh, "partition": partition, "log": [0, 1_000_000]} for partition in self._partitions]
+        return rows.encode(rows.LOAD, json.dumps(loads))
