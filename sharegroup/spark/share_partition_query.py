@@ -24,6 +24,9 @@ NAME = "share_partition"
 #: How long a source waits for news before it lets Spark's trigger come round again.
 IDLE_BLOCK_MS = 2_000
 _EARLIEST = -2  # Spark's number for it
+#: After each poll Spark's reader asks for the log's ends on the same connection, where the broker lets it wait behind the
+#: fetch that the poll has sent ahead: half a second at Kafka's default, in each task, whenever all rows have been read.
+_FETCH_MAX_WAIT_MS = 1
 
 
 def request_rows(spark: SparkSession, config: JobConfig, topic: str, positions: dict[int, int]) -> DataFrame:
@@ -36,6 +39,7 @@ def request_rows(spark: SparkSession, config: JobConfig, topic: str, positions: 
     starting = json.dumps({topic: _starting_offsets(config, topic, positions)})
     stream = (
         spark.readStream.format("kafka")
+        .option("kafka.fetch.max.wait.ms", _FETCH_MAX_WAIT_MS)
         .options(**spark_options(config.job.bootstrap_servers, config.job.kafka))
         .option("subscribe", topic)
         .option("startingOffsets", starting)
@@ -43,7 +47,12 @@ def request_rows(spark: SparkSession, config: JobConfig, topic: str, positions: 
         .option("failOnDataLoss", "false")
         .load()
     )
-    value = F.coalesce(F.col("value").cast("string"), F.lit(""))
+    return request_texts(stream)
+
+
+def request_texts(records: DataFrame) -> DataFrame:
+    """(row, value) of Kafka records. Bytes that are no UTF-8 become U+FFFD: Arrow would fail on them, and the batch."""
+    value = F.make_valid_utf8(F.coalesce(F.col("value").cast("string"), F.lit("")))
     row = F.concat_ws(
         "\t",
         F.lit(rows.REQUEST),
@@ -52,7 +61,15 @@ def request_rows(spark: SparkSession, config: JobConfig, topic: str, positions: 
         F.unix_millis("timestamp").cast("string"),
         value,
     )
-    return stream.select(row.alias("row"), value.alias("value"))
+    return records.select(row.alias("row"), value.alias("value"))
+
+
+def keyed_by_shard(requests: DataFrame, shards: int) -> DataFrame:
+    """(shard_key, row) of `request_texts`; what names no share-partition has the key `UNKEYED`."""
+    names = F.from_json("value", "group_id STRING, topic STRING, partition INT").alias("names")
+    shard = F.pmod(F.col("names.partition"), F.lit(shards)).cast("string")
+    key = F.concat(F.col("names.group_id"), F.lit("\t"), F.col("names.topic"), F.lit("\t"), shard)
+    return requests.select("row", names).select(F.coalesce(key, F.lit(UNKEYED)).alias("shard_key"), "row")
 
 
 def _starting_offsets(config: JobConfig, topic: str, positions: dict[int, int]) -> dict[str, int]:
@@ -69,16 +86,10 @@ def share_partition_rows(
     spark: SparkSession, config: JobConfig, hand_over: str, positions: dict[int, int]
 ) -> DataFrame:
     """(shard_key, row): the operator's input."""
-    names = F.from_json("value", "group_id STRING, topic STRING, partition INT")
-    requests = request_rows(spark, config, config.job.partition_requests_topic, positions).select(
-        "row", names.alias("names")
-    )
-    shard = F.pmod(F.col("names.partition"), F.lit(config.job.operator_shards)).cast("string")
-    key = F.concat(F.col("names.group_id"), F.lit("\t"), F.col("names.topic"), F.lit("\t"), shard)
-    keyed = requests.select(F.coalesce(key, F.lit(UNKEYED)).alias("shard_key"), "row")
+    requests = request_rows(spark, config, config.job.partition_requests_topic, positions)
     register_source(spark, SOURCE_NAME, READER, SOURCE_SCHEMA)
     log = spark.readStream.format(SOURCE_NAME).option("options", json.dumps(source_options(config, hand_over))).load()
-    return log.select("shard_key", "row").unionByName(keyed)
+    return log.select("shard_key", "row").unionByName(keyed_by_shard(requests, config.job.operator_shards))
 
 
 def source_options(config: JobConfig, hand_over: str) -> dict[str, Any]:
