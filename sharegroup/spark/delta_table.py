@@ -81,6 +81,7 @@ class DeltaTableWriter:
         self.spec = spec
         self._table = open_or_create(root, spec, options)
         self._led_epoch = 0
+        self._fenced: FencedLeaderError | None = None
         #: This project's entry of the newest commit that has one (see `spark.commit_steps`), or None.
         self.last_info = last_commit_info(self._table)
 
@@ -93,6 +94,11 @@ class DeltaTableWriter:
     def leader_epoch(self) -> int:
         """The highest leader epoch written into the table, 0 before the first."""
         return self._table.transaction_version(LEADER_APP_ID) or 0
+
+    @property
+    def fenced_by(self) -> FencedLeaderError | None:
+        """What fenced this writer, None while nothing did."""
+        return self._fenced
 
     def lead(self, leader_epoch: int) -> None:
         """Write the leader epoch as a commit of its own; the writer of a lower epoch fails from here on.
@@ -132,8 +138,9 @@ class DeltaTableWriter:
         own thread on the writer's own handle; a foreign commit raises FencedLeaderError like everywhere else. That
         needs looking, for delta-rs rebases these commits on foreign ones, and takes the handle past them.
         """
-        known = self.version
-        self._table.update_incremental()
+        with _Fence(self):
+            known = self.version
+            self._table.update_incremental()
         if self.version != known:
             raise self.fenced("there are commits that are not of this writer")
         properties = self._properties()
@@ -172,26 +179,28 @@ class DeltaTableWriter:
             )
 
     def fenced(self, cause: DeltaError | str) -> FencedLeaderError:
-        """What a failed commit means: reload and say who leads now."""
+        """What a failed commit means: reload and say who leads now. From here on this writer refuses to write."""
         try:
             self._table.update_incremental()
             newest = f"leader epoch {self.leader_epoch}, version {self.version}"
         except DeltaError as error:  # the table itself is unreadable: say that instead
             newest = str(error)
-        return FencedLeaderError(
+        self._fenced = FencedLeaderError(
             f"FENCED_LEADER_EPOCH: another writer committed to {self.spec.name} (mine: leader epoch {self._led_epoch}; "
             f"there now: {newest}); one job may write to a set of tables: {cause}"
         )
+        return self._fenced
 
 
 class _Fence:
-    """Translates delta-rs's commit conflict into FencedLeaderError, once."""
+    """Translates delta-rs's commit conflict into FencedLeaderError, once; and lets nothing in after that."""
 
     def __init__(self, writer: DeltaTableWriter) -> None:
         self._writer = writer
 
     def __enter__(self) -> None:
-        return None
+        if self._writer.fenced_by is not None:
+            raise self._writer.fenced_by
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, CommitFailedError):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -29,11 +31,13 @@ def build_session(
 ) -> SparkSession:
     """A session for this project, or the one there is.
 
-    `master` is for local use; under spark-submit it stays None. `jars` are the JARs of conf/ivy.xml's conf `spark`;
-    under `spark-submit --packages` there is nothing to add. `extra` goes over the settings here.
+    `master` is for local use, whose workers run with this Python; under spark-submit it stays None. `jars` are the JARs
+    of conf/ivy.xml's conf `spark`; under `spark-submit --packages` there is nothing to add. `extra` goes over the
+    settings here.
     """
     builder = SparkSession.builder.appName(app_name)
     if master is not None:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # PySpark's own default is the python3 of the PATH
         builder = builder.master(master)
     paths = [str(path) for path in jars]
     if paths:

@@ -1,0 +1,95 @@
+"""The operators as Spark runs them: rows in files, state in RocksDB, and a restart from the checkpoint in between."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sharegroup.config import JobConfig
+from sharegroup.engine.output import Output
+from sharegroup.engine.share_group_operator import run_share_group
+from sharegroup.engine.share_partition_shard import DurableRecords, Shard
+from sharegroup.spark.operators import (
+    OUTPUT_SCHEMA,
+    STATE_SCHEMA,
+    Operator,
+    group_coordinator_operator,
+    share_partition_operator,
+)
+from sharegroup.spark.shard_keys import UNKEYED
+from tests.unit.engine.shard_driver import GROUP, KEY, TOPIC, ShardDriver, acknowledge, config, fetch, load, log, unload
+from tests.unit.engine.test_share_group_operator import ORDERS, GroupDriver, heartbeat, initialized
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class StatefulQuery:
+    """A query whose input is a folder; each `batch` starts it again from its checkpoint."""
+
+    def __init__(self, spark: SparkSession, root: Path, operator: Operator) -> None:
+        self._root, self._operator, self._files = root, operator, 0
+        (root / "rows").mkdir()
+        self._rows = spark.readStream.schema("key STRING, row STRING").json(str(root / "rows"))
+
+    def batch(self, rows: Iterable[tuple[str, str]]) -> dict[str, Output]:
+        """Run one micro-batch of (key, row) and return the output of each key."""
+        lines = [json.dumps({"key": key, "row": row}) for key, row in rows]
+        (self._root / "rows" / f"{self._files}.json").write_text("\n".join(lines))
+        self._files += 1
+        bodies: list[str] = []
+
+        def collect(frame: DataFrame, batch_id: int) -> None:
+            bodies.extend(frame.toArrow()["output"].to_pylist())
+
+        outputs = self._rows.groupBy("key").applyInPandasWithState(
+            self._operator, OUTPUT_SCHEMA, STATE_SCHEMA, "update", "NoTimeout"
+        )
+        query = (
+            outputs.writeStream.outputMode("update")
+            .option("checkpointLocation", str(self._root / "checkpoint"))
+            .trigger(availableNow=True)
+            .foreachBatch(collect)
+            .start()
+        )
+        query.awaitTermination()
+        decoded = map(Output.decode, bodies)
+        return {output.key: output for output in decoded}
+
+
+def test_a_shard_in_spark_is_the_shard_without(spark: SparkSession, tmp_path: Path) -> None:
+    records = DurableRecords()
+    query = StatefulQuery(spark, tmp_path, share_partition_operator(records))
+    number, state = ShardDriver(), None
+    batches = [
+        [load(0, (0, 4)), config(), number.line(fetch("f1", max_wait_ms=3_600_000), 0)],
+        [number.line(acknowledge("a1", (0, 1, 2)), 1), log(6), number.line(fetch("f2", "m2"), 2)],
+        [unload(0)],
+    ]
+    for lines in batches:
+        output = query.batch([(KEY, line) for line in lines])[KEY]
+        shard = Shard(KEY, GROUP, TOPIC, records, state)
+        expected = shard.run(lines, output.now_ms)
+        state = shard.dump()
+        assert output == Output.decode(expected.encode())
+    assert state is None
+
+    afresh = query.batch([(KEY, load(0, (0, 1))), (UNKEYED, number.line(b"{", 0))])
+    assert afresh[KEY].tables["share_group_state"][0]["snapshot_epoch"] == 0
+    assert [(partition, offset) for partition, offset, _ in afresh[UNKEYED].rejected] == [(0, 3)]
+
+
+def test_a_group_in_spark_is_the_group_without(spark: SparkSession, tmp_path: Path) -> None:
+    job = JobConfig()
+    query = StatefulQuery(spark, tmp_path, group_coordinator_operator(job))
+    number, state = GroupDriver(), None
+    steps = [heartbeat("h1", 0, topics=ORDERS), initialized(0, 1), heartbeat("h2", 1), heartbeat("h3", -1)]
+    for step in steps:
+        line = number.line(step, 0)
+        output = query.batch([(GROUP, line)])[GROUP]
+        expected, state = run_share_group(GROUP, job.group_config(GROUP), [line], output.now_ms, state)
+        assert output == Output.decode(expected.encode())
+    assert replace(output, tables={}, responses=[], requests=[], positions={}).deadline_ms is None

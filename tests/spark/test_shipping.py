@@ -1,0 +1,86 @@
+"""The package in every Python process: by a zip, wherever nothing is installed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sharegroup.spark import shipping
+from sharegroup.spark.checkpoint import checkpoint_query_id
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+#: A reader that only the zip has. It says where it was imported from, and repeats its option.
+READER = """
+from pyspark.sql.datasource import SimpleDataSourceStreamReader
+
+
+class Reader(SimpleDataSourceStreamReader):
+    def __init__(self, options):
+        self._word = options["word"]
+
+    def initialOffset(self):
+        return {"read": 0}
+
+    def read(self, start):
+        if start["read"]:
+            return iter(()), start
+        return iter([(self._word, __file__)]), {"read": 1}
+
+    def readBetweenOffsets(self, start, end):
+        return iter([(self._word, __file__)] if start != end else ())
+
+    def commit(self, end):
+        pass
+"""
+
+
+def test_a_source_runs_in_a_worker_that_has_nothing_but_the_zip(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unique_name: Callable[[str], str]
+) -> None:
+    archive = tmp_path / "package.zip"
+    with zipfile.ZipFile(archive, "w") as package:
+        package.writestr("shipped_for_a_test.py", READER)
+    monkeypatch.setitem(shipping._ARCHIVES, spark.sparkContext.applicationId, str(archive))
+    name = unique_name("shipped").replace("-", "_")
+    shipping.register_source(spark, name, "shipped_for_a_test:Reader", "word STRING, path STRING")
+
+    seen: list[tuple[str, str]] = []
+
+    def collect(frame: DataFrame, batch_id: int) -> None:
+        seen.extend((row["word"], row["path"]) for row in frame.collect())
+
+    query = (
+        spark.readStream.format(name)
+        .option("options", json.dumps({"word": "hello"}))
+        .load()
+        .writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .foreachBatch(collect)
+        .start()
+    )
+    query.awaitTermination()
+    assert seen == [("hello", str(archive / "shipped_for_a_test.py"))]
+    assert checkpoint_query_id(spark, str(tmp_path / "checkpoint")) == str(query.id)
+    assert checkpoint_query_id(spark, str(tmp_path / "no-checkpoint")) is None
+
+
+def test_the_package_runs_from_its_zip(spark: SparkSession) -> None:
+    """Resources and all: the modules that the workers import."""
+    archive = shipping.ship_package(spark)
+    code = f"""
+import sys
+sys.path.insert(0, {archive!r})
+import sharegroup.spark.log_offsets_source, sharegroup.spark.share_groups_source, sharegroup.spark.operators
+ours = [module for name, module in sys.modules.items() if name.startswith("sharegroup.")]
+assert ours and all(module.__file__.startswith({archive!r}) for module in ours)
+"""
+    subprocess.run([sys.executable, "-I", "-c", code], check=True)

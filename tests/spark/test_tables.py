@@ -1,0 +1,52 @@
+"""Tables that delta-rs writes and keeps up, as delta-spark sees them; and delta-spark as a second writer."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from chispa import assert_df_equality
+from deltalake import DeltaTable
+
+from sharegroup.errors import FencedLeaderError
+from sharegroup.spark.delta_table import open_or_create
+from sharegroup.spark.tables import ALL_TABLES
+from tests.unit.spark_rim.job_tables import batch, start
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_spark_reads_what_delta_rs_has_written_and_compacted(spark: SparkSession, tmp_path: Path) -> None:
+    steps, _ = start(tmp_path)
+    for batch_id in range(5):
+        steps.commit(batch(batch_id, offset=batch_id))
+    steps.upkeep(timedelta(hours=24), {"delivery_log": "day < '2000-01-01'"})
+    steps.commit(batch(5, offset=5))
+    for writer in steps.writers:
+        path = str(tmp_path / writer.spec.name)
+        seen = spark.read.format("delta").load(path)
+        expected = spark.createDataFrame(DeltaTable(path).to_pandas(), seen.schema)
+        assert seen.count() == 6
+        assert_df_equality(seen, expected, ignore_row_order=True, ignore_nullable=True)
+
+
+def test_spark_shows_the_documentation_of_every_column(spark: SparkSession, tmp_path: Path) -> None:
+    for spec in ALL_TABLES:
+        open_or_create(str(tmp_path), spec)
+        described = spark.sql(f"DESCRIBE TABLE delta.`{tmp_path / spec.name}`").collect()
+        comments = {row["col_name"]: row["comment"] for row in described if row["col_name"] in spec.schema.names}
+        assert comments == {field.name: field.metadata[b"comment"].decode() for field in spec.schema}
+
+
+def test_a_foreign_optimize_fences_the_leader(spark: SparkSession, tmp_path: Path) -> None:
+    steps, _ = start(tmp_path)
+    for batch_id in range(2):
+        steps.commit(batch(batch_id))
+    spark.sql(f"OPTIMIZE delta.`{tmp_path / 'share_group_state'}`")
+    with pytest.raises(FencedLeaderError, match="share_group_state"):
+        steps.upkeep(timedelta(hours=24), {})
+    with pytest.raises(FencedLeaderError, match="share_group_state"):
+        steps.commit(batch(2))
