@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
@@ -43,9 +43,15 @@ class NoResponseError(AssertionError):
 
 
 class RequestClient:
-    """Sends request rows and collects the responses to them. The topics of `config` must exist."""
+    """Sends request rows and collects the responses to them. The topics of `config` must exist.
 
-    def __init__(self, bootstrap_servers: str, config: EngineConfig | None = None) -> None:
+    `check` is called while a response is awaited: it raises when waiting any longer makes no sense.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str, config: EngineConfig | None = None, check: Callable[[], None] = lambda: None
+    ) -> None:
+        self._check = check
         self._config = config or EngineConfig()
         self.reply_to = f"raw-{uuid.uuid4().hex}"
         self.responses: dict[str, Response] = {}
@@ -98,6 +104,7 @@ class RequestClient:
         while request_id not in self.responses:
             if time.monotonic() > deadline:
                 raise NoResponseError(f"no response to {request_id} in {timeout_s} s")
+            self._check()
             self._poll()
         return self.responses[request_id]
 

@@ -21,7 +21,7 @@ import yaml
 from sharegroup.config import JobConfig, load_config
 from sharegroup.spark.fault_points import VARIABLE as FAULT_POINT
 from sharegroup.testkit.raw_member import RequestClient
-from sharegroup.testkit.submitted_job import QUICK_START, SubmittedJob
+from sharegroup.testkit.submitted_job import QUICK_START, SubmittedJob, SubmittedJobError
 
 #: What is told apart by `new_group`; every kind but "latest" starts at the beginning of a topic.
 GROUP_KINDS: Mapping[str, Mapping[str, Any]] = {
@@ -103,8 +103,11 @@ class ShareGroupJobRun:
         return next(self._kinds[kind])
 
     def client(self) -> RequestClient:
-        """A client for this job's topics, closed with the job. The job must have run once."""
-        client = RequestClient(self.bootstrap_servers, self.config.job)
+        """A client for this job's topics, closed with the job. The job must have run once.
+
+        It waits for no response when the job has ended: SubmittedJobError.
+        """
+        client = RequestClient(self.bootstrap_servers, self.config.job, self._check_alive)
         self._clients.append(client)
         return client
 
@@ -131,6 +134,10 @@ class ShareGroupJobRun:
     def await_log(self, text: str) -> None:
         """Return when this start has logged `text`. Raises SubmittedJobError."""
         self.process.await_log(text, since=self._since)
+
+    def _check_alive(self) -> None:
+        if self.process.exit_code is not None:
+            raise SubmittedJobError(f"the job ended with {self.process.exit_code}:\n{self.process.log_tail()}")
 
     @property
     def log(self) -> str:
