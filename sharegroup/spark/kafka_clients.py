@@ -41,8 +41,14 @@ def python_properties(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[
 
 
 def spark_options(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str, str]:
-    """Options of Spark's Kafka reader for the same properties."""
-    return {"kafka.bootstrap.servers": bootstrap_servers, **{f"kafka.{name}": value for name, value in kafka.items()}}
+    """Options of Spark's Kafka reader for the same properties.
+
+    After each poll Spark asks for the log's ends on the same connection, where the broker lets it wait behind the fetch
+    that the poll has sent ahead: half a second at Kafka's default of fetch.max.wait.ms, in each task that has read all
+    there is. Spark only polls for records that are there, so a fetch never has to wait.
+    """
+    options = {"fetch.max.wait.ms": "1", **kafka, "bootstrap.servers": bootstrap_servers}
+    return {f"kafka.{name}": value for name, value in options.items()}
 
 
 def create_topics(settings: Mapping[str, Any], topics: Mapping[str, int], replication: int, retention_ms: int) -> None:

@@ -24,9 +24,6 @@ NAME = "share_partition"
 #: How long a source waits for news before it lets Spark's trigger come round again.
 IDLE_BLOCK_MS = 2_000
 _EARLIEST = -2  # Spark's number for it
-#: After each poll Spark's reader asks for the log's ends on the same connection, where the broker lets it wait behind the
-#: fetch that the poll has sent ahead: half a second at Kafka's default, in each task, whenever all rows have been read.
-_FETCH_MAX_WAIT_MS = 1
 
 
 def request_rows(spark: SparkSession, config: JobConfig, topic: str, positions: dict[int, int]) -> DataFrame:
@@ -39,7 +36,6 @@ def request_rows(spark: SparkSession, config: JobConfig, topic: str, positions: 
     starting = json.dumps({topic: _starting_offsets(config, topic, positions)})
     stream = (
         spark.readStream.format("kafka")
-        .option("kafka.fetch.max.wait.ms", _FETCH_MAX_WAIT_MS)
         .options(**spark_options(config.job.bootstrap_servers, config.job.kafka))
         .option("subscribe", topic)
         .option("startingOffsets", starting)
