@@ -19,7 +19,7 @@ _AT_EACH_END = 200
 def run(kafka: EmbeddedKafka, directory: Path, quick: bool) -> tuple[list[Figure], dict[str, object]]:
     """The figures and the parts of both sides' batches."""
     turns = Turns(2, 10, 20) if quick else Turns(6, 40, 150)
-    rounds = _PARTITIONS * (turns.warm_up + int(turns.count * turns.seconds * 20))
+    rounds = _PARTITIONS * (turns.warm_up + int(turns.number * turns.seconds * 20))
     with JobUnderLoad(kafka, directory / "b1", partitions=_PARTITIONS, rounds=rounds) as job:
         measured = job.compare(_PARTITIONS, turns)
         everything = job.engine.batches()

@@ -56,7 +56,7 @@ class MemberLoad:
         self._group_id, self._topic, self._partitions, self._max_records = group_id, topic, partitions, max_records
         self._member_id = str(uuid.uuid4())
         self._ids = map(str, itertools.count())
-        settings = {"bootstrap.servers": bootstrap_servers}
+        settings = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
         self._producer = Producer({**settings, "linger.ms": 1})
         self._consumer = Consumer(
             {**settings, "group.id": self._member_id, "enable.auto.commit": False, "fetch.wait.max.ms": 100}
@@ -136,7 +136,7 @@ class MemberLoad:
                     continue
                 for message in self._consumer.consume(2_000, 0.1):
                     if message.error() is None and message.key() == self._member_id.encode():
-                        self._take(message.value())
+                        self._take(message.value() or b"")
                 self._producer.poll(0)
         except BaseException as error:
             self.failure = error

@@ -32,7 +32,7 @@ _RECORD_SIZE = 20
 class Turns(NamedTuple):
     """How long to measure: turns of each side, seconds of a turn, micro-batches before the first."""
 
-    count: int
+    number: int
     seconds: float
     warm_up: int
 
@@ -110,7 +110,7 @@ class JobUnderLoad:
         with self._bare(active, turns) as bare:
             self.member.ask(range(active))
             self.await_batches(turns.warm_up)
-            for _ in range(turns.count):
+            for _ in range(turns.number):
                 job_windows.append(self.run(turns.seconds))
                 with self.engine.processes.held():
                     bare_windows.append(bare.run(turns.seconds))
@@ -119,7 +119,7 @@ class JobUnderLoad:
     def _bare(self, active: int, turns: Turns) -> BareQuery:
         rows = active * ROWS_PER_ROUND
         batch_s = max(0.05, self.trigger_interval_ms / 1000)
-        batches = 4 * turns.warm_up + int(turns.count * turns.seconds / batch_s)
+        batches = 4 * turns.warm_up + int(turns.number * turns.seconds / batch_s)
         bare = BareQuery(self, active, rows, turns.warm_up)
         bare.fill(batches)
         return bare

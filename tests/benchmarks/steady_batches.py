@@ -71,6 +71,12 @@ class SteadyBatches:
         return rows.encode(rows.CONFIG, json.dumps(config.to_json()))
 
     def _loads(self) -> str:
-        fresh = {"state_epoch": 0, "initializing": False, "start_offset": 0, "header": None, "batches": []}
+        fresh: dict[str, object] = {
+            "state_epoch": 0,
+            "initializing": False,
+            "start_offset": 0,
+            "header": None,
+            "batches": [],
+        }
         loads = [{**fresh, "partition": partition, "log": [0, 1_000_000]} for partition in self._partitions]
         return rows.encode(rows.LOAD, json.dumps(loads))
