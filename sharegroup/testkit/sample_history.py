@@ -19,7 +19,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sharegroup.config import GroupConfig, GroupOverrides, ShareGroupConfig
 from sharegroup.engine import rows
@@ -39,7 +39,7 @@ MEMBERS = (
     "5b0fbc8f-9d8c-4b62-8f0b-6f3d9a1c0a03",
 )
 STEP_MS = 20_000
-_PER_STEP = 60
+_PER_STEP = (60, 45)  # records written to each partition
 _MAX_RECORDS = 40
 _STUCK = range(25, 33)  # minutes in which the last member stands still
 _BURST = range(10, 20)  # minutes in which twice as many records are written
@@ -91,18 +91,32 @@ class Tables:
     def date_commits(self, first: Mapping[str, int], now_ms: int) -> dict[str, int]:
         """Give the commits that have none yet the time `now_ms`; `first` and the result: next version, by table."""
         dated = dict(first)
+        at_ms = now_ms
         for spec in ALL_TABLES:
             log = Path(table_path(self._path, spec)) / "_delta_log"
             version = dated.get(spec.name, 0)
             while (commit := log / f"{version:020}.json").exists():
-                os.utime(commit, (now_ms / 1000, now_ms / 1000))
+                os.utime(commit, (at_ms / 1000, at_ms / 1000))
+                at_ms += 1  # Delta wants the commits of a table in order
                 version += 1
             dated[spec.name] = version
         return dated
 
 
-def write_sample_history(tables_path: str, end: datetime | None = None, minutes: int = 60) -> None:
-    """Write `minutes` of history that end at `end` (default: now) below `tables_path`, a local directory."""
+class LogEnd(NamedTuple):
+    """Where a topic-partition ended in Kafka at a moment, which the tables do not hold."""
+
+    time: datetime
+    topic: str
+    partition: int
+    log_end_offset: int
+
+
+def write_sample_history(tables_path: str, end: datetime | None = None, minutes: int = 60) -> list[LogEnd]:
+    """Write `minutes` of history that end at `end` (default: now) below `tables_path`, a local directory.
+
+    Returns what the broker would have answered at each step.
+    """
     end_ms = round((end or datetime.now(timezone.utc)).timestamp() * 1000) // 1000 * 1000
     now_ms = end_ms - round(timedelta(minutes=minutes).total_seconds() * 1000)
     config = GroupConfig.of(ShareGroupConfig(), GroupOverrides())
@@ -111,10 +125,13 @@ def write_sample_history(tables_path: str, end: datetime | None = None, minutes:
     tables.commit([rows.encode(rows.CONFIG, json.dumps(config.to_json())), _load_row()], now_ms)
     dated = tables.date_commits({}, now_ms)
     hour = _Hour(now_ms)
+    log_ends: list[LogEnd] = []
     while now_ms < end_ms:
         now_ms += STEP_MS
         hour.take(tables.commit(hour.lines(now_ms), now_ms))
         dated = tables.date_commits(dated, now_ms)
+        log_ends += hour.log_ends(now_ms)
+    return log_ends
 
 
 class _Hour:
@@ -129,14 +146,20 @@ class _Hour:
     def lines(self, now_ms: int) -> list[str]:
         """The input rows of the step that ends at `now_ms`."""
         minute = (now_ms - self._begin_ms) // 60_000
-        written = _PER_STEP * (2 if minute in _BURST else 1)
-        self._log_end_offsets = [end + written for end in self._log_end_offsets]
+        factor = 2 if minute in _BURST else 1
+        ends = zip(self._log_end_offsets, _PER_STEP, strict=True)
+        self._log_end_offsets = [end + factor * written for end, written in ends]
         log = [[partition, 0, end] for partition, end in enumerate(self._log_end_offsets)]
         lines = [rows.encode(rows.LOG, json.dumps(log))]
         for member_id in MEMBERS:
             if member_id != MEMBERS[-1] or minute not in _STUCK:
                 lines += [self._request_line(request, now_ms) for request in self._requests(member_id)]
         return [*lines, rows.encode(rows.TICK, str(now_ms))]
+
+    def log_ends(self, now_ms: int) -> list[LogEnd]:
+        """Where the partitions end."""
+        now = datetime.fromtimestamp(now_ms / 1000, timezone.utc)
+        return [LogEnd(now, TOPIC, partition, end) for partition, end in enumerate(self._log_end_offsets)]
 
     def take(self, responses: Iterable[Mapping[str, Any]]) -> None:
         """Remember what the members were given."""

@@ -1,0 +1,35 @@
+"""Each notebook runs from top to bottom by itself, and draws its plots."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs(path: Path, tmp_path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    plots = [output for output in outputs if "image/png" in output.get("data", {})]
+    asked = [cell for cell in notebook.cells if "plt.show()" in cell.source]
+    assert len(plots) == len(asked) > 0
+    tables = [output for output in outputs if "text/html" in output.get("data", {})]
+    assert all("<tbody>\n  </tbody>" not in table["data"]["text/html"] for table in tables), "a query found nothing"
+
+
+def test_there_are_notebooks() -> None:
+    assert NOTEBOOKS
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_tells_nothing_of_the_machine_it_ran_on(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert str(Path.home()) not in text
+    assert str(path.parents[1]) not in text

@@ -1,0 +1,113 @@
+"""What sharegroup/README.md shows is so: its tables have these columns, its queries run and find something."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from sharegroup.spark.queries import LOG_END_OFFSETS, create_views
+from sharegroup.spark.tables import ALL_TABLES, TableSpec
+from sharegroup.testkit.sample_history import TOPIC, write_sample_history
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+README = (Path(__file__).parents[2] / "sharegroup" / "README.md").read_text(encoding="utf-8")
+DATABASE = "cookbook"
+_SQL_TYPES = {
+    "int8": "TINYINT",
+    "int16": "SMALLINT",
+    "int32": "INT",
+    "int64": "BIGINT",
+    "string": "STRING",
+    "date32[day]": "DATE",
+}
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+
+
+def sql_type(kind: pa.DataType) -> str:
+    if pa.types.is_timestamp(kind):
+        return "TIMESTAMP"
+    if pa.types.is_list(kind):
+        return f"ARRAY<{sql_type(kind.value_type)}>"
+    if pa.types.is_map(kind):
+        return f"MAP<{sql_type(kind.key_type)}, {sql_type(kind.item_type)}>"
+    if pa.types.is_struct(kind):
+        return f"STRUCT<{', '.join(f'{field.name}: {sql_type(field.type)}' for field in kind)}>"
+    return _SQL_TYPES[str(kind)]
+
+
+def documented(heading: str) -> list[str]:
+    """The lines of the table below a heading, without the table's own head."""
+    section = README.split(f"\n### {heading}\n", 1)[1].split("\n#", 1)[0]
+    return [line for line in section.splitlines() if line.startswith("| `")]
+
+
+@pytest.fixture(scope="module")
+def cookbook(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session with the tables of ninety minutes, as the README has them by name."""
+    tables_path = str(tmp_path_factory.mktemp("cookbook") / "tables")
+    write_sample_history(tables_path, minutes=90)
+    spark.sql(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
+    before = spark.catalog.currentDatabase()
+    spark.catalog.setCurrentDatabase(DATABASE)
+    create_views(spark, tables_path)
+    ends = spark.createDataFrame(
+        [(TOPIC, 0, 50_000), (TOPIC, 1, 50_000)], "topic STRING, partition INT, log_end_offset LONG"
+    )
+    ends.createOrReplaceTempView(LOG_END_OFFSETS)
+    yield spark
+    spark.catalog.setCurrentDatabase(before)
+    spark.sql(f"DROP DATABASE {DATABASE} CASCADE")
+    for view in (LOG_END_OFFSETS, "in_flight", "share_group_offsets"):
+        spark.catalog.dropTempView(view)
+
+
+@pytest.mark.parametrize("spec", ALL_TABLES, ids=lambda spec: spec.name)
+def test_every_column_is_documented_as_it_is(spec: TableSpec) -> None:
+    assert documented(f"`{spec.name}`") == [
+        f"| `{field.name}` | `{sql_type(field.type)}` | {field.metadata[b'comment'].decode()} |"
+        for field in spec.schema
+    ]
+
+
+@pytest.mark.parametrize("view", ["in_flight", "share_group_offsets"])
+def test_every_column_of_a_view_is_documented(cookbook: SparkSession, view: str) -> None:
+    schema = cookbook.table(view).schema
+    columns = [(field.name, field.dataType.simpleString().upper()) for field in schema.fields]
+    described = [tuple(re.findall(r"`([^`]+)`", line)[:2]) for line in documented(f"View `{view}`")]
+    assert described == columns
+
+
+def test_there_is_a_cookbook() -> None:
+    assert len(blocks("sql")) >= 9
+
+
+@pytest.mark.parametrize("statement", blocks("sql"), ids=lambda statement: " ".join(statement.split())[:60])
+def test_a_query_of_the_cookbook_finds_something(cookbook: SparkSession, statement: str) -> None:
+    if "share_group_job" in statement:
+        assert cookbook.sql(statement).columns == ["query", "leader_epoch", "application_id", "time"]
+    else:
+        assert cookbook.sql(statement).count() > 0
+
+
+def test_the_python_of_the_cookbook_runs(cookbook: SparkSession) -> None:
+    for source in blocks("python"):
+        if "create_views(spark" not in source:  # that one is the fixture
+            exec(compile(source, "sharegroup/README.md", "exec"), {"spark": cookbook})
+
+
+def test_a_record_that_is_always_released_has_the_history_that_the_readme_tells_of(cookbook: SparkSession) -> None:
+    statement = next(statement for statement in blocks("sql") if "1055 BETWEEN" in statement)
+    history = [(row["cause"], row["to_state"], row["delivery_count"]) for row in cookbook.sql(statement).collect()]
+    assert history[0] == ("fetch", "ACQUIRED", 1)
+    assert history[-1] == ("release", "ARCHIVED", 5)
+    assert len(history) == 10
