@@ -9,11 +9,12 @@ from pyspark.sql import SparkSession
 
 
 def checkpoint_query_id(spark: SparkSession, checkpoint: str) -> str | None:
-    """The id (a UUID) of the query whose checkpoint it is, None for a new one; on any Hadoop file system."""
+    """The id (a UUID) of the query whose checkpoint it is, on any Hadoop file system; None for one without a batch."""
     jvm: Any = spark._jvm
     path = jvm.org.apache.hadoop.fs.Path(f"{checkpoint}/metadata")
+    offsets = jvm.org.apache.hadoop.fs.Path(f"{checkpoint}/offsets")
     file_system = path.getFileSystem(spark._jsc.hadoopConfiguration())
-    if not file_system.exists(path):
+    if not (file_system.exists(path) and file_system.exists(offsets) and file_system.listStatus(offsets)):
         return None
     stream = file_system.open(path)
     try:

@@ -26,6 +26,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from sharegroup.engine.output import Output
+from sharegroup.errors import FencedLeaderError
 from sharegroup.spark.delta_table import DeltaTableWriter
 from sharegroup.spark.table_rows import CurrentRows, stamped_table
 
@@ -107,6 +108,15 @@ class CommitSteps:
     def last_info(self) -> dict[str, Any] | None:
         """The newest commit's entry: query id, batch id, positions, outbox. None before the first batch."""
         return self._first.last_info
+
+    def check_lead(self, led_with: int | None) -> None:
+        """Raise FencedLeaderError when another leader came after the epoch `led_with` (None: this job never led)."""
+        newest = max(writer.leader_epoch for writer in self.writers)
+        if led_with is not None and newest > led_with:
+            raise FencedLeaderError(
+                f"FENCED_LEADER_EPOCH: another job took the lead of {self._first.spec.name} with leader epoch {newest} "
+                f"(mine: {led_with})"
+            )
 
     def lead(self) -> int:
         """Take the lead with an epoch above every table's; raises FencedLeaderError when two start at once."""

@@ -22,13 +22,13 @@ from sharegroup.spark.delta_table import DeltaTableWriter, open_or_create, table
 from sharegroup.spark.fault_points import fault_point
 from sharegroup.spark.job_query import JobQuery, StaleCheckpointError
 from sharegroup.spark.kafka_clients import RowProducer, create_topics, python_properties
+from sharegroup.spark.leaders import record_leader
 from sharegroup.spark.retention import prunable
 from sharegroup.spark.stop_signal import StopSignal
 from sharegroup.spark.tables import (
     ALL_TABLES,
     GROUP_COORDINATOR_TABLES,
     SHARE_GROUP_CONFIGS,
-    SHARE_GROUP_JOB,
     SHARE_PARTITION_TABLES,
 )
 
@@ -129,22 +129,17 @@ class ShareGroupJob:
         )
 
     def _start(self, name: str) -> None:
-        query = self._build[name]()
-        self._running[name] = query
-        query.start()
-        self._record_leader(query)
-
-    def _record_leader(self, query: JobQuery) -> None:
-        row = {
-            "query": query.name,
-            "leader_epoch": query.leader_epoch,
-            "query_id": str(query.query.id),
-            "application_id": self._spark.sparkContext.applicationId,
-            "positions": list(query.positions.items()),
-            "time": datetime.now(timezone.utc),
-        }
-        table = pa.Table.from_pylist([row], schema=SHARE_GROUP_JOB.schema)
-        write_deltalake(table_path(self._config.job.tables_path, SHARE_GROUP_JOB), table, mode="append")
+        last = self._running.get(name)
+        query = self._running[name] = self._build[name]()
+        query.start(None if last is None else last.leader_epoch)
+        record_leader(
+            self._config.job.tables_path,
+            name,
+            query.leader_epoch,
+            str(query.query.id),
+            self._spark.sparkContext.applicationId,
+            query.positions,
+        )
 
     def _watch(self, name: str) -> None:
         """Start a query again that failed for a passing reason; raise what is for people to decide."""

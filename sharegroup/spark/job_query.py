@@ -18,6 +18,7 @@ from sharegroup.errors import ShareGroupError, StopRequested
 from sharegroup.spark.checkpoint import checkpoint_query_id
 from sharegroup.spark.commit_steps import Batch, CommitSteps
 from sharegroup.spark.hand_over import BatchMemory, HandOverFile
+from sharegroup.spark.leaders import last_leader_epoch
 from sharegroup.spark.stop_signal import StopSignal
 
 logger = logging.getLogger(__name__)
@@ -81,11 +82,13 @@ class JobQuery:
         assert self._query is not None
         return self._query
 
-    def start(self) -> None:
+    def start(self, led_with: int | None = None) -> None:
         """Take the lead, complete what the last leader owed, and start.
 
-        Raises FencedLeaderError, StaleCheckpointError, KafkaUnavailableError.
+        `led_with` is the leader epoch of this job's last run of the query: it must not take the lead back from a job
+        that came after it. Raises FencedLeaderError, StaleCheckpointError, KafkaUnavailableError.
         """
+        self._steps.check_lead(led_with)
         checkpoint = f"{self._config.job.checkpoint_path}/{self.name}"
         self._check_checkpoint(checkpoint)
         self._steps.lead()
@@ -105,9 +108,12 @@ class JobQuery:
         logger.info("query %s leads with epoch %d, id %s", self.name, self.leader_epoch, self._steps.query_id)
 
     def _check_checkpoint(self, checkpoint: str) -> None:
+        """A checkpoint is stale when another query wrote after its own last start, which read the tables."""
         info = self._steps.last_info
         query_id = checkpoint_query_id(self._spark, checkpoint)
-        if query_id is not None and info is not None and info["query_id"] != query_id:
+        if query_id is None or info is None or info["query_id"] == query_id:
+            return
+        if last_leader_epoch(self._config.job.tables_path, query_id) <= info["leader_epoch"]:
             raise StaleCheckpointError(
                 f"the tables were last written by query {info['query_id']}, the checkpoint {checkpoint} belongs to "
                 f"query {query_id}: remove that checkpoint, and the job comes back from the tables"
