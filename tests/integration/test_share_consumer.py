@@ -14,12 +14,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from sharegroup.spark import DeltaSink, ShareConsumer
+from sharegroup.spark.share_consumer.consumer import member_id
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+from sharegroup.testkit.raw_member import RawMember
 from sharegroup.testkit.share_group_job import ShareGroupJobRun
 from sharegroup.testkit.submitted_job import SubmittedJob
 from sharegroup.types import Cause
 
-PATIENCE_S = 120
+PATIENCE_S = 200
 Key = tuple[int, int]  # partition, offset
 
 
@@ -84,6 +86,12 @@ class Deliveries:
     def wait_for(self, condition: Callable[[], bool]) -> None:
         with self._changed:
             assert self._changed.wait_for(condition, PATIENCE_S), f"{len(self.seen)} records seen"
+
+
+def accepted(job: ShareGroupJobRun, group_id: str) -> list[dict[str, Any]]:
+    """The group's delivery log, accepted ranges only."""
+    filters = [("group_id", "=", group_id), ("cause", "=", Cause.ACCEPT.value)]
+    return DeltaTable(str(job.tables_path / "delivery_log")).to_pyarrow_table(filters=filters).to_pylist()
 
 
 def logged(job: ShareGroupJobRun, group_id: str) -> Counter[str]:
@@ -206,27 +214,6 @@ def test_a_slow_member_holds_up_nobody(
     assert set(slow.seen).isdisjoint(fast.seen)
 
 
-def test_a_batch_that_died_runs_again_with_what_is_still_the_members(
-    spark: SparkSession, kafka: EmbeddedKafka, job: ShareGroupJobRun, topic: str, tmp_path: Path
-) -> None:
-    """The first run leaves the group as it fails, so its records are delivered again, and visibly so."""
-    group_id, deliveries = job.new_group(), Deliveries()
-    sent = produce(kafka, topic, 20)
-
-    def die(records: DataFrame, batch_id: int) -> None:
-        raise KeyboardInterrupt
-
-    query = consumer(spark, job, group_id, topic, tmp_path).start(die)
-    with pytest.raises(Exception, match="KeyboardInterrupt"):
-        query.await_termination(PATIENCE_S)
-    with consumer(spark, job, group_id, topic, tmp_path) as member:
-        again = member.start(lambda records, batch_id: deliveries.add(records) and None)
-        deliveries.wait_for(lambda: set(deliveries.seen) == sent)
-    assert again.member_id == query.member_id
-    assert all(len(counts) == 1 for counts in deliveries.seen.values())
-    assert {2} <= {counts[0] for counts in deliveries.seen.values()} <= {1, 2}
-
-
 def test_a_sink_leaves_out_what_it_has(
     spark: SparkSession, kafka: EmbeddedKafka, job: ShareGroupJobRun, topic: str, tmp_path: Path
 ) -> None:
@@ -252,11 +239,13 @@ def test_a_sink_leaves_out_what_it_has(
 
 
 KILLED_IN_A_BATCH = """
-import os, signal, sys
+import logging, os, signal, sys
 from pathlib import Path
 from sharegroup.spark import DeltaSink, ShareConsumer, build_session
 from sharegroup.spark.stop_signal import StopSignal
 
+logging.basicConfig()
+logging.getLogger("sharegroup").setLevel(logging.INFO)
 servers, group_id, topic, directory, *row_topics = sys.argv[1:]
 names = ("share_group_requests_topic", "share_partition_requests_topic", "share_group_responses_topic")
 spark = build_session("killed")
@@ -282,10 +271,12 @@ spark.stop()
 """
 
 
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("is_still_member", [True, False])
 def test_a_batch_that_was_killed_after_its_append_is_there_once(
-    kafka: EmbeddedKafka, job: ShareGroupJobRun, topic: str, tmp_path: Path
+    kafka: EmbeddedKafka, job: ShareGroupJobRun, topic: str, tmp_path: Path, is_still_member: bool
 ) -> None:
-    """Killed between append and acknowledgement, with its locks still held at the restart."""
+    """Killed between append and acknowledgement; at the restart its locks are still held, or are gone."""
     group_id = job.new_group()
     sent = produce(kafka, topic, 100)
     script = tmp_path / "killed.py"
@@ -294,6 +285,9 @@ def test_a_batch_that_was_killed_after_its_append_is_there_once(
     with SubmittedJob(str(script), arguments, tmp_path / "log") as first:
         assert first.wait(PATIENCE_S) != 0
     assert (tmp_path / "was-killed").exists()
+    if not is_still_member:
+        RawMember(job.client(), group_id, member_id(str(tmp_path / "checkpoint"), group_id)).leave()
+        await_that(lambda: logged(job, group_id)["member_left"] == len(sent), job.process)
     with SubmittedJob(str(script), arguments, tmp_path / "log") as second:
         await_rows(tmp_path / "sink", len(sent), second)
         await_that(lambda: logged(job, group_id)["accept"] == len(sent), second)
@@ -301,6 +295,7 @@ def test_a_batch_that_was_killed_after_its_append_is_there_once(
     rows = DeltaTable(str(tmp_path / "sink")).to_pyarrow_table().to_pylist()
     assert sorted((row["partition"], row["offset"]) for row in rows) == sorted(sent)
     assert "is run again: renewing" in (tmp_path / "log").read_text()
+    assert {row["delivery_count"] for row in accepted(job, group_id)} == ({1} if is_still_member else {2})
 
 
 def test_the_job_appends_and_stops_between_batches(

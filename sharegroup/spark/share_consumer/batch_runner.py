@@ -47,7 +47,7 @@ class BatchRunner:
         on_give_up: Callable[[], None],
     ) -> None:
         self.handler_errors = 0
-        self.last_handler_error: Exception | None = None
+        self.last_handler_error: BaseException | None = None
         self.current: AcquiredBatch | None = None
         self._member, self._handle = member, handle
         self._reader_options, self._include_headers = reader_options, include_headers
@@ -79,7 +79,7 @@ class BatchRunner:
         try:
             records = acquired_records(spark, batch.ranges, self._reader_options, self._include_headers)
             acknowledgements = self._acknowledgements(batch, self._handle(records, batch.batch_id))
-        except Exception as error:  # noqa: BLE001 - whatever a handler raises, its batch is released
+        except BaseException as error:  # noqa: BLE001 - even sys.exit(): it would only end py4j's thread, unheard
             self._failed(batch, error)
             return acknowledge_all(batch.ranges, AcknowledgeType.RELEASE)
         self._failures_in_a_row = 0
@@ -93,7 +93,7 @@ class BatchRunner:
         table = result_table(result)
         return acknowledge_with_exceptions(batch.ranges, exception_runs(table))
 
-    def _failed(self, batch: AcquiredBatch, error: Exception) -> None:
+    def _failed(self, batch: AcquiredBatch, error: BaseException) -> None:
         self.handler_errors += 1
         self._failures_in_a_row += 1
         self.last_handler_error = error

@@ -73,7 +73,7 @@ class ShareConsumerQuery:
         return self._runner.handler_errors
 
     @property
-    def last_handler_error(self) -> Exception | None:
+    def last_handler_error(self) -> BaseException | None:
         """The last exception of the handler, None if it never raised."""
         return self._runner.last_handler_error
 

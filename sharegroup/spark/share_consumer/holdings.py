@@ -107,10 +107,10 @@ class Holdings:
         self._withdraw(now_ms)
         self._offers.close()
 
-    def give_all_back(self) -> list[HeldRange]:
-        """Everything that is queued, which then is not held any more."""
+    def give_all_back(self, now_ms: int) -> list[HeldRange]:
+        """Everything that is queued and still locked, which then is not held any more."""
         queued, self._queued = self._queued, []
-        return queued
+        return [held for held in queued if held.lock_deadline_ms > now_ms]
 
     def forget(self, now_ms: int) -> None:
         """The member was fenced: nothing that is queued is its own any more."""
@@ -127,7 +127,7 @@ class Holdings:
         overdue = [held for held in self._queued if held.lock_deadline_ms < latest_ms]
         if overdue:
             self._queued = [held for held in self._queued if held.lock_deadline_ms >= latest_ms]
-        return overdue
+        return [held for held in overdue if held.lock_deadline_ms > now_ms]  # the others have gone back by themselves
 
     def _withdraw(self, now_ms: int) -> None:
         if self._offered is None:

@@ -330,7 +330,7 @@ class Member:
             requests += waiting.due(self._epoch(), now_ms) if waiting is not None else []
         if self._closing_until_ms is not None and self._acknowledgements is None and not self._has_left:
             self._has_left = True
-            requests += self._unacquire(self._holdings.give_all_back())
+            requests += self._unacquire(self._holdings.give_all_back(now_ms))
             leaving = self._membership.leave()
             requests += [] if leaving is None else [leaving]
         return requests
@@ -365,10 +365,10 @@ class Member:
         batches: tuple[AcknowledgementBatch, ...] = (),
         ranges: tuple[OffsetRange, ...] = (),
     ) -> SharePartitionRequest:
-        """A request whose answer nobody waits for."""
+        """A request whose answer nobody waits for; it is asked for, because the job logs refusals it cannot tell."""
         return SharePartitionRequest(
-            kind, next(self._ids), self._settings.group_id, *share_partition, self._settings.member_id, self._epoch(),
-            batches=batches, ranges=ranges,
+            kind, next(self._ids), self._settings.group_id, *share_partition, self.member_id, self._epoch(),
+            reply_to=self.member_id, batches=batches, ranges=ranges,
         )  # fmt: skip
 
     def _epoch(self) -> int:

@@ -85,7 +85,7 @@ def test_parts_of_a_range_become_one_again_when_an_offer_is_withdrawn(holdings: 
     holdings.step(0)
     holdings.stop_offering(1)
     assert (offers.offer, offers.is_closed) == (None, True)
-    assert holdings.give_all_back() == [held(0, 149)]
+    assert holdings.give_all_back(1) == [held(0, 149)]
     assert holdings.waiting_records == 0
 
 
@@ -103,13 +103,19 @@ def test_what_waits_too_long_is_given_back_and_the_running_batch_is_not(holdings
     assert offers.offer is not None
 
 
+def test_what_is_past_its_lock_need_not_be_given_back(holdings: Holdings, offers: FakeOffers) -> None:
+    holdings.add([held(0, 9)], 0)
+    assert holdings.step(LOCK_MS) == []
+    assert (offers.offer, holdings.waiting_records) == (None, 0)
+
+
 def test_an_offer_that_was_claimed_in_that_moment_is_not_given_back(holdings: Holdings, offers: FakeOffers) -> None:
     holdings.add([held(0, 9)], 0)
     holdings.step(0)
     offers.claim()
     holdings.stop_offering(LOCK_MS)
     assert holdings.running is not None
-    assert holdings.give_all_back() == []
+    assert holdings.give_all_back(1) == []
 
 
 def test_no_batch_is_offered_after_the_stop(holdings: Holdings, offers: FakeOffers) -> None:
