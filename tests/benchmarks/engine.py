@@ -14,6 +14,7 @@ from tests.benchmarks.process_tree import ProcessTree
 from tests.benchmarks.spark_progress import MicroBatch, micro_batches
 
 RUNNING = "the share-group job is running"
+_START_S = 300
 _LOG4J2 = Path(__file__).with_name("log4j2.properties")
 
 
@@ -68,7 +69,7 @@ class Engine:
     def __enter__(self) -> Engine:
         self._job.start()
         try:
-            self._job.await_log(RUNNING)
+            self._job.await_log(RUNNING, _START_S)
         except BaseException:
             self._job.kill()
             raise

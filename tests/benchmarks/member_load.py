@@ -68,6 +68,7 @@ class MemberLoad:
         self._going.set()
         self._stop = threading.Event()
         self._is_leaving = threading.Event()
+        self._has_left = False
         self._asked: set[int] = set()
         self._assigned: set[int] = set()
         self._epoch = 0
@@ -143,9 +144,10 @@ class MemberLoad:
             raise
 
     def _heartbeat(self) -> None:
-        if self._epoch < 0 or (time.monotonic() < self._heartbeat_due and not self._is_leaving.is_set()):
+        if (time.monotonic() < self._heartbeat_due and not self._is_leaving.is_set()) or self._has_left:
             return
-        epoch = LEAVE_GROUP_EPOCH if self._is_leaving.is_set() else self._epoch
+        self._has_left = self._is_leaving.is_set()
+        epoch = LEAVE_GROUP_EPOCH if self._has_left else self._epoch
         self._heartbeat_due = time.monotonic() + _HEARTBEAT_S
         request = ShareGroupRequest(
             HEARTBEAT,

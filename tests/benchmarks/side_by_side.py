@@ -162,7 +162,7 @@ class BareQuery:
         self._submitted.start()
         try:
             with self._job.engine.processes.held():
-                self._submitted.await_log(bare_query.RUNNING)
+                self._submitted.await_log(bare_query.RUNNING, 300)
                 _await_batches(lambda: len(self.batches()), self._warm_up)
             self._processes.hold()
         except BaseException:

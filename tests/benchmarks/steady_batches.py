@@ -30,19 +30,23 @@ class SteadyBatches:
         self._state: str | None = None
         self._kafka_offset = 0
         self._rounds = 0
+        self._now_ms = now_ms
         self.load = [self._config(), self._loads()]
         self.loaded = self._run(self.load, now_ms)
 
     def fetch(self, records: int, now_ms: int) -> Output:
         """The member fetches `records` at each share-partition."""
+        self._now_ms = now_ms
         return self._run([self._request(FETCH, p, max_records=records) for p in self._partitions], now_ms)
 
     def acknowledge(self, batch: AcknowledgementBatch, now_ms: int) -> Output:
         """The member acknowledges the same at each share-partition."""
+        self._now_ms = now_ms
         return self._run([self._request(ACKNOWLEDGE, p, batches=(batch,)) for p in self._partitions], now_ms)
 
     def round(self, now_ms: int) -> Output:
         """One micro-batch of a steady member: it acknowledges what it has, and fetches."""
+        self._now_ms = now_ms
         lines = []
         first = (self._rounds - 1) * _PER_FETCH
         for partition in self._partitions:
@@ -57,6 +61,8 @@ class SteadyBatches:
         shard = Shard(self._key, self._group_id, self._topic, DurableRecords(), self._state)
         output = shard.run(lines, now_ms)
         self._state = shard.dump()
+        if any(response["error_code"] for response in output.responses):
+            raise AssertionError(f"a request was refused: {output.responses}")
         return output
 
     def _request(self, kind: str, partition: int, **fields: object) -> str:
@@ -64,7 +70,7 @@ class SteadyBatches:
         request = SharePartitionRequest(
             kind, str(self._kafka_offset), self._group_id, self._topic, partition, MEMBER_ID, 1, self._reply_to
         )._replace(**fields)  # type: ignore[arg-type]
-        return rows.encode(rows.REQUEST, f"0\t{self._kafka_offset}\t0\t{request.encode().decode()}")
+        return rows.encode(rows.REQUEST, f"0\t{self._kafka_offset}\t{self._now_ms}\t{request.encode().decode()}")
 
     def _config(self) -> str:
         config = GroupConfig.of(ShareGroupConfig(), GroupOverrides())
