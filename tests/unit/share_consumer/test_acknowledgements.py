@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sharegroup.spark.share_consumer.acknowledgements import (
@@ -101,6 +101,7 @@ def test_the_same_row_twice_says_no_more_than_once() -> None:
     assert exception_runs(result([("t", 0, 1, "reject"), ("t", 0, 1, "reject")])) == {P0: [Run(1, 1, X)]}
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.integers(1, 6)), min_size=1, max_size=6),
     st.dictionaries(st.integers(0, 50), st.sampled_from([A, R, X])),

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sharegroup.spark.share_consumer.batch_plan import MAX_GAP_FACTOR, MAX_READS, plan_batch, reads_of
@@ -56,6 +56,7 @@ def queues(draw: st.DrawFn) -> tuple[HeldRange, ...]:
     return tuple(draw(st.permutations(found)))
 
 
+@settings(deadline=None)
 @given(queues(), st.integers(1, 200))
 def test_nothing_is_lost_and_every_bound_holds(queued: tuple[HeldRange, ...], max_records: int) -> None:
     plan = plan_batch(queued, max_records)
@@ -74,6 +75,7 @@ def test_nothing_is_lost_and_every_bound_holds(queued: tuple[HeldRange, ...], ma
     assert set(offsets(plan.batch)) <= set(covered)
 
 
+@settings(deadline=None)
 @given(queues(), st.integers(1, 50))
 def test_planning_on_and_on_empties_the_queue(queued: tuple[HeldRange, ...], max_records: int) -> None:
     rest, seen = queued, Counter[tuple[str, int, int]]()
