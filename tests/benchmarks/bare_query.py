@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from sharegroup.config import load_config
 from sharegroup.spark.job_session import job_session
+from sharegroup.spark.kafka_clients import spark_options
 
 NAME = "bare"
 RUNNING = "the bare query is running"
@@ -48,7 +49,7 @@ def main() -> None:
     spark = job_session(config)
     rows = (
         spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", config.job.bootstrap_servers)
+        .options(**spark_options(config.job.bootstrap_servers, config.job.kafka))
         .option("subscribe", arguments.topic)
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", arguments.rows)
