@@ -1,0 +1,84 @@
+"""One job leads: a second one on the same tables takes the lead, and the first one stops before it does harm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import DeltaTable
+
+from sharegroup.errors import ErrorCode
+from sharegroup.testkit.raw_member import RawMember, RequestClient
+from sharegroup.testkit.share_group_job import ShareGroupJobRun
+from sharegroup.types import AcknowledgeType, AcquiredRange
+
+if TYPE_CHECKING:
+    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+    from tests.integration.conftest import NewTopic
+
+EXIT_STALE, EXIT_FENCED = 1, 3
+
+
+def exit_codes_once_one_has_ended(*jobs: ShareGroupJobRun) -> list[int | None]:
+    while all(job.process.exit_code is None for job in jobs):
+        pass
+    return [job.process.exit_code for job in jobs]
+
+
+@pytest.mark.timeout(600)
+def test_of_two_jobs_on_the_same_tables_one_is_fenced_and_the_other_serves(
+    kafka: EmbeddedKafka, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    def another_job(checkpoint: str) -> ShareGroupJobRun:
+        return ShareGroupJobRun(
+            tmp_path,
+            kafka.bootstrap_servers,
+            prefix="fencing-",
+            name=f"job-{next(numbers)}",
+            job={"checkpoint.path": str(tmp_path / checkpoint)},
+            master="local[1]",
+        )
+
+    numbers = iter(range(10))
+    with another_job("one") as first, another_job("other") as second, another_job("other") as third:
+        first.start()
+        first.await_running()
+        client = RequestClient(kafka.bootstrap_servers, first.config.job)
+        member = RawMember(client, first.new_group())
+        topic = new_topic(1, 30)
+        member.join({topic: 1})
+        assert member.fetch(topic, 0, 10).acquired == (AcquiredRange(0, 9, 1),)
+
+        # With another checkpoint: the first one notices when it next commits.
+        second.start()
+        second.await_running()
+        accepted = member.acknowledge(topic, 0, [(0, 4, AcknowledgeType.ACCEPT)])
+        assert accepted.error_code == ErrorCode.NONE
+        assert first.process.wait() == EXIT_FENCED
+        assert "FENCED_LEADER_EPOCH" in first.log
+
+        # With the same checkpoint: whichever of the two is fenced, one goes on.
+        third.start()
+        third.await_running()
+        assert member.acknowledge(topic, 0, [(5, 9, AcknowledgeType.ACCEPT)]).error_code == ErrorCode.NONE
+        assert sorted(map(str, exit_codes_once_one_has_ended(second, third))) == [str(EXIT_FENCED), "None"]
+        assert member.fetch(topic, 0, 10).acquired == (AcquiredRange(10, 19, 1),)
+        assert member.acknowledge(topic, 0, [(10, 19, AcknowledgeType.ACCEPT)]).error_code == ErrorCode.NONE
+
+        # A checkpoint that the tables have left behind is not gone on from.
+        first.start()
+        assert first.process.wait() == EXIT_STALE
+        assert "remove that checkpoint" in first.log
+
+        assert member.fetch(topic, 0, 100).acquired == (AcquiredRange(20, 29, 1),)
+        log = DeltaTable(str(first.tables_path / "delivery_log")).to_pyarrow_table().to_pylist()
+        assert sorted((row["first_offset"], row["last_offset"], row["cause"]) for row in log) == [
+            (0, 4, "accept"),
+            (0, 9, "fetch"),
+            (5, 9, "accept"),
+            (10, 19, "accept"),
+            (10, 19, "fetch"),
+            (20, 29, "fetch"),
+        ]
+        client.close()

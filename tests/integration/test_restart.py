@@ -1,0 +1,73 @@
+"""What outlives a job: locks, requests that came while it was down, and the batch that SIGTERM caught."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sharegroup.errors import ErrorCode
+from sharegroup.testkit.raw_member import RawMember
+from sharegroup.testkit.share_group_job import ShareGroupJobRun
+from sharegroup.types import AcknowledgeType, AcquiredRange
+
+if TYPE_CHECKING:
+    from sharegroup.protocol.response_rows import SharePartitionResponse
+    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+    from sharegroup.testkit.raw_member import RequestClient
+    from tests.integration.conftest import NewTopic
+
+LOAD = 300
+
+
+def fetched(client: RequestClient, request_id: str) -> SharePartitionResponse:
+    response = client.response(request_id)
+    assert response.error_code == ErrorCode.NONE
+    return response  # type: ignore[return-value]  # a fetch was asked for
+
+
+@pytest.mark.timeout(600)
+def test_locks_and_requests_outlive_the_job_and_its_checkpoint(
+    kafka: EmbeddedKafka, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    with ShareGroupJobRun(tmp_path, kafka.bootstrap_servers, prefix="restart-", master="local[1]") as job:
+        job.start()
+        job.await_running()
+        client, topic = job.client(), new_topic(2, 20)
+        holder = RawMember(client, job.new_group("restart_lock"))
+        waiter = RawMember(client, holder.group_id)
+        for member in (holder, waiter):
+            member.join({topic: 2})
+        held = holder.fetch(topic, 0, 20)
+        assert held.acquired == (AcquiredRange(0, 19, 1),)
+
+        job.process.kill()
+        job.forget_checkpoint()
+        # While no job runs: the holder is in time for some of its records, the waiter wants whatever there is.
+        accepted = client.send(holder.acknowledge_request(topic, 0, [(0, 4, AcknowledgeType.ACCEPT)]))
+        demand = client.send(waiter.fetch_request(topic, 0, 100))
+        job.start()
+
+        assert client.response(accepted).error_code == ErrorCode.NONE
+        redelivered = fetched(client, demand)
+        assert redelivered.acquired == (AcquiredRange(5, 19, 2),)  # an old fetch run again would make it 3
+        lock_ms = job.config.group_config(holder.group_id).record_lock_duration_ms
+        assert redelivered.lock_deadline_ms - lock_ms > held.lock_deadline_ms  # not before the lock was over
+        late = holder.acknowledge(topic, 0, [(5, 19, AcknowledgeType.ACCEPT)])
+        assert late.error_code == ErrorCode.INVALID_RECORD_STATE
+
+        # SIGTERM under load: the job ends between batches, and the next one answers what is left.
+        one_by_one = [waiter.fetch_request(topic, 1, 1, max_wait_ms=0)._replace(member_id=f"w{n}") for n in range(LOAD)]
+        client.send_all(one_by_one)
+        assert job.process.terminate() == 0
+        job.start()
+        answers = [fetched(client, request.id).acquired for request in one_by_one]
+        offsets = sorted(
+            offset for acquired in answers for first, last, _ in acquired for offset in range(first, last + 1)
+        )
+        assert offsets == list(range(20))
+
+        # SIGTERM when there is nothing to do.
+        assert job.process.terminate() == 0
+        assert "Traceback" not in job.log
