@@ -66,7 +66,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--topics", required=True, help="topic names, with commas")
     parser.add_argument("--sink", required=True, help="path or URL of the Delta table")
     parser.add_argument("--checkpoint", required=True, help="path or URL, of this job alone")
-    parser.add_argument("--max-records", type=int, default=500_000, help="most records of a batch (%(default)s)")
+    parser.add_argument("--max-records", type=int, default=1_000_000, help="most records of a batch (%(default)s)")
     parser.add_argument("--client-id", default="consume_acquired_batches", help="how the member is listed")
     parser.add_argument("--no-headers", dest="headers", action="store_false", help="leave the records' headers out")
     parser.add_argument(

@@ -62,7 +62,7 @@ class ShareConsumer:
         group_id: str,
         topics: Sequence[str],
         checkpoint: str,
-        max_records: int = 500_000,
+        max_records: int = 1_000_000,
         kafka: Mapping[str, str] | None = None,
         client_id: str = "spark-share-consumer",
         include_headers: bool = True,
