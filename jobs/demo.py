@@ -60,8 +60,8 @@ FROM delivery_log
 WHERE to_state IN ('ACKNOWLEDGED', 'ARCHIVED')
 GROUP BY ALL ORDER BY ALL""",
     "What the members did": """\
-SELECT client_id, count(DISTINCT partition) AS partitions, sum(last_offset - first_offset + 1) AS records_acquired
-FROM delivery_log LEFT JOIN share_group_members USING (group_id, member_id)
+SELECT member_id, count(DISTINCT partition) AS partitions, sum(last_offset - first_offset + 1) AS records_acquired
+FROM delivery_log
 WHERE cause = 'fetch'
 GROUP BY ALL ORDER BY ALL""",
     "Who led": "SELECT query, leader_epoch, application_id, time FROM share_group_job ORDER BY time",
@@ -83,6 +83,7 @@ class Display:
         self._begin = time.monotonic()
         self._last = (self._begin, 0)
         self._live: Live | None = None
+        self._shown: Progress | None = None
 
     @contextmanager
     def on(self) -> Iterator[None]:
@@ -106,6 +107,9 @@ class Display:
         outcomes = ", ".join(f"{what} {records:,}" for what, records in sorted(now.outcomes.items())) or "-"
         held = ", ".join(f"{records:,}" for _, records in sorted(now.acquired.items())) or "none"
         if self._live is None:
+            if now == self._shown:
+                return
+            self._shown = now
             self.say(
                 f"{now.finished:>7,} of {self._records:,} finished, {rate:>6,.0f} rec/s, "
                 f"in flight {now.acquired.total():,}, lag {now.lag(log_end_offsets):,}, deliveries {deliveries}"
@@ -205,6 +209,7 @@ class Demo:
             "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={ROOT / 'conf' / 'log4j2.properties'}",
         }
         spark = build_session("demo", master="local[2]", jars=jars("spark"), extra=extra)
+        spark.sparkContext.setLogLevel("ERROR")
         try:
             create_views(spark, str(TABLES))
             create_log_end_offsets(spark, bootstrap_servers, [TOPIC])
@@ -216,6 +221,7 @@ class Demo:
                     table.add_row(*(f"{value:,}" if isinstance(value, int) else str(value) for value in row))
                 self._console.print(table if table.rows else "nothing")
         finally:
+            spark.sparkContext.setLogLevel("OFF")  # tasks that are cut short say so at length
             spark.stop()
 
     def _verdict(self, problems: list[str]) -> int:
