@@ -41,6 +41,8 @@ def figures(measured: Measured, everything: list[MicroBatch]) -> list[Figure]:
     job = percentile([batch.without_offsets_ms for batch in measured.job], 50)
     bare = percentile([batch.without_offsets_ms for batch in measured.bare], 50)
     found.append(Figure(NAME, "micro-batch p50 without latestOffset", job, "ms", bare, job / bare))
+    job_cpu, bare_cpu = measured.cpu_ms
+    found.append(Figure(NAME, "CPU time of a micro-batch", job_cpu, "ms", bare_cpu, job_cpu / bare_cpu))
     end = min(_AT_EACH_END, len(measured.job) // 2)
     first, last = (median([b.trigger_ms for b in part]) for part in (measured.job[:end], measured.job[-end:]))
     what = f"micro-batch p50: last {end} of {len(everything)} against first {end} measured"

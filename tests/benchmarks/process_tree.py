@@ -26,9 +26,9 @@ class ProcessTree:
 
     def cpu_percent(self, seconds: float) -> float:
         """CPU use of the whole tree over the next `seconds`, in % of one core."""
-        before, begin = self._cpu_seconds(), time.monotonic()
+        before, begin = self.cpu_seconds(), time.monotonic()
         time.sleep(seconds)  # the measured interval itself
-        return 100 * (self._cpu_seconds() - before) / (time.monotonic() - begin)
+        return 100 * (self.cpu_seconds() - before) / (time.monotonic() - begin)
 
     def memory(self) -> Memory:
         """Memory now: the JVM (driver and executor at once, in local mode), the driver's Python, its workers."""
@@ -64,12 +64,13 @@ class ProcessTree:
     def _processes(self) -> list[psutil.Process]:
         return [self._root, *self._root.children(recursive=True)]
 
-    def _cpu_seconds(self) -> float:
+    def cpu_seconds(self) -> float:
+        """CPU time of the processes that live now, and of those that they had and that ended."""
         total = 0.0
         for process in self._processes():
             with contextlib.suppress(psutil.NoSuchProcess):
                 times = process.cpu_times()
-                total += times.user + times.system
+                total += times.user + times.system + times.children_user + times.children_system
         return total
 
 

@@ -43,6 +43,13 @@ class Measured:
 
     job: list[MicroBatch] = field(default_factory=list)
     bare: list[MicroBatch] = field(default_factory=list)
+    job_cpu_s: float = 0.0
+    bare_cpu_s: float = 0.0
+
+    @property
+    def cpu_ms(self) -> tuple[float, float]:
+        """CPU time of a micro-batch of each side, of its whole process tree: what a busy machine does not change."""
+        return 1000 * self.job_cpu_s / max(1, len(self.job)), 1000 * self.bare_cpu_s / max(1, len(self.bare))
 
 
 class JobUnderLoad:
@@ -110,11 +117,18 @@ class JobUnderLoad:
         with self._bare(active, turns) as bare:
             self.member.ask(range(active))
             self.await_batches(turns.warm_up)
+            measured = Measured()
             for _ in range(turns.number):
+                cpu = self.engine.processes.cpu_seconds()
                 job_windows.append(self.run(turns.seconds))
+                measured.job_cpu_s += self.engine.processes.cpu_seconds() - cpu
                 with self.engine.processes.held():
+                    cpu = bare.processes.cpu_seconds()
                     bare_windows.append(bare.run(turns.seconds))
-            return Measured(inside(self.engine.batches(), job_windows), inside(bare.batches(), bare_windows))
+                    measured.bare_cpu_s += bare.processes.cpu_seconds() - cpu
+            measured.job = inside(self.engine.batches(), job_windows)
+            measured.bare = inside(bare.batches(), bare_windows)
+            return measured
 
     def _bare(self, active: int, turns: Turns) -> BareQuery:
         rows = active * ROWS_PER_ROUND
@@ -164,7 +178,7 @@ class BareQuery:
             with self._job.engine.processes.held():
                 self._submitted.await_log(bare_query.RUNNING, 300)
                 _await_batches(lambda: len(self.batches()), self._warm_up)
-            self._processes.hold()
+            self.processes.hold()
         except BaseException:
             self._submitted.kill()
             raise
@@ -176,16 +190,17 @@ class BareQuery:
         self._submitted.kill()
 
     @property
-    def _processes(self) -> ProcessTree:
+    def processes(self) -> ProcessTree:
+        """All processes of the query."""
         return ProcessTree(self._submitted.pid)
 
     def run(self, seconds: float) -> Window:
         """Let it go on for so long."""
-        self._processes.go_on()
+        self.processes.go_on()
         begin = time.time()
         time.sleep(seconds)  # the measured interval itself
         end = time.time()
-        self._processes.hold()
+        self.processes.hold()
         return Window(begin * 1000, end * 1000)
 
     def batches(self) -> list[MicroBatch]:

@@ -60,12 +60,14 @@ def micro_batches(log_path: Path, query: str | None = None) -> list[MicroBatch]:
     return found
 
 
-def inside(batches: Sequence[MicroBatch], windows: Sequence[Window], warm_up: int = 2) -> list[MicroBatch]:
-    """The batches that began and ended within a window, without the first `warm_up` of each window."""
-    kept = []
-    for begin_ms, end_ms in windows:
-        kept += [batch for batch in batches if batch.start_ms >= begin_ms and batch.end_ms <= end_ms][warm_up:]
-    return kept
+def inside(batches: Sequence[MicroBatch], windows: Sequence[Window]) -> list[MicroBatch]:
+    """The batches that began and ended within a window."""
+    return [
+        batch
+        for begin_ms, end_ms in windows
+        for batch in batches
+        if batch.start_ms >= begin_ms and batch.end_ms <= end_ms
+    ]
 
 
 def _micro_batch(row: Mapping[str, object]) -> MicroBatch:
