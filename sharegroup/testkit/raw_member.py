@@ -32,8 +32,10 @@ from sharegroup.protocol.request_rows import (
 from sharegroup.protocol.response_rows import Response, ShareGroupResponse, SharePartitionResponse, decode_response
 from sharegroup.types import AcknowledgementBatch, OffsetRange
 
-#: How long a response may take: a job may have to start first.
-RESPONSE_DEADLINE_S = 120.0
+#: How long a response may take: a job may have to start first, on a machine that is busy.
+RESPONSE_DEADLINE_S = 240.0
+#: How long a fetch waits for its first record, unless it says otherwise.
+MAX_WAIT_MS = 600_000
 
 Request = ShareGroupRequest | SharePartitionRequest
 
@@ -180,7 +182,9 @@ class RawMember:
 
     # -- its share-partitions
 
-    def fetch(self, topic: str, partition: int, max_records: int, max_wait_ms: int = 60_000) -> SharePartitionResponse:
+    def fetch(
+        self, topic: str, partition: int, max_records: int, max_wait_ms: int = MAX_WAIT_MS
+    ) -> SharePartitionResponse:
         """Acquire up to `max_records`, waiting for the first one."""
         return self._call(self.fetch_request(topic, partition, max_records, max_wait_ms))
 
@@ -191,7 +195,7 @@ class RawMember:
         return self._call(self.acknowledge_request(topic, partition, batches, is_renew_ack))
 
     def fetch_request(
-        self, topic: str, partition: int, max_records: int, max_wait_ms: int = 60_000
+        self, topic: str, partition: int, max_records: int, max_wait_ms: int = MAX_WAIT_MS
     ) -> SharePartitionRequest:
         """The row of a fetch."""
         return self._request(FETCH, topic, partition)._replace(max_records=max_records, max_wait_ms=max_wait_ms)

@@ -33,7 +33,8 @@ GROUP_KINDS: Mapping[str, Mapping[str, Any]] = {
     "short_lock": {"share.record.lock.duration.ms": 2_000},
     "restart_lock": {"share.record.lock.duration.ms": 30_000},
 }
-GROUPS_OF_A_KIND = 20
+GROUPS_OF_A_KIND = {"earliest": 30}
+_GROUPS_OF_ANOTHER_KIND = 4
 
 _JOB: Mapping[str, Any] = {"log.idle.poll.interval.ms": 1_000}
 #: Long sessions and locks: what ends by time is for the groups that say so.
@@ -176,4 +177,4 @@ class ShareGroupJobRun:
 
     @staticmethod
     def _ids(kind: str) -> Iterator[str]:
-        return (f"{kind}-{number}" for number in range(GROUPS_OF_A_KIND))
+        return (f"{kind}-{number}" for number in range(GROUPS_OF_A_KIND.get(kind, _GROUPS_OF_ANOTHER_KIND)))

@@ -18,7 +18,6 @@ from sharegroup.types import AcknowledgeType
 ACCEPT, RELEASE, REJECT = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT
 PARTITIONS = 2
 RECORDS = 40
-AN_HOUR_MS = 3_600_000
 
 
 class Workload:
@@ -32,12 +31,14 @@ class Workload:
             "acknowledge": lambda: [
                 self.first.acknowledge_request(topic, 0, [(0, 4, ACCEPT), (5, 9, RELEASE), (10, 11, REJECT)])
             ],
-            "redeliver": lambda: [self.second.fetch_request(topic, 0, 15, AN_HOUR_MS)],
+            "redeliver": lambda: [self.second.fetch_request(topic, 0, 15)],
             "unacquire": lambda: [self.second.unacquire_request(topic, 0, [(25, 29)])],
-            "leave": lambda: [self.first.heartbeat_request(None, -1)],
-            "join": lambda: [self.third.heartbeat_request({topic: PARTITIONS}, 0)],
+            "leave and join": lambda: [
+                self.first.heartbeat_request(None, -1),
+                self.third.heartbeat_request({topic: PARTITIONS}, 0),
+            ],
             "accept": lambda: [self.second.acknowledge_request(topic, 0, [(5, 9, ACCEPT), (20, 24, ACCEPT)])],
-            "drain": lambda: [self.second.fetch_request(topic, p, 100, AN_HOUR_MS) for p in range(PARTITIONS)],
+            "drain": lambda: [self.second.fetch_request(topic, p, 100) for p in range(PARTITIONS)],
         }
 
     @property
