@@ -13,36 +13,34 @@ from tests.benchmarks.side_by_side import JobUnderLoad, Measured, Turns
 NAME = "B3"
 _REACH_MS = 0.3
 _FEW = 4
-#: The shard count that the sweep of `run` found best for 1,000 active share-partitions on two cores.
+#: What `--only shards` found best for 1,000 active share-partitions on two cores.
 SHARDS = 2
 
 
 def run(kafka: EmbeddedKafka, directory: Path, quick: bool) -> tuple[list[Figure], dict[str, object]]:
-    """Figures for each number of active share-partitions; the details have the sweep over shard counts."""
+    """Figures for each number of active share-partitions, and for idle ones beside them."""
     many = 100 if quick else 1_000
     details: dict[str, object] = {}
     figures: list[Figure] = []
-    with _job(kafka, directory / "b3-few", _FEW, SHARDS, quick) as job:
+    with job_at_interval(kafka, directory / "b3-few", _FEW, SHARDS, quick) as job:
         few = job.compare(_FEW, _turns(quick))
         memory = job.engine.processes.memory()
     figures += _figures(_FEW, _FEW, few, memory, details)
-    with _job(kafka, directory / "b3-many", many, SHARDS, quick) as job:
+    with job_at_interval(kafka, directory / "b3-many", many, SHARDS, quick) as job:
         for active in dict.fromkeys((_FEW, many // 10, many)):
             measured = job.compare(active, _turns(quick))
             memory = job.engine.processes.memory()
             figures += _figures(many, active, measured, memory, details)
             if active == _FEW:
                 figures.append(_idle_figure(many - _FEW, few, measured))
-    if not quick:
-        details["sweep"] = _sweep(kafka, directory, many)
     return figures, details
 
 
 def _turns(quick: bool) -> Turns:
-    return Turns(2, 8, 5) if quick else Turns(3, 40, 40)
+    return Turns(2, 8, 5) if quick else Turns(4, 30, 25)
 
 
-def _job(kafka: EmbeddedKafka, directory: Path, partitions: int, shards: int, quick: bool) -> JobUnderLoad:
+def job_at_interval(kafka: EmbeddedKafka, directory: Path, partitions: int, shards: int, quick: bool) -> JobUnderLoad:
     """A trigger interval, so that each micro-batch has the requests of all active share-partitions."""
     rounds = partitions * (100 if quick else 400)
     return JobUnderLoad(
@@ -77,15 +75,3 @@ def _idle_figure(idle: int, without: Measured, with_idle: Measured) -> Figure:
     bare_before, bare_after = (median([batch.trigger_ms for batch in side.bare]) for side in (without, with_idle))
     each = ((after - bare_after) - (before - bare_before)) / idle
     return Figure(NAME, f"what each of {idle:,} idle ones adds", each * 1000, "µs", reach="nothing")
-
-
-def _sweep(kafka: EmbeddedKafka, directory: Path, partitions: int) -> dict[int, dict[str, float]]:
-    """The job alone at each shard count, all share-partitions active."""
-    found = {}
-    for shards in (1, 2, 4, 8, 16):
-        with _job(kafka, directory / f"b3-shards-{shards}", partitions, shards, quick=False) as job:
-            job.member.ask(range(partitions))
-            job.await_batches(25)
-            window = job.run(60)
-            found[shards] = parts([batch for batch in job.engine.batches() if batch.start_ms >= window.begin_ms])
-    return found
