@@ -148,11 +148,13 @@ class JobQuery:
             self._upkeep()
 
     def _report(self, batch: Batch) -> None:
+        if not batch.rejected:
+            return
         self.rejected += len(batch.rejected)
         for partition, offset, reason in batch.rejected[:20]:
             logger.warning("query %s rejected request %d@%d: %s", self.name, partition, offset, reason)
-        if len(batch.rejected) > 20:
-            logger.warning("query %s rejected %d requests of batch %d", self.name, len(batch.rejected), batch.batch_id)
+        of_batch, batch_id = len(batch.rejected), batch.batch_id
+        logger.warning("query %s rejected %d in batch %d, %d so far", self.name, of_batch, batch_id, self.rejected)
 
     def _upkeep(self) -> None:
         begin = time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 import uuid
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,17 @@ if TYPE_CHECKING:
     from tests.integration.conftest import NewTopic
 
 BURST = 200_000
-NONSENSE = (b"{not json", b"[1, 2]", b'"text"', b"\xff\xfe", b"", b'{"type": "fetch"}', b'{"id": 7}', b"[" * 5000)
+NONSENSE = (
+    b"{not json",
+    b"[1, 2]",
+    b'"text"',
+    b"\xff\xfe",
+    b"",
+    b'{"type": "fetch"}',
+    b'{"id": 7}',
+    b'{"id": "half a pair", "reply_to": "\\ud800"}',
+    b"[" * 5000,
+)
 
 
 @pytest.fixture
@@ -52,22 +63,18 @@ def test_rows_that_name_no_requester_are_rejected_with_their_coordinates(
 ) -> None:
     before = rows_of(share_group_job, "delivery_log", member.group_id)
     topics = (share_group_job.config.job.partition_requests_topic, share_group_job.config.job.group_requests_topic)
-    for query, topic in zip(("share_partition", "group_coordinator"), topics, strict=True):
-        for value in (
-            b"{not json",
-            b"[1, 2]",
-            b'"text"',
-            b"\xff\xfe",
-            b"",
-            b'{"type": "fetch"}',
-            b'{"id": 7}',
-            b"[" * 5000,
-        ):
-            partition, offset = client.send_value(topic, value)
-            share_group_job.await_log(f"query {query} rejected request {partition}@{offset}: ")
+    queries = dict(zip(("share_partition", "group_coordinator"), topics, strict=True))
+    rows = [(query, *client.send_value(topic, value)) for query, topic in queries.items() for value in NONSENSE]
 
+    for query, partition, offset in rows:
+        share_group_job.await_log(f"query {query} rejected request {partition}@{offset}: ")
+
+    assert member.heartbeat().error_code == ErrorCode.NONE
     assert member.acknowledge(topic_of(member), 0, [(0, 0, AcknowledgeType.ACCEPT)]).error_code == ErrorCode.NONE
     assert len(rows_of(share_group_job, "delivery_log", member.group_id)) == len(before) + 1
+    for query in queries:
+        counts = re.findall(rf"query {query} rejected (\d+) in batch \d+, (\d+) so far", share_group_job.log)
+        assert int(counts[-1][1]) == sum(int(of_batch) for of_batch, _ in counts) >= len(NONSENSE)
 
 
 def test_rows_without_a_needed_field_are_answered_and_rejected(
