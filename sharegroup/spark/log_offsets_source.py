@@ -100,7 +100,7 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
             if not safe_ms or (deadline_ms is not None and deadline_ms <= now_ms):
                 pending, safe_ms = self._clock.observe(now_ms, told.positions)
                 requested |= pending
-            after = self._with_log(self._with_tables(before), told, requested, now_ms)
+            after = self._with_log(before, self._with_tables(before), told, requested, now_ms)
             after = self._with_state(before, after)
             after = self._with_ticks(after, told, safe_ms)
             if after != before:
@@ -125,16 +125,20 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
             return after
         return replace(after, state_version=self._tables.newest_version(SHARE_GROUP_STATE.name))
 
-    def _with_log(self, offset: SourceOffset, told: HandOver, pending: bool, now_ms: int) -> SourceOffset:
+    def _with_log(
+        self, before: SourceOffset, offset: SourceOffset, told: HandOver, pending: bool, now_ms: int
+    ) -> SourceOffset:
         """Poll the logs: all when idle for long or asked for, those with waiting members often, new ones at once."""
         listed = [row.key for row in self._tables.share_partitions(offset.partitions_version)]
         idle = self._is_due("log", now_ms, self._options["idle_poll_ms"])
         often = self._is_due("waiting", now_ms, self._options["poll_ms"])
         waiting = {ShardKey.decode(key)[:2] for key in told.waiting} if often else set()
+        # A share-partition that is new starts at its log's end as it is now, also in a topic that others read already.
+        new_rows = offset.partitions_version != before.partitions_version
         wanted = {
             TopicPartition(key.topic, key.partition)
             for key in listed
-            if idle or pending or key[:2] in waiting or offset.offsets_of(key.topic, key.partition) is None
+            if idle or pending or new_rows or key[:2] in waiting or offset.offsets_of(key.topic, key.partition) is None
         }
         if not wanted:
             return offset

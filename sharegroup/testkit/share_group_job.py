@@ -29,7 +29,7 @@ GROUP_KINDS: Mapping[str, Mapping[str, Any]] = {
     "latest": {"share.auto.offset.reset": "latest"},
     "by_duration": {"share.auto.offset.reset": "by_duration:PT1H"},
     "read_committed": {"share.isolation.level": "read_committed"},
-    "short_session": {"share.session.timeout.ms": 2_000, "share.heartbeat.interval.ms": 500},
+    "short_session": {"share.session.timeout.ms": 10_000, "share.heartbeat.interval.ms": 500},
     "short_lock": {"share.record.lock.duration.ms": 2_000},
     "restart_lock": {"share.record.lock.duration.ms": 30_000},
 }

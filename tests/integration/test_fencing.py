@@ -12,6 +12,7 @@ from sharegroup.errors import ErrorCode
 from sharegroup.testkit.raw_member import RawMember, RequestClient
 from sharegroup.testkit.share_group_job import ShareGroupJobRun
 from sharegroup.types import AcknowledgeType, AcquiredRange
+from tests.integration.waiting import wait_until
 
 if TYPE_CHECKING:
     from sharegroup.testkit.embedded_kafka import EmbeddedKafka
@@ -21,8 +22,7 @@ EXIT_STALE, EXIT_FENCED = 1, 3
 
 
 def exit_codes_once_one_has_ended(*jobs: ShareGroupJobRun) -> list[int | None]:
-    while all(job.process.exit_code is None for job in jobs):
-        pass
+    wait_until(lambda: any(job.process.exit_code is not None for job in jobs), "one of the jobs ends")
     return [job.process.exit_code for job in jobs]
 
 

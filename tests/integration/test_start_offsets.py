@@ -14,6 +14,7 @@ from sharegroup.errors import ErrorCode
 from sharegroup.spark.state_table import read_states
 from sharegroup.testkit.raw_member import RawMember, RequestClient
 from sharegroup.types import AcquiredRange, SharePartitionKey
+from tests.integration.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,10 +125,11 @@ def test_records_that_the_log_has_lost_leave_the_window(
 
     admin.delete_records({TopicPartition(topic, 0): 20})
 
-    key = SharePartitionKey(member.group_id, topic, 0)
-    deadline = time.monotonic() + 60
-    while read_states(DeltaTable(str(share_group_job.tables_path / "share_group_state")))[key].header.start_offset < 20:
-        assert time.monotonic() < deadline, "the start offset has not moved"
+    def start_offset() -> int:
+        states = read_states(DeltaTable(str(share_group_job.tables_path / "share_group_state")))
+        return states[SharePartitionKey(member.group_id, topic, 0)].header.start_offset
+
+    wait_until(lambda: start_offset() == 20, "the start offset moves")
     assert member.fetch(topic, 0, 10).acquired == (AcquiredRange(20, 29, 1),)
 
 

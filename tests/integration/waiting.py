@@ -1,0 +1,16 @@
+"""Waiting for what another process does, where there is nothing but to look."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+_POLL_S = 0.05
+
+
+def wait_until(condition: Callable[[], bool], what: str, deadline_s: float = 120) -> None:
+    """Return once `condition` holds; AssertionError with `what` was waited for when that takes too long."""
+    end = time.monotonic() + deadline_s
+    while not condition():
+        assert time.monotonic() < end, f"{what}: not in {deadline_s} s"
+        time.sleep(_POLL_S)
