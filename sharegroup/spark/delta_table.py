@@ -20,6 +20,7 @@ from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Tr
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from sharegroup.errors import FencedLeaderError
+from sharegroup.spark.local_log import trim_local_log
 from sharegroup.spark.tables import TableSpec
 
 logger = logging.getLogger(__name__)
@@ -41,7 +42,8 @@ def table_path(root: str, spec: TableSpec) -> str:
 def open_or_create(root: str, spec: TableSpec, options: dict[str, str] | None = None) -> DeltaTable:
     """The table's handle at its newest version; the table is created when missing.
 
-    No table feature is used that delta-rs or delta-spark does not understand; log entries stay for at least 24 hours,
+    No table feature is used that delta-rs or delta-spark does not understand; log entries stay for at least 24 hours
+    (on a local disk: the newest 1,000 versions, see `spark.local_log`),
     so that a pinned version can be read again.
     """
     path = table_path(root, spec)
@@ -79,6 +81,7 @@ class DeltaTableWriter:
 
     def __init__(self, root: str, spec: TableSpec, options: dict[str, str] | None = None) -> None:
         self.spec = spec
+        self._path = table_path(root, spec)
         self._table = open_or_create(root, spec, options)
         self._led_epoch = 0
         self._fenced: FencedLeaderError | None = None
@@ -158,6 +161,7 @@ class DeltaTableWriter:
             self._table.optimize.compact(commit_properties=properties, post_commithook_properties=_NO_HOOKS)
             self._table.create_checkpoint()
             self._table.cleanup_metadata()
+            trim_local_log(self._path, self.version)
             self._table.vacuum(
                 retention_hours=hours, dry_run=False, enforce_retention_duration=False,
                 commit_properties=properties, post_commithook_properties=_NO_HOOKS,
