@@ -1,10 +1,11 @@
 """Configuration: Kafka's dotted keys, each declared once with default, bounds and doc, read from one YAML file.
 
 Sections of the file: `job` (EngineConfig), `group` (ShareGroupConfig, ShareCoordinatorConfig: Kafka's broker keys),
-`groups` (GroupOverrides by group id: Kafka's GROUP keys). There are no environment overrides.
+`groups` (GroupOverrides by group id: Kafka's GROUP keys), `gateway` (GatewayConfig). There are no environment overrides.
 """
 
 from sharegroup.config.engine import EngineConfig
+from sharegroup.config.gateway import GatewayConfig
 from sharegroup.config.group import GroupConfig, GroupOverrides, IsolationLevel
 from sharegroup.config.job import EffectiveGroupConfig, JobConfig
 from sharegroup.config.loading import check_group_overrides, load_config, parse_config
@@ -17,6 +18,7 @@ __all__ = [
     "AutoOffsetReset",
     "EffectiveGroupConfig",
     "EngineConfig",
+    "GatewayConfig",
     "GroupConfig",
     "GroupOverrides",
     "IsolationLevel",

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from sharegroup.config.engine import EngineConfig
 from sharegroup.config.family import check_family
+from sharegroup.config.gateway import GatewayConfig
 from sharegroup.config.group import GroupConfig, GroupOverrides
 from sharegroup.config.rules import clamp
 from sharegroup.config.share_coordinator import ShareCoordinatorConfig
@@ -34,6 +35,7 @@ class JobConfig:
     group: ShareGroupConfig = field(default_factory=ShareGroupConfig)
     coordinator: ShareCoordinatorConfig = field(default_factory=ShareCoordinatorConfig)
     groups: Mapping[str, GroupOverrides] = field(default_factory=dict)
+    gateway: GatewayConfig = field(default_factory=GatewayConfig)
 
     def group_config(self, group_id: str) -> GroupConfig:
         """The values in force for a group by the file alone."""

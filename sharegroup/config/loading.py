@@ -11,6 +11,7 @@ import yaml
 
 from sharegroup.config.engine import EngineConfig
 from sharegroup.config.family import ConfigFamily, check_family
+from sharegroup.config.gateway import GatewayConfig
 from sharegroup.config.group import GroupOverrides
 from sharegroup.config.job import JobConfig
 from sharegroup.config.rules import group_problems, job_problems
@@ -24,6 +25,7 @@ __all__ = ["SECTIONS", "check_group_overrides", "load_config", "parse_config"]
 SECTIONS: Mapping[str, tuple[type[ConfigFamily], ...]] = {
     "job": (EngineConfig,),
     "group": (ShareGroupConfig, ShareCoordinatorConfig),
+    "gateway": (GatewayConfig,),
 }
 _GROUPS = "groups"
 
@@ -41,7 +43,7 @@ def load_config(path: str | Path) -> JobConfig:
     except yaml.YAMLError as error:
         raise InvalidConfigError(source, [_syntax_problem(error)]) from None
     if content is not None and not isinstance(content, Mapping):
-        raise InvalidConfigError(source, ["The file must be a mapping of the sections job, group and groups"])
+        raise InvalidConfigError(source, ["The file must be a mapping of the sections job, group, groups and gateway"])
     return parse_config(content or {}, source)
 
 
@@ -53,7 +55,8 @@ def parse_config(mapping: Mapping[str, object], source: str) -> JobConfig:
     section = _known_keys("group", mapping, problems)
     group = check_family(ShareGroupConfig, _part(section, ShareGroupConfig))
     coordinator = check_family(ShareCoordinatorConfig, _part(section, ShareCoordinatorConfig))
-    problems += (*engine.problems, *group.problems, *coordinator.problems)
+    gateway = check_family(GatewayConfig, _known_keys("gateway", mapping, problems))
+    problems += (*engine.problems, *group.problems, *coordinator.problems, *gateway.problems)
     problems += job_problems(group.family.values(), group.wrong)
     groups = {}
     for group_id, values in _mapping(_GROUPS, mapping.get(_GROUPS), problems).items():
@@ -62,7 +65,7 @@ def parse_config(mapping: Mapping[str, object], source: str) -> JobConfig:
         problems += [f"group {group_id}: {problem}" for problem in found]
     if problems:
         raise InvalidConfigError(source, problems)
-    return JobConfig(engine.family, group.family, coordinator.family, groups)
+    return JobConfig(engine.family, group.family, coordinator.family, groups, gateway.family)
 
 
 def check_group_overrides(

@@ -26,6 +26,8 @@ def default_text(key: ConfigKey) -> str:
         return str(key.default).lower()
     if key.name == "kafka":
         return "{}"
+    if key.default == "":
+        return '""'
     return str(getattr(key.default, "value", key.default))
 
 

@@ -14,6 +14,7 @@ from deltalake import write_deltalake
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from sharegroup.channel.client_settings import python_properties
 from sharegroup.config import JobConfig
 from sharegroup.errors import FencedLeaderError, ShareGroupError, StopRequested
 from sharegroup.spark import group_coordinator_query, share_partition_query
@@ -21,7 +22,7 @@ from sharegroup.spark.commit_steps import CommitSteps
 from sharegroup.spark.delta_table import DeltaTableWriter, open_or_create, table_path
 from sharegroup.spark.fault_points import fault_point
 from sharegroup.spark.job_query import JobQuery, StaleCheckpointError
-from sharegroup.spark.kafka_clients import RowProducer, create_topics, python_properties
+from sharegroup.spark.kafka_clients import RowProducer, create_topics
 from sharegroup.spark.leaders import record_leader
 from sharegroup.spark.retention import prunable
 from sharegroup.spark.stop_signal import StopSignal

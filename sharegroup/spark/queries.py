@@ -20,9 +20,10 @@ from importlib.resources import files
 from kafka import TopicPartition
 from pyspark.sql import SparkSession
 
+from sharegroup.channel.client_settings import python_properties
 from sharegroup.errors import ShareGroupError
 from sharegroup.spark.delta_table import table_path
-from sharegroup.spark.kafka_clients import offsets_consumer, python_properties
+from sharegroup.spark.kafka_clients import offsets_consumer
 from sharegroup.spark.tables import ALL_TABLES, SHARE_GROUP_STATE
 
 IN_FLIGHT = "in_flight"

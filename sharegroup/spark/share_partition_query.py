@@ -8,11 +8,12 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
+from sharegroup.channel.client_settings import python_properties
 from sharegroup.config import JobConfig
 from sharegroup.engine import rows
 from sharegroup.engine.share_partition_shard import DurableRecords
 from sharegroup.spark.delta_table import table_path
-from sharegroup.spark.kafka_clients import python_properties, spark_options
+from sharegroup.spark.kafka_clients import spark_options
 from sharegroup.spark.log_offsets_source import READER, SOURCE_NAME, SOURCE_SCHEMA, source_configs
 from sharegroup.spark.log_poll import LogPoll
 from sharegroup.spark.operators import OUTPUT_SCHEMA, STATE_SCHEMA, share_partition_operator

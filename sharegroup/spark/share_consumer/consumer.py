@@ -12,14 +12,15 @@ from types import TracebackType
 
 from pyspark.sql import SparkSession
 
+from sharegroup.channel.client_settings import python_properties
+from sharegroup.channel.row_channel import RowChannel, RowTopics
 from sharegroup.config import EngineConfig
-from sharegroup.spark.kafka_clients import python_properties, spark_options
+from sharegroup.spark.kafka_clients import spark_options
 from sharegroup.spark.share_consumer.batch_runner import AcquiredBatch, BatchRunner, Handler
 from sharegroup.spark.share_consumer.consumer_query import ShareConsumerQuery
 from sharegroup.spark.share_consumer.member import Member, MemberSettings
 from sharegroup.spark.share_consumer.offer_file import OfferFile
 from sharegroup.spark.share_consumer.ranges import ROW_SCHEMA
-from sharegroup.spark.share_consumer.row_channel import RowChannel, RowTopics
 from sharegroup.spark.share_consumer.source import READER, SOURCE_NAME
 from sharegroup.spark.shipping import register_source
 
