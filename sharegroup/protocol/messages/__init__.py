@@ -1,0 +1,117 @@
+"""The messages of the share group RPCs (KIP-932, KIP-1206, KIP-1222, KIP-1226), in the stable versions of Kafka 4.3.
+
+kafka-python has no share groups, but its message classes read any schema: each class here is made of the JSON file
+beside it that has its name. The schemas are data only; a test compares them with those of the kafka-clients JAR.
+
+    response = ShareFetchResponse(version=2, error_code=0, ..., responses=[topic], node_endpoints=[])
+    frame = response.encode(header=True, framed=True)     # after response.with_header(correlation_id)
+    request = ShareFetchRequest.decode(body, version=2)
+
+What kafka-python asks of its users:
+
+- Nested structs are classes below the message (`ShareFetchResponse.ShareFetchableTopicResponse.PartitionData`); dicts
+  are not converted. A struct that may not be null (`current_leader`) has no default and must be given.
+- A list that is not given is the *same* empty list for all messages: give it, never append to it.
+- `records` takes bytes, bytearray or memoryview, copied as they are. Empty is `b""`: null breaks clients.
+- A null topic id (all zero) is decoded to None.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # kafka-python has no type information; what its classes can do, as far as it is used here
+    from typing_extensions import Self
+
+    class _NestedClasses(type):
+        def __getattr__(cls, name: str) -> Any: ...
+
+    class ApiMessage(metaclass=_NestedClasses):
+        API_KEY: int
+        API_VERSION: int
+        valid_versions: tuple[int, int]
+
+        def __init_subclass__(cls, load_json: str) -> None: ...
+        def __init__(self, *, version: int | None = None, **fields: Any) -> None: ...
+        def __getattr__(self, name: str) -> Any: ...
+        def __setattr__(self, name: str, value: Any) -> None: ...
+        def with_header(self, correlation_id: int = 0, client_id: str = "") -> None: ...
+        def encode(self, version: int | None = None, header: bool = False, framed: bool = False) -> bytearray: ...
+        @classmethod
+        def decode(cls, data: bytes | memoryview, version: int, header: bool = False, framed: bool = False) -> Self: ...
+else:
+    from kafka.protocol.api_message import ApiMessage
+
+
+class ShareGroupHeartbeatRequest(ApiMessage, load_json=__name__):
+    """ShareGroupHeartbeat (76): a member joins (epoch 0), leaves (-1) or says that it lives."""
+
+
+class ShareGroupHeartbeatResponse(ApiMessage, load_json=__name__):
+    """ShareGroupHeartbeat (76): the member's epoch and, when it changed, its assignment."""
+
+
+class ShareGroupDescribeRequest(ApiMessage, load_json=__name__):
+    """ShareGroupDescribe (77)."""
+
+
+class ShareGroupDescribeResponse(ApiMessage, load_json=__name__):
+    """ShareGroupDescribe (77): groups with their members and assignments."""
+
+
+class ShareFetchRequest(ApiMessage, load_json=__name__):
+    """ShareFetch (78): a member asks for records, and may acknowledge those it has."""
+
+
+class ShareFetchResponse(ApiMessage, load_json=__name__):
+    """ShareFetch (78): record batches, which of their offsets the member has acquired, and what became of its acks."""
+
+
+class ShareAcknowledgeRequest(ApiMessage, load_json=__name__):
+    """ShareAcknowledge (79): acknowledgements without a fetch."""
+
+
+class ShareAcknowledgeResponse(ApiMessage, load_json=__name__):
+    """ShareAcknowledge (79): one error code for each share-partition."""
+
+
+class DescribeShareGroupOffsetsRequest(ApiMessage, load_json=__name__):
+    """DescribeShareGroupOffsets (90): `topics` null asks for all that the group has."""
+
+
+class DescribeShareGroupOffsetsResponse(ApiMessage, load_json=__name__):
+    """DescribeShareGroupOffsets (90): start offsets (-1: none) and lags (-1: not known)."""
+
+
+class AlterShareGroupOffsetsRequest(ApiMessage, load_json=__name__):
+    """AlterShareGroupOffsets (91): new start offsets for an empty group."""
+
+
+class AlterShareGroupOffsetsResponse(ApiMessage, load_json=__name__):
+    """AlterShareGroupOffsets (91): one error code for each share-partition."""
+
+
+class DeleteShareGroupOffsetsRequest(ApiMessage, load_json=__name__):
+    """DeleteShareGroupOffsets (92): topics that an empty group shall forget."""
+
+
+class DeleteShareGroupOffsetsResponse(ApiMessage, load_json=__name__):
+    """DeleteShareGroupOffsets (92): one error code for each topic."""
+
+
+__all__ = [
+    "AlterShareGroupOffsetsRequest",
+    "AlterShareGroupOffsetsResponse",
+    "DeleteShareGroupOffsetsRequest",
+    "DeleteShareGroupOffsetsResponse",
+    "DescribeShareGroupOffsetsRequest",
+    "DescribeShareGroupOffsetsResponse",
+    "ShareAcknowledgeRequest",
+    "ShareAcknowledgeResponse",
+    "ShareFetchRequest",
+    "ShareFetchResponse",
+    "ShareGroupDescribeRequest",
+    "ShareGroupDescribeResponse",
+    "ShareGroupHeartbeatRequest",
+    "ShareGroupHeartbeatResponse",
+]
