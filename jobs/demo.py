@@ -241,9 +241,12 @@ def produce(bootstrap_servers: str, records: int) -> None:
 
     producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 50})
     for number in range(records):
-        producer.produce(TOPIC, partition=number % PARTITIONS, key=b"%d" % number, value=b"order %d" % number)
-        if number % 10_000 == 0:
-            producer.poll(0)
+        while True:
+            try:
+                producer.produce(TOPIC, partition=number % PARTITIONS, key=b"%d" % number, value=b"order %d" % number)
+                break
+            except BufferError:  # its queue holds 100,000 records, and a quick machine fills it before the broker reads
+                producer.poll(0.1)
     if left := producer.flush(60):
         raise RuntimeError(f"{left} records could not be produced")
 
