@@ -114,3 +114,10 @@ class Transition(NamedTuple):
     member_id: str | None
     delivery_count: int
     lock_deadline_ms: int | None = None
+
+
+class ConfigSource(str, Enum):
+    """Where a group's own config value comes from, as DescribeConfigs names it: a request, or the job's file."""
+
+    DYNAMIC_GROUP_CONFIG = "DYNAMIC_GROUP_CONFIG"
+    STATIC_BROKER_CONFIG = "STATIC_BROKER_CONFIG"

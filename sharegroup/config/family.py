@@ -72,9 +72,19 @@ class ConfigFamily(BaseModel):
         """The values that were given, not defaulted, by dotted name."""
         return self._by_name(self.model_fields_set)
 
+    def set_texts(self) -> dict[str, str]:
+        """The values that were given, as Kafka's tools would write them; `check_family` reads them back."""
+        return {name: _text(value) for name, value in self.set_values().items()}
+
     def _by_name(self, fields: Any) -> dict[str, Any]:
         aliases = {name: str(field.alias) for name, field in type(self).model_fields.items()}
         return {alias: getattr(self, name) for name, alias in aliases.items() if name in fields}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, Enum):
+        return str(value.value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 Family = TypeVar("Family", bound=ConfigFamily)

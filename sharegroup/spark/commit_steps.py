@@ -32,6 +32,9 @@ from sharegroup.spark.table_rows import CurrentRows, stamped_table
 
 logger = logging.getLogger(__name__)
 
+#: The transaction id of what a leader writes beside its batches; its version is the leader epoch.
+_LEADER_ROWS_APP_ID = "sharegroup.leader_rows"
+
 FaultPoint = Callable[[int, int], None]
 
 
@@ -138,6 +141,15 @@ class CommitSteps:
                 table = self._arrow_table(writer, rows, info["leader_epoch"], info["batch_id"], info["now_ms"])
                 writer.commit(info["query_id"], info["batch_id"], table)
         self._producer.send(outbox["responses"], [tuple(request) for request in outbox["requests"]])
+
+    def current_rows(self, table: str) -> list[dict[str, Any]]:
+        """The rows of a table of current state."""
+        return self._current[table].rows()
+
+    def put(self, table: str, rows: Iterable[dict[str, Any]], now_ms: int) -> None:
+        """Put (or, where marked, remove) rows that no batch made, once by each leader. Raises FencedLeaderError."""
+        writer = next(writer for writer in self.writers if writer.spec.name == table)
+        writer.commit(_LEADER_ROWS_APP_ID, self.leader_epoch, self._current[table].upsert(rows, now_ms))
 
     def begin(self, batch_id: int) -> None:
         """Said before step 1; there is nothing to do."""

@@ -21,7 +21,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from sharegroup.errors import FencedLeaderError
 from sharegroup.spark.local_log import trim_local_log
-from sharegroup.spark.tables import TableSpec
+from sharegroup.tables.schemas import TableSpec, table_path
 
 logger = logging.getLogger(__name__)
 
@@ -32,11 +32,6 @@ LEADER_APP_ID = "sharegroup.leader_epoch"
 
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _HISTORY_TO_SEARCH = 50
-
-
-def table_path(root: str, spec: TableSpec) -> str:
-    """Where the table lives below the configured `tables.path` (a directory or an object-store URL)."""
-    return f"{root.rstrip('/')}/{spec.name}"
 
 
 def open_or_create(root: str, spec: TableSpec, options: dict[str, str] | None = None) -> DeltaTable:

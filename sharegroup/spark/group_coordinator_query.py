@@ -10,12 +10,11 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from sharegroup.channel.client_settings import python_properties
 from sharegroup.config import JobConfig
-from sharegroup.spark.delta_table import table_path
 from sharegroup.spark.operators import OUTPUT_SCHEMA, STATE_SCHEMA, group_coordinator_operator
 from sharegroup.spark.share_groups_source import READER, SOURCE_NAME, SOURCE_SCHEMA
 from sharegroup.spark.share_partition_query import IDLE_BLOCK_MS, request_rows
 from sharegroup.spark.shipping import register_source
-from sharegroup.spark.tables import GROUP_COORDINATOR_TABLES
+from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, table_path
 
 NAME = "group_coordinator"
 

@@ -6,11 +6,8 @@ import logging
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from datetime import datetime, timezone
 from pathlib import Path
 
-import pyarrow as pa
-from deltalake import write_deltalake
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
@@ -19,17 +16,17 @@ from sharegroup.config import JobConfig
 from sharegroup.errors import FencedLeaderError, ShareGroupError, StopRequested
 from sharegroup.spark import group_coordinator_query, share_partition_query
 from sharegroup.spark.commit_steps import CommitSteps
-from sharegroup.spark.delta_table import DeltaTableWriter, open_or_create, table_path
+from sharegroup.spark.delta_table import DeltaTableWriter, open_or_create
 from sharegroup.spark.fault_points import fault_point
 from sharegroup.spark.job_query import JobQuery, StaleCheckpointError
 from sharegroup.spark.kafka_clients import RowProducer, create_topics
 from sharegroup.spark.leaders import record_leader
 from sharegroup.spark.retention import prunable
+from sharegroup.spark.static_configs import write_static_configs
 from sharegroup.spark.stop_signal import StopSignal
-from sharegroup.spark.tables import (
+from sharegroup.tables.schemas import (
     ALL_TABLES,
     GROUP_COORDINATOR_TABLES,
-    SHARE_GROUP_CONFIGS,
     SHARE_PARTITION_TABLES,
 )
 
@@ -78,18 +75,6 @@ class ShareGroupJob:
         create_topics(self._kafka, topics, job.request_topic_replication_factor, job.request_topic_retention_ms)
         for spec in ALL_TABLES:
             open_or_create(job.tables_path, spec)
-        self._write_configs()
-
-    def _write_configs(self) -> None:
-        """The groups' own values, as the file has them, for people who query."""
-        now = datetime.now(timezone.utc)
-        rows = [
-            {"group_id": group_id, "config_name": name, "config_value": str(value), "time": now}
-            for group_id, overrides in self._config.groups.items()
-            for name, value in overrides.set_values().items()
-        ]
-        table = pa.Table.from_pylist(rows, schema=SHARE_GROUP_CONFIGS.schema)
-        write_deltalake(table_path(self._config.job.tables_path, SHARE_GROUP_CONFIGS), table, mode="overwrite")
 
     # -- the queries -----------------------------------------------------------------------------------------------
 
@@ -116,6 +101,7 @@ class ShareGroupJob:
         producer = RowProducer(self._kafka, job.responses_topic, job.partition_requests_topic)
         name = group_coordinator_query.NAME
         writers = [DeltaTableWriter(job.tables_path, spec) for spec in GROUP_COORDINATOR_TABLES]
+        steps = CommitSteps(writers, producer, fault_point(name, self._jvm_pid))
         return JobQuery(
             self._spark,
             self._config,
@@ -123,10 +109,11 @@ class ShareGroupJob:
             lambda path, positions: group_coordinator_query.group_coordinator_outputs(
                 self._spark, self._config, path, positions
             ),
-            CommitSteps(writers, producer, fault_point(name, self._jvm_pid)),
+            steps,
             str(Path(self._scratch.name) / name),
             self._stop,
             dict,
+            lambda: write_static_configs(steps, self._config, int(time.time() * 1000)),
         )
 
     def _start(self, name: str) -> None:

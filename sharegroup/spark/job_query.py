@@ -33,7 +33,8 @@ class StaleCheckpointError(ShareGroupError):
 class JobQuery:
     """See the module. `outputs(hand_over path, positions)` builds the query up to its sink.
 
-    `prune_before` tells, at upkeep, which old days of a table can go.
+    `prune_before` tells, at upkeep, which old days of a table can go; `on_lead` is called once it leads, before the
+    first batch.
     """
 
     def __init__(
@@ -46,9 +47,11 @@ class JobQuery:
         hand_over_path: str,
         stop: StopSignal,
         prune_before: Callable[[], Mapping[str, str]],
+        on_lead: Callable[[], None] = lambda: None,
     ) -> None:
         self._spark, self._config, self.name, self._outputs = spark, config, name, outputs
         self._steps, self._stop, self._prune_before = steps, stop, prune_before
+        self._on_lead = on_lead
         self._hand_over_path = hand_over_path
         self._hand_over = HandOverFile(hand_over_path)
         self._memory = BatchMemory()
@@ -93,6 +96,7 @@ class JobQuery:
         self._check_checkpoint(checkpoint)
         self._steps.lead()
         self._steps.complete_last_batch()
+        self._on_lead()
         self._hand_over.write(self._memory.hand_over(self._steps.positions))
         writer = (
             self._outputs(self._hand_over_path, dict(self._steps.positions))

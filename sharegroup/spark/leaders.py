@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import write_deltalake
 
-from sharegroup.spark.delta_table import open_or_create, table_path
-from sharegroup.spark.tables import SHARE_GROUP_JOB
+from sharegroup.spark.delta_table import open_or_create
+from sharegroup.tables.schemas import SHARE_GROUP_JOB, table_path
 
 
 def record_leader(

@@ -36,7 +36,7 @@ from sharegroup.spark.log_poll import LogPoll
 from sharegroup.spark.pinned_tables import PinnedTables
 from sharegroup.spark.request_clock import RequestClock, Waiting
 from sharegroup.spark.shard_keys import ShardKey
-from sharegroup.spark.tables import SHARE_GROUP_STATE, SHARE_PARTITIONS
+from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_PARTITIONS
 from sharegroup.types import SharePartitionKey
 
 logger = logging.getLogger(__name__)

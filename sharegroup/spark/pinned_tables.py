@@ -8,8 +8,8 @@ from deltalake import DeltaTable
 
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
 from sharegroup.spark.log_offsets_plan import SharePartitionRow
-from sharegroup.spark.state_table import read_states
-from sharegroup.spark.tables import SHARE_GROUP_STATE, SHARE_PARTITIONS
+from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_PARTITIONS
+from sharegroup.tables.state_table import read_states
 from sharegroup.types import SharePartitionKey
 
 

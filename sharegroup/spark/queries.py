@@ -22,9 +22,8 @@ from pyspark.sql import SparkSession
 
 from sharegroup.channel.client_settings import python_properties
 from sharegroup.errors import ShareGroupError
-from sharegroup.spark.delta_table import table_path
 from sharegroup.spark.kafka_clients import offsets_consumer
-from sharegroup.spark.tables import ALL_TABLES, SHARE_GROUP_STATE
+from sharegroup.tables.schemas import ALL_TABLES, SHARE_GROUP_STATE, table_path
 
 IN_FLIGHT = "in_flight"
 SHARE_GROUP_OFFSETS = "share_group_offsets"

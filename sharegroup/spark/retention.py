@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from sharegroup.spark.delta_table import open_or_create
-from sharegroup.spark.tables import DELIVERY_LOG, SHARE_GROUP_STATE
+from sharegroup.tables.schemas import DELIVERY_LOG, SHARE_GROUP_STATE
 
 #: share_group_state keeps at least this many days, like the versions that a pinned offset may name.
 _STATE_DAYS = 2

@@ -12,14 +12,13 @@ from sharegroup.channel.client_settings import python_properties
 from sharegroup.config import JobConfig
 from sharegroup.engine import rows
 from sharegroup.engine.share_partition_shard import DurableRecords
-from sharegroup.spark.delta_table import table_path
 from sharegroup.spark.kafka_clients import spark_options
 from sharegroup.spark.log_offsets_source import READER, SOURCE_NAME, SOURCE_SCHEMA, source_configs
 from sharegroup.spark.log_poll import LogPoll
 from sharegroup.spark.operators import OUTPUT_SCHEMA, STATE_SCHEMA, share_partition_operator
 from sharegroup.spark.shard_keys import UNKEYED
 from sharegroup.spark.shipping import register_source
-from sharegroup.spark.tables import SHARE_GROUP_STATE, SHARE_PARTITIONS
+from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_PARTITIONS, table_path
 
 NAME = "share_partition"
 #: How long a source waits for news before it lets Spark's trigger come round again.

@@ -1,4 +1,4 @@
-"""Rows of the operators (JSON objects, times in milliseconds) to Arrow tables in the form of `spark.tables`."""
+"""Rows of the operators (JSON objects, times in milliseconds) to Arrow tables in the form of `tables.schemas`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sharegroup.spark.tables import TableSpec
+from sharegroup.tables.schemas import TableSpec
 
 #: A row of current state with this key set removes the row of its key.
 DELETED = "_deleted"
@@ -34,6 +34,10 @@ class CurrentRows:
         self._spec = spec
         self._rows = {self._key(row): row for row in rows.to_pylist()}
 
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows, ordered by key."""
+        return [self._rows[key] for key in sorted(self._rows)]
+
     def upsert(self, rows: Iterable[dict[str, Any]], now_ms: int) -> pa.Table:
         """Put (or, where marked, remove) rows and return the whole table, ordered by key."""
         for row in rows:
@@ -41,7 +45,7 @@ class CurrentRows:
                 self._rows.pop(self._key(row), None)
             else:
                 self._rows[self._key(row)] = {**row, "time": now_ms * 1000}
-        return pa.Table.from_pylist([self._rows[key] for key in sorted(self._rows)], schema=self._spec.schema)
+        return pa.Table.from_pylist(self.rows(), schema=self._spec.schema)
 
     def _key(self, row: dict[str, Any]) -> tuple[Any, ...]:
         return tuple(row[column] for column in self._spec.key)

@@ -18,9 +18,8 @@ import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from sharegroup.spark.delta_table import table_path
-from sharegroup.spark.state_table import read_states
-from sharegroup.spark.tables import DELIVERY_LOG, SHARE_GROUP_STATE
+from sharegroup.tables.schemas import DELIVERY_LOG, SHARE_GROUP_STATE, table_path
+from sharegroup.tables.state_table import read_states
 from sharegroup.types import Cause, RecordState
 
 TopicPartition = tuple[str, int]

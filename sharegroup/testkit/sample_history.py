@@ -26,8 +26,14 @@ from sharegroup.engine import rows
 from sharegroup.engine.share_partition_shard import DurableRecords, Shard
 from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, SharePartitionRequest
 from sharegroup.spark.commit_steps import Batch, CommitSteps
-from sharegroup.spark.delta_table import DeltaTableWriter, open_or_create, table_path
-from sharegroup.spark.tables import ALL_TABLES, GROUP_COORDINATOR_TABLES, SHARE_PARTITION_TABLES, TableSpec
+from sharegroup.spark.delta_table import DeltaTableWriter, open_or_create
+from sharegroup.tables.schemas import (
+    ALL_TABLES,
+    GROUP_COORDINATOR_TABLES,
+    SHARE_PARTITION_TABLES,
+    TableSpec,
+    table_path,
+)
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
 
 GROUP_ID = "billing"

@@ -16,8 +16,8 @@ from sharegroup.protocol.request_rows import FETCH, SharePartitionRequest
 from sharegroup.spark.commit_steps import Batch, CommitSteps
 from sharegroup.spark.delta_table import DeltaTableWriter, open_or_create
 from sharegroup.spark.kafka_clients import create_topics
-from sharegroup.spark.state_table import read_states
-from sharegroup.spark.tables import GROUP_COORDINATOR_TABLES, SHARE_GROUP_STATE, SHARE_PARTITION_TABLES
+from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUP_STATE, SHARE_PARTITION_TABLES
+from sharegroup.tables.state_table import read_states
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType
 from tests.benchmarks import topics

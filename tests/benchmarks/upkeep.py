@@ -17,7 +17,7 @@ from sharegroup.config import EngineConfig
 from sharegroup.spark.commit_steps import Batch, CommitSteps
 from sharegroup.spark.delta_table import DeltaTableWriter
 from sharegroup.spark.retention import prunable
-from sharegroup.spark.tables import SHARE_PARTITION_TABLES
+from sharegroup.tables.schemas import SHARE_PARTITION_TABLES
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
 from tests.benchmarks.figures import Figure, median
 from tests.benchmarks.steady_batches import SteadyBatches

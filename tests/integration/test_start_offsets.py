@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
 from sharegroup.errors import ErrorCode
-from sharegroup.spark.state_table import read_states
+from sharegroup.tables.state_table import read_states
 from sharegroup.testkit.raw_member import RawMember, RequestClient
 from sharegroup.types import AcquiredRange, SharePartitionKey
 from tests.integration.waiting import wait_until

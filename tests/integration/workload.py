@@ -11,7 +11,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from sharegroup.spark.state_table import read_states
+from sharegroup.tables.state_table import read_states
 from sharegroup.testkit.raw_member import RawMember, Request, RequestClient
 from sharegroup.types import AcknowledgeType
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from sharegroup.spark.queries import LOG_END_OFFSETS, create_views
-from sharegroup.spark.tables import ALL_TABLES, TableSpec
+from sharegroup.tables.schemas import ALL_TABLES, TableSpec
 from sharegroup.testkit.sample_history import TOPIC, write_sample_history
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from sharegroup.share_coordinator.fold import fold
 from sharegroup.share_coordinator.records import RecordKind, ShareGroupStateRecord
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
 from sharegroup.spark.queries import NameTakenError, create_views, in_flight_sql, share_group_offsets_sql
-from sharegroup.spark.state_table import read_states
+from sharegroup.tables.state_table import read_states
 from sharegroup.testkit.sample_history import Tables
 from sharegroup.types import AcknowledgementBatch, OffsetRange, RecordState, SharePartitionKey, StateBatch
 

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from sharegroup.spark.commit_steps import Batch, CommitSteps
 from sharegroup.spark.delta_table import DeltaTableWriter
-from sharegroup.spark.tables import SHARE_PARTITION_TABLES, TableSpec
+from sharegroup.tables.schemas import SHARE_PARTITION_TABLES, TableSpec
 
 T0 = 1_700_000_000_000
 

@@ -11,8 +11,8 @@ from deltalake import DeltaTable
 from sharegroup.engine.output import Output
 from sharegroup.errors import FencedLeaderError
 from sharegroup.spark.commit_steps import Batch
-from sharegroup.spark.state_table import read_states
-from sharegroup.spark.tables import GROUP_COORDINATOR_TABLES
+from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES
+from sharegroup.tables.state_table import read_states
 from sharegroup.types import SharePartitionKey
 
 from .job_tables import T0, Died, batch, dies_after, rows, start

@@ -13,9 +13,9 @@ from sharegroup.engine.output import Output
 from sharegroup.engine.share_partition_shard import DurableRecords
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
 from sharegroup.spark.log_offsets_plan import LogOffsets, SharePartitionRow, SourceOffset, Tables, rows_between
-from sharegroup.spark.state_table import folded_states
 from sharegroup.spark.table_rows import stamped_table
-from sharegroup.spark.tables import SHARE_GROUP_STATE
+from sharegroup.tables.schemas import SHARE_GROUP_STATE
+from sharegroup.tables.state_table import folded_states
 from sharegroup.types import SharePartitionKey
 from tests.unit.engine.shard_driver import GROUP, KEY, T0, TOPIC, ShardDriver
 from tests.unit.engine.shard_strategies import AT_ONCE, LIMITS, LOG_AND_LOADS, STANDING, Batch, Script, batches

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from deltalake import write_deltalake
 
-from sharegroup.spark.delta_table import open_or_create, table_path
+from sharegroup.spark.delta_table import open_or_create
 from sharegroup.spark.retention import prunable
 from sharegroup.spark.table_rows import stamped_table
-from sharegroup.spark.tables import DELIVERY_LOG, SHARE_GROUP_STATE, TableSpec
+from sharegroup.tables.schemas import DELIVERY_LOG, SHARE_GROUP_STATE, TableSpec, table_path
 
 NOW = datetime(2024, 5, 20, 1, tzinfo=timezone.utc)
 WEEK_MS = 7 * 86_400_000

@@ -1,4 +1,4 @@
-"""The Delta tables: every schema in one place. They are public API (sharegroup/README.md documents each column).
+"""The Delta tables: every schema and path in one place. They are public API (sharegroup/README.md has each column).
 
 Times are UTC timestamps with microseconds; offsets, ranges and names are Kafka's. `day` partitions the tables that
 grow, so that pruning drops whole files. Column comments go into the Delta schema, where DESCRIBE TABLE shows them.
@@ -30,6 +30,11 @@ class TableSpec:
     def is_append_only(self) -> bool:
         """Whether rows are only ever added (and pruned by day)."""
         return not self.key
+
+
+def table_path(root: str, spec: TableSpec) -> str:
+    """Where the table lives below the configured `tables.path` (a directory or an object-store URL)."""
+    return f"{root.rstrip('/')}/{spec.name}"
 
 
 STATE_BATCH = pa.struct(
@@ -160,10 +165,15 @@ SHARE_GROUP_CONFIGS = TableSpec(
             _column("group_id", pa.string(), "share group"),
             _column("config_name", pa.string(), "a GROUP config, by Kafka's name"),
             _column("config_value", pa.string(), "its value as text"),
+            _column(
+                "config_source",
+                pa.string(),
+                "DYNAMIC_GROUP_CONFIG: set by a request, which goes first; STATIC_BROKER_CONFIG: from the job's file",
+            ),
             _column("time", _TIMESTAMP, "when the row was written"),
         ]
     ),
-    key=("group_id", "config_name"),
+    key=("group_id", "config_name", "config_source"),
 )
 
 SHARE_GROUP_JOB = TableSpec(
@@ -186,5 +196,5 @@ SHARE_GROUP_JOB = TableSpec(
 
 #: Tables of each query, in the order of its commit steps: the first one's commit carries the batch's outbox.
 SHARE_PARTITION_TABLES = (SHARE_GROUP_STATE, DELIVERY_LOG)
-GROUP_COORDINATOR_TABLES = (SHARE_GROUPS, SHARE_GROUP_MEMBERS, SHARE_PARTITIONS)
-ALL_TABLES = (*SHARE_PARTITION_TABLES, *GROUP_COORDINATOR_TABLES, SHARE_GROUP_CONFIGS, SHARE_GROUP_JOB)
+GROUP_COORDINATOR_TABLES = (SHARE_GROUPS, SHARE_GROUP_MEMBERS, SHARE_PARTITIONS, SHARE_GROUP_CONFIGS)
+ALL_TABLES = (*SHARE_PARTITION_TABLES, *GROUP_COORDINATOR_TABLES, SHARE_GROUP_JOB)

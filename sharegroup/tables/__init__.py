@@ -1,0 +1,32 @@
+"""What can be read from the Delta tables without Spark: their schemas and paths, and the groups, offsets and configs.
+
+Nothing here needs more than deltalake, so a gateway, a notebook or a script may use it beside a running job, which
+reading never disturbs. The tables are committed one after the other, so what is read of two may be a moment apart.
+"""
+
+from sharegroup.tables.group_configs import read_group_configs
+from sharegroup.tables.groups import (
+    GroupListing,
+    MemberDescription,
+    ShareGroupDescription,
+    SharePartitionDescription,
+    read_group,
+    read_groups,
+)
+from sharegroup.tables.offsets import SharePartitionOffset, read_share_group_offsets
+from sharegroup.tables.rows import TableUnavailableError
+from sharegroup.tables.schemas import table_path
+
+__all__ = [
+    "GroupListing",
+    "MemberDescription",
+    "ShareGroupDescription",
+    "SharePartitionDescription",
+    "SharePartitionOffset",
+    "TableUnavailableError",
+    "read_group",
+    "read_group_configs",
+    "read_groups",
+    "read_share_group_offsets",
+    "table_path",
+]

@@ -1,0 +1,51 @@
+"""Where a group's share-partitions stand, as DescribeShareGroupOffsets tells of them (KIP-932, KIP-1226)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
+from sharegroup.tables.groups import SharePartitionDescription, read_share_partitions
+from sharegroup.tables.rows import StorageOptions, open_table
+from sharegroup.tables.schemas import SHARE_GROUP_STATE
+from sharegroup.tables.state_table import read_states
+from sharegroup.types import UNCHANGED, SharePartitionKey
+
+
+class SharePartitionOffset(NamedTuple):
+    """A share-partition's offsets and epochs; -1 for what is not known (yet).
+
+    `leader_epoch` is that of the job that wrote its newest record. The lag is log end - `start_offset` -
+    `delivery_complete_count`, where both are known.
+    """
+
+    topic: str
+    topic_id: str
+    partition: int
+    start_offset: int
+    leader_epoch: int
+    delivery_complete_count: int
+    state_epoch: int
+
+
+def read_share_group_offsets(
+    tables_path: str, group_id: str, storage_options: StorageOptions = None
+) -> tuple[SharePartitionOffset, ...]:
+    """A group's offsets by topic and partition; none for an unknown group. Raises TableUnavailableError.
+
+    An offset that was altered is told from the moment its alteration is durable, before the share-partition was reset.
+    """
+    listed = read_share_partitions(tables_path, group_id, storage_options)
+    keys = [SharePartitionKey(group_id, row.topic, row.partition) for row in listed]
+    states = read_states(open_table(tables_path, SHARE_GROUP_STATE, storage_options), keys)
+    return tuple(_offset(row, states.get(key)) for row, key in zip(listed, keys, strict=True))
+
+
+def _offset(row: SharePartitionDescription, state: ShareGroupOffset | None) -> SharePartitionOffset:
+    where = row.topic, row.topic_id, row.partition
+    if state is None or state.header.state_epoch < row.state_epoch:
+        return SharePartitionOffset(*where, row.start_offset, UNCHANGED, UNCHANGED, row.state_epoch)
+    header = state.header
+    return SharePartitionOffset(
+        *where, header.start_offset, header.leader_epoch, header.delivery_complete_count, header.state_epoch
+    )

@@ -1,0 +1,38 @@
+"""Rows of one table, read at its newest version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from sharegroup.errors import ShareGroupError
+from sharegroup.tables.schemas import TableSpec, table_path
+
+StorageOptions = Mapping[str, str] | None
+
+
+class TableUnavailableError(ShareGroupError):
+    """A table is not there (no job has run on this `tables.path`) or cannot be read; the cause is kept."""
+
+
+def open_table(tables_path: str, spec: TableSpec, storage_options: StorageOptions = None) -> DeltaTable:
+    """The table's handle at its newest version. Raises TableUnavailableError."""
+    try:
+        return DeltaTable(table_path(tables_path, spec), storage_options=dict(storage_options or {}) or None)
+    except (DeltaError, OSError) as error:
+        raise TableUnavailableError(f"table {spec.name} cannot be opened: {error}") from error
+
+
+def read_rows(
+    tables_path: str, spec: TableSpec, group_id: str | None = None, storage_options: StorageOptions = None
+) -> list[dict[str, Any]]:
+    """The rows of one group, or of all, in the order of the table's key. Raises TableUnavailableError."""
+    filters = None if group_id is None else [("group_id", "=", group_id)]
+    try:
+        rows = open_table(tables_path, spec, storage_options).to_pyarrow_table(filters=filters).to_pylist()
+    except (DeltaError, OSError) as error:
+        raise TableUnavailableError(f"table {spec.name} cannot be read: {error}") from error
+    return sorted(rows, key=lambda row: tuple(row[column] for column in spec.key))
