@@ -1,0 +1,191 @@
+"""Headers of the record batches in a Fetch response: the offsets each covers, and whether a client may see it. No I/O.
+
+A batch is passed on as it came; of its records only the key of a transaction marker is read. Message sets of magic 0
+and 1, as old logs still hold them, are batches too: each message that is not compressed is one of its own, and a
+compressed one has the offset of the *last* message inside it.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from sharegroup.errors import ShareGroupError
+from sharegroup.types import OffsetRange
+
+__all__ = ["AbortedTransaction", "CorruptRecordBatch", "RecordBatch", "covered_offsets", "read_batches"]
+
+#: Base offset and length, which the length does not count.
+_LOG_OVERHEAD = 12
+#: Base offset, length, magic: in the same place in all formats.
+_PREFIX = struct.Struct(">qi4xb")
+#: Attributes, last offset delta, producer id, number of records; from the start of a batch of magic 2.
+_HEADER = struct.Struct(">21xhi16xq6xi")
+_LEGACY_ATTRIBUTES = _PREFIX.size
+#: Least lengths of a batch or message, by magic, without the log overhead.
+_LEAST_LENGTH = {0: 14, 1: 22, 2: _HEADER.size - _LOG_OVERHEAD}
+
+_CODEC_MASK = 0x07
+_TRANSACTIONAL_MASK = 0x10
+_CONTROL_MASK = 0x20
+#: Type in the key of a control record: int16 version, int16 type.
+_ABORT = 0
+_LONGEST_VARINT = 10
+
+
+class CorruptRecordBatch(ShareGroupError, ValueError):
+    """The broker sent bytes that are no record batches: neither the client nor this project is at fault."""
+
+
+class AbortedTransaction(NamedTuple):
+    """An entry of AbortedTransactions in a Fetch response with isolation level read_committed."""
+
+    producer_id: int
+    first_offset: int
+
+
+class RecordBatch(NamedTuple):
+    """A complete batch: offsets base_offset..last_offset, and its bytes, header included, as a view into the response.
+
+    `is_empty`: compaction left the batch without records (magic 2 only).
+    """
+
+    base_offset: int
+    last_offset: int
+    is_control: bool
+    is_aborted: bool
+    is_empty: bool
+    data: memoryview
+
+    @property
+    def is_data(self) -> bool:
+        """Whether the batch holds records for a client."""
+        return not (self.is_control or self.is_aborted or self.is_empty)
+
+
+def read_batches(
+    records: bytes | memoryview, fetch_offset: int, aborted: Sequence[tuple[int, int]] = ()
+) -> list[RecordBatch]:
+    """The complete batches of `records`, the answer to a fetch at `fetch_offset`; those wholly below it are left out.
+
+    `aborted` is the partition's AbortedTransactions, (producer id, first offset) in any order; empty for
+    read_uncommitted. A batch cut off at the end is dropped, as brokers may cut it. Where a compressed message of magic
+    0 or 1 begins cannot be told: it counts from the fetch offset, or from the end of the batch before it.
+    Raises CorruptRecordBatch for lengths, magics and offsets that no broker sends.
+    """
+    view = memoryview(records)
+    transactions = _OpenAbortedTransactions(aborted)
+    batches: list[RecordBatch] = []
+    position, previous_last = 0, -1
+    while (data := _complete_batch(view, position)) is not None:
+        if data[_PREFIX.size - 1] == 2:
+            batch = _read_batch(data, transactions)
+        else:
+            batch = _read_legacy(data, max(fetch_offset, previous_last + 1))
+        if batch.base_offset <= previous_last and batch.last_offset >= fetch_offset:
+            raise CorruptRecordBatch(f"Batch at offset {batch.base_offset} comes after offset {previous_last}")
+        if batch.last_offset >= fetch_offset:
+            batches.append(batch)
+        previous_last = batch.last_offset
+        position += len(data)
+    return batches
+
+
+def covered_offsets(fetch_offset: int, batches: Sequence[RecordBatch]) -> OffsetRange | None:
+    """The part of the log that a fetch at `fetch_offset` has certainly shown; `batches` are what `read_batches` gave.
+
+    Offsets inside it without a batch do not exist (any more). None when nothing complete came.
+    """
+    if not batches:
+        return None
+    return OffsetRange(min(fetch_offset, batches[0].base_offset), batches[-1].last_offset)
+
+
+def _complete_batch(view: memoryview, position: int) -> memoryview | None:
+    """The batch at `position`; None for one that is cut off, or at the end."""
+    rest = len(view) - position
+    if rest < _PREFIX.size:
+        return None
+    base_offset, length, magic = _PREFIX.unpack_from(view, position)
+    least = _LEAST_LENGTH.get(magic)
+    if least is None:
+        raise CorruptRecordBatch(f"Unknown magic {magic} of the batch at offset {base_offset}")
+    if length < least or base_offset < 0:
+        raise CorruptRecordBatch(f"Batch at offset {base_offset} of {length} bytes")
+    size = _LOG_OVERHEAD + length
+    return view[position : position + size] if size <= rest else None
+
+
+def _read_batch(data: memoryview, transactions: _OpenAbortedTransactions) -> RecordBatch:
+    """A batch of magic 2."""
+    base_offset = _PREFIX.unpack_from(data)[0]
+    attributes, last_offset_delta, producer_id, count = _HEADER.unpack_from(data)
+    if last_offset_delta < 0 or count < 0:
+        raise CorruptRecordBatch(f"Batch at offset {base_offset} of {count} records, delta {last_offset_delta}")
+    last_offset = base_offset + last_offset_delta
+    is_control = bool(attributes & _CONTROL_MASK)
+    is_aborted = False
+    if transactions.any_left:
+        transactions.enter(last_offset)
+        if is_control:
+            if count and _control_type(data) == _ABORT:
+                transactions.leave(producer_id)
+        else:
+            is_aborted = bool(attributes & _TRANSACTIONAL_MASK) and producer_id in transactions
+    return RecordBatch(base_offset, last_offset, is_control, is_aborted, count == 0, data)
+
+
+def _read_legacy(data: memoryview, first_possible: int) -> RecordBatch:
+    """A message of magic 0 or 1; a compressed one may begin anywhere from `first_possible` on."""
+    offset = _PREFIX.unpack_from(data)[0]
+    is_compressed = data[_LEGACY_ATTRIBUTES] & _CODEC_MASK
+    base_offset = min(first_possible, offset) if is_compressed else offset
+    return RecordBatch(base_offset, offset, False, False, False, data)
+
+
+class _OpenAbortedTransactions:
+    """Whose transactions are open and will be aborted, while the batches go by in log order (the consumer's rule).
+
+    A producer enters at the first offset of its transaction and leaves at its abort marker.
+    """
+
+    def __init__(self, aborted: Iterable[tuple[int, int]]) -> None:
+        self._ahead = sorted(((first, producer_id) for producer_id, first in aborted), reverse=True)
+        self._open: set[int] = set()
+
+    @property
+    def any_left(self) -> bool:
+        """Whether one is open or still to come."""
+        return bool(self._ahead or self._open)
+
+    def enter(self, last_offset: int) -> None:
+        """The batch up to `last_offset` is next."""
+        while self._ahead and self._ahead[-1][0] <= last_offset:
+            self._open.add(self._ahead.pop()[1])
+
+    def leave(self, producer_id: int) -> None:
+        """The producer's abort marker was read."""
+        self._open.discard(producer_id)
+
+    def __contains__(self, producer_id: int) -> bool:
+        return producer_id in self._open
+
+
+def _control_type(data: memoryview) -> int:
+    """The type in the key of the first record of a control batch, which is never compressed."""
+    try:
+        position = _skip_varint(data, _HEADER.size) + 1  # its length; attributes are one byte
+        for _ in ("timestamp delta", "offset delta", "key length"):
+            position = _skip_varint(data, position)
+        return int(struct.unpack_from(">2xh", data, position)[0])
+    except (IndexError, struct.error) as error:
+        raise CorruptRecordBatch("Control batch without a control record") from error
+
+
+def _skip_varint(data: memoryview, position: int) -> int:
+    """The position behind the variable-length number at `position`. Raises IndexError at its end missing."""
+    for end in range(position, position + _LONGEST_VARINT):
+        if data[end] < 0x80:
+            return end + 1
+    raise IndexError(position)
