@@ -54,16 +54,17 @@ class Demands:
 
         The same demand once more (a row that was produced twice) changes nothing.
         """
-        standing = self.at(partition)
-        if any(old.id == demand.id and old.member_id == demand.member_id for old in standing):
+        if any(old.id == demand.id and old.member_id == demand.member_id for old in self.at(partition)):
             return ()
-        self.replace(partition, [*self.drop_member(partition, demand.member_id), demand])
-        return tuple(old for old in standing if old.member_id == demand.member_id)
+        replaced = self.drop_member(partition, demand.member_id)
+        self.replace(partition, [*self.at(partition), demand])
+        return replaced
 
     def drop_member(self, partition: int, member_id: str) -> tuple[Demand, ...]:
-        """Forget a member's demand at a share-partition; what is left there."""
-        self.replace(partition, [demand for demand in self.at(partition) if demand.member_id != member_id])
-        return self.at(partition)
+        """Forget what a member demands of a share-partition, and return it."""
+        standing = self.at(partition)
+        self.replace(partition, [demand for demand in standing if demand.member_id != member_id])
+        return tuple(demand for demand in standing if demand.member_id == member_id)
 
     def drop(self, partition: int) -> tuple[Demand, ...]:
         """Forget a share-partition, and return the demands that stood there."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sharegroup.engine.durable_rows import state_row
 from sharegroup.protocol.request_rows import SharePartitionRequest
 from sharegroup.share_coordinator.next_record import StateWrite, initial_record, next_record
-from sharegroup.share_coordinator.records import RecordKind, ShareGroupStateRecord
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffsetHeader
 from sharegroup.share_partition import Outcome, SharePartition, SharePartitionConfig
 from sharegroup.types import (
@@ -24,12 +24,6 @@ if TYPE_CHECKING:
 
 #: An idle share-partition's state is written again after this long, so that old days of the table can be dropped.
 REWRITE_INTERVAL_MS = 12 * 3600 * 1000
-
-_RECORD_TYPES = {
-    RecordKind.SNAPSHOT: "ShareSnapshot",
-    RecordKind.UPDATE: "ShareUpdate",
-    RecordKind.TOMBSTONE: "Tombstone",
-}
 
 
 class LedPartition:
@@ -73,6 +67,10 @@ class LedPartition:
         self._replay(self.window.reset(load["start_offset"]))
         self.header = self._initialized(self.header, load, now_ms)
         self._must_snapshot = True
+
+    def forget(self) -> None:
+        """Its state is deleted: what was in flight is in flight no more."""
+        self._replay(self.window.reset(self.window.end_offset))
 
     # -- transitions -----------------------------------------------------------------------------------------------
 
@@ -147,7 +145,7 @@ class LedPartition:
         record = next_record(self.header, write, updates_per_snapshot, window.state_batches)
         self.header = self.header.after(record, now_ms)
         self.transitions, self._must_snapshot = [], False
-        return _state_row(record, window.end_offset)
+        return state_row(record, window.end_offset)
 
     def _changed_batches(self) -> list[StateBatch]:
         """Where the changed offsets ended up; what fell below the start offset is not in flight any more."""
@@ -195,25 +193,3 @@ def _snapshot_due_ms(header: ShareGroupOffsetHeader, records: DurableRecords) ->
 def _state_batch(batch: list[Any]) -> StateBatch:
     first_offset, last_offset, state, *rest = batch
     return StateBatch(first_offset, last_offset, RecordState(state), *rest)
-
-
-def _state_row(record: ShareGroupStateRecord, end_offset: int) -> dict[str, Any]:
-    return {
-        "record_type": _RECORD_TYPES[record.kind],
-        "snapshot_epoch": record.snapshot_epoch,
-        "state_epoch": record.state_epoch,
-        "start_offset": record.start_offset,
-        "end_offset": end_offset,
-        "delivery_complete_count": record.delivery_complete_count,
-        "state_batches": [
-            {
-                "first_offset": batch.first_offset,
-                "last_offset": batch.last_offset,
-                "delivery_state": int(batch.delivery_state),
-                "delivery_count": batch.delivery_count,
-                "member_id": batch.member_id,
-                "lock_deadline": None if batch.lock_deadline_ms is None else batch.lock_deadline_ms * 1000,
-            }
-            for batch in record.state_batches
-        ],
-    }

@@ -3,6 +3,7 @@
 kind      | body                                                    | from
 config    | effective config of the group, a JSON object            | source
 unload    | [partition, ...]                                        | source
+delete    | [[partition, state_epoch], ...]                         | source
 load      | [{...}, ...], see `LoadedPartition` or the group's rows | source
 log       | [[partition, log_start_offset, log_end_offset], ...]    | source
 request   | kafka partition TAB offset TAB timestamp_ms TAB value   | request topic
@@ -19,12 +20,13 @@ from typing import NamedTuple
 
 CONFIG = "config"
 UNLOAD = "unload"
+DELETE = "delete"
 LOAD = "load"
 LOG = "log"
 REQUEST = "request"
 TICK = "tick"
 
-_ORDER = {kind: rank for rank, kind in enumerate((CONFIG, UNLOAD, LOAD, LOG, REQUEST, TICK))}
+_ORDER = {kind: rank for rank, kind in enumerate((CONFIG, UNLOAD, DELETE, LOAD, LOG, REQUEST, TICK))}
 
 
 class RequestRow(NamedTuple):

@@ -7,75 +7,96 @@ expire at ticks only, whose clock is a time before which all heartbeats have bee
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
-from sharegroup.config import GroupConfig
+from sharegroup.config import GroupConfig, JobConfig
 from sharegroup.engine import rows
+from sharegroup.engine.group_rows import table_records, table_row
 from sharegroup.engine.output import Output
 from sharegroup.engine.rows import InputRow, RequestRow
 from sharegroup.errors import InvalidRequestRow
-from sharegroup.group_coordinator.records import (
-    GroupState,
-    ShareGroupMemberRecord,
-    ShareGroupRecord,
-    SharePartitionRecord,
-    SharePartitionStatus,
-    TableRecord,
-    TopicPartitions,
-)
-from sharegroup.group_coordinator.share_group import CoordinatorResult, ReleaseMember, ShareGroup
+from sharegroup.group_coordinator.records import ShareGroupConfigRecord, TableRecord
+from sharegroup.group_coordinator.results import CoordinatorResult, ReleaseMember
+from sharegroup.group_coordinator.share_group import ShareGroup
 from sharegroup.protocol.request_rows import (
+    DELETED,
+    HEARTBEAT,
     INITIALIZED,
     RELEASE_MEMBER,
     AnswerableError,
     SharePartitionRequest,
     decode_share_group_request,
 )
-from sharegroup.protocol.response_rows import ShareGroupResponse
+from sharegroup.protocol.response_rows import ShareGroupResponse, encode_response
+
+#: The epochs of a deleted group are remembered for so long: requests of its time may still come.
+FORGET_MS = 3_600_000
 
 
 def run_share_group(
-    group_id: str, config: GroupConfig, lines: Sequence[str], now_ms: int, state: str | None
+    group_id: str, job: JobConfig, lines: Sequence[str], now_ms: int, state: str | None
 ) -> tuple[Output, str | None]:
     """One run: the effects, and the state to keep (None: the group is not known)."""
-    run = _Run(group_id, config, now_ms, state)
+    run = _Run(group_id, job, now_ms, state)
     for row in rows.in_order(lines):
         run.take(row)
     return run.finish()
 
 
 class _Run:
-    def __init__(self, group_id: str, config: GroupConfig, now_ms: int, state: str | None) -> None:
-        self._config = config
+    def __init__(self, group_id: str, job: JobConfig, now_ms: int, state: str | None) -> None:
+        self._job = job
         content = json.loads(state) if state else None
-        self._now_ms = max(now_ms, content["now_ms"] if content else 0)
+        self._last_ms: int = content["now_ms"] if content else 0
+        self._now_ms = max(now_ms, self._last_ms)
         self._group_id = group_id
-        self._group = (
-            ShareGroup.restore(group_id, content["group"])
-            if content
-            else ShareGroup.load(group_id, (), self._now_ms, config)
-        )
+        self._group = ShareGroup.restore(group_id, content["group"]) if content else self._loaded([])
+        self._config = self._config_in_force(self._group.metadata.configs)
         self._output = Output(group_id, self._now_ms)
-        self._is_known = content is not None
+        self._has_state = content is not None
 
     def finish(self) -> tuple[Output, str | None]:
         """The effects and the state."""
         self._output.deadline_ms = self._group.next_deadline_ms
+        if self._group.is_deleted and self._group.metadata.group_epoch:
+            self._output.deadline_ms = self._now_ms + FORGET_MS
+        if not (self._group.metadata.group_epoch or self._group.metadata.configs):
+            return self._output, None
         state = json.dumps({"now_ms": self._now_ms, "group": self._group.dump()}, separators=(",", ":"))
-        return self._output, state if self._is_known else None
+        return self._output, state
 
     def take(self, row: InputRow) -> None:
         """One row."""
         if row.request is not None:
             self._output.read_up_to(row.request.kafka_partition, row.request.kafka_offset + 1)
             self._take_request(row.request)
-        elif row.kind == rows.LOAD and not self._is_known:
-            records = _table_records(json.loads(row.body))
-            self._group = ShareGroup.load(self._group_id, records, self._now_ms, self._config)
-            self._is_known = True
+        elif row.kind == rows.LOAD and not self._has_state:
+            self._group = self._loaded(table_records(json.loads(row.body)))
         elif row.kind == rows.TICK:
-            self._apply(self._group.expire(int(row.body)))
+            self._tick(int(row.body))
+
+    def _tick(self, clock_ms: int) -> None:
+        self._apply(self._group.expire(clock_ms))
+        if self._group.is_deleted and clock_ms >= self._last_ms + FORGET_MS:
+            configs = self._group.metadata.configs
+            self._group = self._loaded(
+                [ShareGroupConfigRecord(self._group_id, name, value) for name, value in configs.items()]
+            )
+
+    def _loaded(self, records: Sequence[TableRecord]) -> ShareGroup:
+        configs = {
+            record.config_name: record.config_value
+            for record in records
+            if isinstance(record, ShareGroupConfigRecord) and record.config_value is not None
+        }
+        self._config = self._config_in_force(configs)
+        return ShareGroup.load(self._group_id, records, self._now_ms, self._config)
+
+    def _config_in_force(self, configs: Mapping[str, str]) -> GroupConfig:
+        """The file's values, with those that requests have set over them."""
+        return (
+            self._job.effective(self._group_id, configs).config if configs else self._job.group_config(self._group_id)
+        )
 
     def _take_request(self, row: RequestRow) -> None:
         try:
@@ -87,20 +108,24 @@ class _Run:
         except InvalidRequestRow as error:
             self._output.rejected.append((row.kafka_partition, row.kafka_offset, str(error)))
             return
-        if request.type == INITIALIZED:
-            self._apply(self._group.initialized(request.initialized, self._now_ms))
-        else:
+        if request.type == HEARTBEAT:
             self._apply(self._group.heartbeat(request, self._now_ms, self._config))
+        elif request.type == INITIALIZED:
+            self._apply(self._group.initialized(request.initialized, self._now_ms))
+        elif request.type == DELETED:
+            self._apply(self._group.deleted(request.deleted))
+        else:
+            self._apply(self._group.administer(request, self._job))
+            self._config = self._config_in_force(self._group.metadata.configs)
 
     def _apply(self, result: CoordinatorResult) -> None:
         self._group.apply(result)
         for record in result.records:
-            self._is_known = True
-            self._output.append(*_table_row(record))
+            self._output.append(*table_row(record))
         for release in result.releases:
             self._output.requests += _release_rows(release)
         if result.response is not None and result.response.reply_to:
-            self._output.responses.append(result.response._asdict())
+            self._output.responses.append(encode_response(result.response))
 
     def _refuse(self, error: AnswerableError) -> None:
         known = error.row
@@ -114,7 +139,7 @@ class _Run:
                 int(error.code),
                 error.message,
             )
-            self._output.responses.append(response._asdict())
+            self._output.responses.append(encode_response(response))
 
 
 def _release_rows(release: ReleaseMember) -> Iterable[tuple[str, str]]:
@@ -131,43 +156,3 @@ def _release_rows(release: ReleaseMember) -> Iterable[tuple[str, str]]:
                 release.member_epoch,
             )
             yield request.kafka_key.decode(), request.encode().decode()
-
-
-def _table_row(record: TableRecord) -> tuple[str, dict[str, Any]]:
-    """(table, row) of a record, in the form of the table's columns."""
-    if isinstance(record, ShareGroupRecord):
-        return "share_groups", {**record._asdict(), "group_state": record.group_state.value}
-    if isinstance(record, SharePartitionRecord):
-        return "share_partitions", {**record._asdict(), "status": record.status.value}
-    row = record._asdict()
-    if row.pop("is_tombstone"):
-        row["_deleted"] = True
-    row.pop("previous_member_epoch")
-    row["subscribed_topic_names"] = list(record.subscribed_topic_names)
-    row["assignment"] = [{"topic": topic, "partitions": list(partitions)} for topic, partitions in record.assignment]
-    return "share_group_members", row
-
-
-def _table_records(tables: dict[str, list[dict[str, Any]]]) -> list[TableRecord]:
-    """The records of a group's table rows: the inverse of `_table_row`."""
-    records: list[TableRecord] = [
-        ShareGroupRecord(row["group_id"], row["group_epoch"], row["assignment_epoch"], GroupState(row["group_state"]))
-        for row in tables.get("share_groups", ())
-    ]
-    records += [
-        SharePartitionRecord(**{**row, "status": SharePartitionStatus(row["status"])})
-        for row in tables.get("share_partitions", ())
-    ]
-    records += [
-        ShareGroupMemberRecord(
-            **{
-                **row,
-                "subscribed_topic_names": tuple(row["subscribed_topic_names"]),
-                "assignment": tuple(
-                    TopicPartitions(item["topic"], tuple(item["partitions"])) for item in row["assignment"]
-                ),
-            }
-        )
-        for row in tables.get("share_group_members", ())
-    ]
-    return records

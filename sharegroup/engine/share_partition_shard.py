@@ -31,6 +31,7 @@ from sharegroup.engine import rows
 from sharegroup.engine.answers import answer, answer_demand, refuse, refuse_undecoded
 from sharegroup.engine.demands import Demand, Demands
 from sharegroup.engine.departed_members import DepartedMembers
+from sharegroup.engine.durable_rows import log_row, tombstone_row
 from sharegroup.engine.led_partition import LedPartition
 from sharegroup.engine.output import Output
 from sharegroup.engine.parked_requests import ParkedRequests
@@ -38,6 +39,7 @@ from sharegroup.engine.rows import InputRow, RequestRow
 from sharegroup.errors import ErrorCode, InvalidRequestRow, RequestError
 from sharegroup.protocol.request_rows import (
     ACKNOWLEDGE,
+    DELETED,
     FETCH,
     INITIALIZED,
     RELEASE_MEMBER,
@@ -47,7 +49,7 @@ from sharegroup.protocol.request_rows import (
     decode_share_partition_request,
 )
 from sharegroup.share_partition import SharePartitionConfig
-from sharegroup.types import AcquiredRange, SharePartitionKey, Transition
+from sharegroup.types import AcquiredRange, SharePartitionKey
 
 FORMAT_VERSION = 1
 
@@ -121,6 +123,8 @@ class Shard:
             self._config = _machine_config(GroupConfig.from_json(json.loads(row.body)))
         elif row.kind == rows.UNLOAD:
             self._unload(json.loads(row.body))
+        elif row.kind == rows.DELETE:
+            self._delete(json.loads(row.body))
         elif row.kind == rows.LOAD:
             self._load(json.loads(row.body))
         elif row.kind == rows.LOG:
@@ -147,16 +151,34 @@ class Shard:
                 led.reset(load, self._now_ms)
                 self._give_up_demands(partition)
             if load["initializing"]:
-                self._notify_initialized(partition, load["state_epoch"])
+                self._notify(INITIALIZED, partition, load["state_epoch"])
         self._take_parked()
 
-    def _notify_initialized(self, partition: int, state_epoch: int) -> None:
-        """Tell the group coordinator, once this batch has made the initial state durable."""
+    def _delete(self, deletions: list[tuple[int, int]]) -> None:
+        """Forget the states of (partition, state epoch), whether they are led here or not, and tell once it is durable.
+
+        Said again after a start, it does no harm: whoever is initialized anew is not said to be deleted any more.
+        """
+        for partition, state_epoch in deletions:
+            key, led = self._partition_key(partition), self._led(partition)
+            if led is not None:
+                led.forget()
+                for transition in led.transitions:
+                    self._output.append("delivery_log", log_row(key, transition))
+                del self._live[partition]
+            self._give_up_demands(partition)
+            self._output.append("share_group_state", tombstone_row(key))
+            self._notify(DELETED, partition, state_epoch)
+
+    def _notify(self, kind: str, partition: int, state_epoch: int) -> None:
+        """Tell the group coordinator, once this batch has made durable what the notice says."""
+        named = ((self._topic, partition, state_epoch),)
         notice = ShareGroupRequest(
-            INITIALIZED,
-            f"initialized-{self._topic}-{partition}-{state_epoch}",
+            kind,
+            f"{kind}-{self._topic}-{partition}-{state_epoch}",
             self._group_id,
-            initialized=((self._topic, partition, state_epoch),),
+            initialized=named if kind == INITIALIZED else (),
+            deleted=named if kind == DELETED else (),
         )
         self._output.requests.append((notice.kafka_key.decode(), notice.encode().decode()))
 
@@ -231,10 +253,11 @@ class Shard:
             answer_demand(self._output, self._partition_key(request.partition), old)
 
     def _release_member(self, row: RequestRow, request: SharePartitionRequest, led: LedPartition) -> None:
-        """The member's session is over."""
+        """The member's session is over, and so is its wait: a demand of it is answered with nothing."""
         if request.member_epoch >= 0:
             self._departed.add(request.partition, request.member_id, request.member_epoch, row.append_ms)
-        self._demands.drop_member(request.partition, request.member_id)
+        for demand in self._demands.drop_member(request.partition, request.member_id):
+            answer_demand(self._output, self._partition_key(request.partition), demand)
         led.release_member(request.member_id, self._config)
 
     # -- demands ---------------------------------------------------------------------------------------------------
@@ -280,7 +303,7 @@ class Shard:
             led = self._live[partition]
             key = self._partition_key(partition)
             for transition in led.transitions:
-                self._output.append("delivery_log", key._asdict() | _log_row(transition))
+                self._output.append("delivery_log", log_row(key, transition))
             record = led.record(key, self._records, self._now_ms)
             if record is not None:
                 self._output.append("share_group_state", key._asdict() | record)
@@ -299,17 +322,3 @@ def _machine_config(config: GroupConfig) -> SharePartitionConfig:
         max_record_locks=config.partition_max_record_locks,
         renew_enabled=config.renew_acknowledge_enable,
     )
-
-
-def _log_row(transition: Transition) -> dict[str, Any]:
-    deadline_ms = transition.lock_deadline_ms
-    return {
-        "first_offset": transition.first_offset,
-        "last_offset": transition.last_offset,
-        "from_state": transition.from_state.name,
-        "to_state": transition.to_state.name,
-        "cause": transition.cause.value,
-        "member_id": transition.member_id,
-        "delivery_count": transition.delivery_count,
-        "lock_deadline": None if deadline_ms is None else deadline_ms * 1000,
-    }

@@ -14,7 +14,8 @@ from sharegroup.group_coordinator.records import (
     TargetAssignmentRecord,
     TopicPartitions,
 )
-from sharegroup.group_coordinator.share_group import CoordinatorResult, ReleaseMember, ShareGroup
+from sharegroup.group_coordinator.results import CoordinatorResult, ReleaseMember
+from sharegroup.group_coordinator.share_group import ShareGroup
 
 __all__ = [
     "Assignment",

@@ -15,7 +15,7 @@ from sharegroup.group_coordinator.records import (
     GroupState,
     Record,
     SessionRecord,
-    ShareGroupMemberRecord,
+    ShareGroupConfigRecord,
     ShareGroupRecord,
     SharePartitionRecord,
     SoftRecord,
@@ -73,7 +73,7 @@ class Change:
         table = [
             record
             for record in self._records.values()
-            if isinstance(record, (ShareGroupRecord, ShareGroupMemberRecord, SharePartitionRecord))
+            if not isinstance(record, (SessionRecord, TargetAssignmentRecord))
         ]
         return Records(tuple(table), tuple(soft))
 
@@ -83,4 +83,6 @@ def _key(record: Record) -> tuple[object, ...]:
         return type(record), record.topic, record.partition
     if isinstance(record, ShareGroupRecord):
         return (type(record),)
+    if isinstance(record, ShareGroupConfigRecord):
+        return type(record), record.config_name
     return type(record), record.member_id

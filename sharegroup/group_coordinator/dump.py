@@ -55,6 +55,7 @@ def dump(group: GroupMetadata) -> dict[str, Any]:
         "share_partitions": {
             topic: _runs(records.values()) for topic, records in sorted(group.share_partitions.items())
         },
+        "configs": group.configs,
     }
 
 
@@ -65,6 +66,7 @@ def restore(group_id: str, content: dict[str, Any]) -> GroupMetadata:
     group = GroupMetadata(
         group_id, content["group_epoch"], content["assignment_epoch"], GroupState(content["group_state"])
     )
+    group.configs.update(content.get("configs", {}))  # a state written before there were any has none
     assignments = [
         tuple(TopicPartitions(topic, tuple(_partitions(ranges))) for topic, ranges in item)
         for item in content["assignments"]

@@ -9,6 +9,7 @@ from sharegroup.group_coordinator.records import (
     GroupState,
     Record,
     SessionRecord,
+    ShareGroupConfigRecord,
     ShareGroupMemberRecord,
     ShareGroupRecord,
     SharePartitionRecord,
@@ -24,7 +25,7 @@ class GroupMetadata:
     """A group's epochs, members and share-partitions; times are milliseconds since the epoch.
 
     `share_partitions` maps topic and partition to the last record of each; `targets` and `session_deadlines` have an
-    entry for every member.
+    entry for every member. `configs` are the values that requests have set, by name; they outlive the group.
     """
 
     group_id: str
@@ -35,6 +36,7 @@ class GroupMetadata:
     targets: dict[str, Assignment] = field(default_factory=dict)
     session_deadlines: dict[str, int] = field(default_factory=dict)
     share_partitions: dict[str, dict[int, SharePartitionRecord]] = field(default_factory=dict)
+    configs: dict[str, str] = field(default_factory=dict)
 
     @property
     def exists(self) -> bool:
@@ -43,8 +45,12 @@ class GroupMetadata:
 
     def topic_id(self, topic: str) -> str | None:
         """The id under which the group knows a topic."""
-        partitions = self.share_partitions.get(topic)
-        return next(iter(partitions.values())).topic_id if partitions else None
+        return next((record.topic_id for record in self.known(topic).values()), None)
+
+    def known(self, topic: str) -> dict[int, SharePartitionRecord]:
+        """The share-partitions of a topic, without those that are being deleted."""
+        records = self.share_partitions.get(topic, {})
+        return {p: record for p, record in records.items() if record.status is not SharePartitionStatus.DELETING}
 
     def partitions(self, topic: str, status: SharePartitionStatus) -> tuple[int, ...]:
         """The partitions of a topic that are in a status, ascending."""
@@ -69,6 +75,7 @@ class GroupMetadata:
             dict(self.targets),
             dict(self.session_deadlines),
             {topic: dict(partitions) for topic, partitions in self.share_partitions.items()},
+            dict(self.configs),
         )
 
     def replay(self, record: Record) -> None:
@@ -78,11 +85,28 @@ class GroupMetadata:
         elif isinstance(record, TargetAssignmentRecord):
             self.targets[record.member_id] = record.assignment
         elif isinstance(record, SharePartitionRecord):
-            self.share_partitions.setdefault(record.topic, {})[record.partition] = record
+            self._replay_share_partition(record)
+        elif isinstance(record, ShareGroupConfigRecord):
+            self._replay_config(record)
         elif isinstance(record, ShareGroupMemberRecord):
             self._replay_member(record)
         else:
             self._replay_group(record)
+
+    def _replay_share_partition(self, record: SharePartitionRecord) -> None:
+        of_topic = self.share_partitions.setdefault(record.topic, {})
+        if record.is_tombstone:
+            of_topic.pop(record.partition, None)
+        else:
+            of_topic[record.partition] = record
+        if not of_topic:
+            del self.share_partitions[record.topic]
+
+    def _replay_config(self, record: ShareGroupConfigRecord) -> None:
+        if record.config_value is None:
+            self.configs.pop(record.config_name, None)
+        else:
+            self.configs[record.config_name] = record.config_value
 
     def _replay_member(self, record: ShareGroupMemberRecord) -> None:
         if not record.is_tombstone:
@@ -92,10 +116,18 @@ class GroupMetadata:
             by_member.pop(record.member_id, None)
 
     def _replay_group(self, record: ShareGroupRecord) -> None:
-        """A dead group keeps its epochs: what was made under them stays fenced when the group is joined again."""
+        """A dead group keeps its epochs: what was made under them stays fenced when the group is joined again.
+
+        It also keeps the share-partitions whose states are still to be deleted, and what was configured.
+        """
         self.group_epoch = record.group_epoch
         self.assignment_epoch = record.assignment_epoch
         self.group_state = record.group_state
         if record.group_state is GroupState.DEAD:
-            for content in (self.members, self.targets, self.session_deadlines, self.share_partitions):
+            for content in (self.members, self.targets, self.session_deadlines):
                 content.clear()
+            self.share_partitions = {
+                topic: deleting
+                for topic, records in self.share_partitions.items()
+                if (deleting := {p: r for p, r in records.items() if r.status is SharePartitionStatus.DELETING})
+            }

@@ -1,8 +1,8 @@
 """Records of one share group: what a handler returns and `replay` applies (KIP-932, "Group metadata records").
 
-Table records are rows of `share_groups`, `share_group_members` and `share_partitions`: each is the whole row, so the
-last one of a key is its state. Soft records change only the operator's own state: session deadlines, which move with
-every heartbeat, and target assignments, which the assignor makes again from the rest.
+Table records are rows of `share_groups`, `share_group_members`, `share_partitions` and `share_group_configs`: each is
+the whole row, so the last one of a key is its state. Soft records change only the operator's own state: session
+deadlines, which move with every heartbeat, and target assignments, which the assignor makes again from the rest.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ __all__ = [
     "GroupState",
     "Record",
     "SessionRecord",
+    "ShareGroupConfigRecord",
     "ShareGroupMemberRecord",
     "ShareGroupRecord",
     "SharePartitionRecord",
@@ -59,12 +60,16 @@ Assignment = tuple[TopicPartitions, ...]
 
 
 class ShareGroupRecord(NamedTuple):
-    """A row of `share_groups`. `assignment_epoch` is the group epoch that the target assignments were made for."""
+    """A row of `share_groups`. `assignment_epoch` is the group epoch that the target assignments were made for.
+
+    A dead group has the row until all its share-partitions are deleted; the tombstone then takes it away.
+    """
 
     group_id: str
     group_epoch: int
     assignment_epoch: int
     group_state: GroupState
+    is_tombstone: bool = False
 
 
 class ShareGroupMemberRecord(NamedTuple):
@@ -87,7 +92,10 @@ class ShareGroupMemberRecord(NamedTuple):
 
 
 class SharePartitionRecord(NamedTuple):
-    """A row of `share_partitions`. `state_epoch` is the group epoch of its initialisation, which fences older state."""
+    """A row of `share_partitions`; a tombstone takes it away.
+
+    `state_epoch` is the group epoch of its initialisation, which fences older state.
+    """
 
     group_id: str
     topic: str
@@ -96,6 +104,15 @@ class SharePartitionRecord(NamedTuple):
     status: SharePartitionStatus
     state_epoch: int
     start_offset: int
+    is_tombstone: bool = False
+
+
+class ShareGroupConfigRecord(NamedTuple):
+    """A row of `share_group_configs`: a value that a request has set; None takes it away."""
+
+    group_id: str
+    config_name: str
+    config_value: str | None
 
 
 class SessionRecord(NamedTuple):
@@ -112,6 +129,6 @@ class TargetAssignmentRecord(NamedTuple):
     assignment: Assignment
 
 
-TableRecord = ShareGroupRecord | ShareGroupMemberRecord | SharePartitionRecord
+TableRecord = ShareGroupRecord | ShareGroupMemberRecord | SharePartitionRecord | ShareGroupConfigRecord
 SoftRecord = SessionRecord | TargetAssignmentRecord
 Record = TableRecord | SoftRecord

@@ -2,10 +2,11 @@
 
 Theory of operation
 -------------------
-Handlers (`heartbeat`, `initialized`, `expire`) return a `CoordinatorResult` and change nothing; `apply` replays its
-records. Two epochs count: the *group epoch* goes up when members, subscriptions, partitions or the set of initialized
-share-partitions change; the *assignment epoch* follows it when the assignor has run. A member is brought to the
-assignment epoch by its own next heartbeat, in one step, since nothing has to be revoked first.
+Handlers (`heartbeat`, `administer`, `initialized`, `deleted`, `expire`) return a `CoordinatorResult` and change
+nothing; `apply` replays its records. Two epochs count: the *group epoch* goes up when members, subscriptions,
+partitions or the set of initialized share-partitions change; the *assignment epoch* follows it when the assignor has
+run. A member is brought to the assignment epoch by its own next heartbeat, in one step, since nothing has to be revoked
+first.
 
     heartbeat of a new topic        share_partition query            heartbeat
     SharePartition initializing --> writes the initial state ------> SharePartition initialized --> assigned to members
@@ -23,13 +24,14 @@ again with epoch 0 while still a member releases nothing: the same member id is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-from sharegroup.config import GroupConfig
+from sharegroup.config import GroupConfig, JobConfig
 from sharegroup.errors import RequestError
+from sharegroup.group_coordinator import deletion, recovery
 from sharegroup.group_coordinator import dump as dumps
-from sharegroup.group_coordinator import recovery
 from sharegroup.group_coordinator.change import Change
+from sharegroup.group_coordinator.group_configs import alter_configs
 from sharegroup.group_coordinator.group_metadata import GroupMetadata
 from sharegroup.group_coordinator.heartbeat_rules import (
     JOIN_GROUP_EPOCH,
@@ -39,46 +41,32 @@ from sharegroup.group_coordinator.heartbeat_rules import (
     existing_member,
     fence,
 )
+from sharegroup.group_coordinator.offset_alteration import alter_offsets
 from sharegroup.group_coordinator.records import (
     BY_AUTO_OFFSET_RESET,
     FROM_THE_BEGINNING,
+    GroupState,
     Record,
     SessionRecord,
     ShareGroupMemberRecord,
     SharePartitionRecord,
     SharePartitionStatus,
-    SoftRecord,
     TableRecord,
 )
-from sharegroup.protocol.request_rows import ShareGroupRequest, TopicMetadata
-from sharegroup.protocol.response_rows import ShareGroupResponse
+from sharegroup.group_coordinator.results import CoordinatorResult, ReleaseMember, refused, response_to
+from sharegroup.protocol.request_rows import (
+    ALTER_CONFIGS,
+    ALTER_OFFSETS,
+    DELETE_GROUP,
+    ShareGroupRequest,
+    TopicMetadata,
+)
 
 __all__ = ["CoordinatorResult", "ReleaseMember", "ShareGroup"]
 
 #: What a member is told while its share-partitions are still being initialized, which takes two micro-batches: with the
 #: usual 5 s a new consumer would get its first record 5 s later than needed.
 INITIALIZING_HEARTBEAT_INTERVAL_MS = 200
-
-
-class ReleaseMember(NamedTuple):
-    """Release what a member that is gone has acquired: in every initialized share-partition of the group.
-
-    Not only in those of its last assignment, as it may hold locks of an earlier one. `topics` maps topic to partitions.
-    """
-
-    group_id: str
-    member_id: str
-    member_epoch: int
-    topics: dict[str, tuple[int, ...]]
-
-
-class CoordinatorResult(NamedTuple):
-    """What a handler wants done: rows for the tables, soft records, a response, and releases to send before it."""
-
-    records: tuple[TableRecord, ...] = ()
-    soft_records: tuple[SoftRecord, ...] = ()
-    response: ShareGroupResponse | None = None
-    releases: tuple[ReleaseMember, ...] = ()
 
 
 class ShareGroup:
@@ -126,7 +114,33 @@ class ShareGroup:
                 return self._leave(request)
             return self._join_or_stay(request, now_ms, config)
         except RequestError as error:
-            return CoordinatorResult(response=_response(request, error_code=error.code, error_message=error.message))
+            return refused(request, error)
+
+    def administer(self, request: ShareGroupRequest, job: JobConfig) -> CoordinatorResult:
+        """alter_offsets, delete_offsets, delete_group or alter_configs. A refusal is a response with an error code.
+
+        Codes: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, INVALID_CONFIG, INVALID_REQUEST.
+        """
+        group = self.metadata
+        try:
+            if request.type == ALTER_CONFIGS:
+                return alter_configs(group, request, job)
+            if request.type == ALTER_OFFSETS:
+                return alter_offsets(group, request)
+            if request.type == DELETE_GROUP:
+                return deletion.delete_group(group, request)
+            return deletion.delete_offsets(group, request)
+        except RequestError as error:
+            return refused(request, error)
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the group was deleted and nothing of it is left but its epochs (and what was configured)."""
+        return self.metadata.group_state is GroupState.DEAD and not self.metadata.share_partitions
+
+    def deleted(self, share_partitions: Iterable[tuple[str, int, int]]) -> CoordinatorResult:
+        """The deletion of each (topic, partition, state_epoch) is durable; see `deletion.deleted`."""
+        return deletion.deleted(self.metadata, share_partitions)
 
     def initialized(self, share_partitions: Iterable[tuple[str, int, int]], now_ms: int) -> CoordinatorResult:
         """The initial state of each (topic, partition, state_epoch) is durable: members may be given it.
@@ -152,7 +166,7 @@ class ShareGroup:
     def _leave(self, request: ShareGroupRequest) -> CoordinatorResult:
         existing_member(self.metadata, request.member_id)
         result = self._remove([request.member_id])
-        return result._replace(response=_response(request, member_epoch=LEAVE_GROUP_EPOCH))
+        return result._replace(response=response_to(request, member_epoch=LEAVE_GROUP_EPOCH))
 
     def _remove(self, member_ids: list[str]) -> CoordinatorResult:
         if not member_ids:
@@ -173,11 +187,12 @@ class ShareGroup:
         # Not earlier than before: a clock that steps back must not shorten a session.
         deadline_ms = max(now_ms + config.session_timeout_ms, self.metadata.session_deadlines.get(told.member_id, 0))
         records, soft_records = change.records()
-        response = _response(
+        response = response_to(
             request,
             member_epoch=told.member_epoch,
             heartbeat_interval_ms=_heartbeat_interval_ms(told, change.after, config),
             assignment=_wire_assignment(told, change.after) if _must_be_told(told, before, request) else None,
+            subscribed_topic_names=told.subscribed_topic_names,
         )
         return CoordinatorResult(records, (*soft_records, SessionRecord(told.member_id, deadline_ms)), response)
 
@@ -224,9 +239,14 @@ class ShareGroup:
         for topic in subscribed:
             if topic not in topics or self.metadata.topic_id(topic) not in (None, topics[topic].topic_id):
                 continue
-            known = self.metadata.share_partitions.get(topic, {})
-            start_offset = FROM_THE_BEGINNING if known else BY_AUTO_OFFSET_RESET
-            for partition in range(len(known), topics[topic].partitions):
+            known = self.metadata.known(topic)
+            # Known up to some partition: what comes after it was added to the topic. Known here and there, because
+            # someone altered the offsets of these: the rest has always been there.
+            are_the_first = bool(known) and max(known) == len(known) - 1
+            start_offset = FROM_THE_BEGINNING if are_the_first else BY_AUTO_OFFSET_RESET
+            for partition in range(topics[topic].partitions):
+                if partition in known:
+                    continue
                 yield SharePartitionRecord(
                     self.metadata.group_id,
                     topic,
@@ -276,7 +296,3 @@ def _heartbeat_interval_ms(member: ShareGroupMemberRecord, group: GroupMetadata,
 
 def _wire_assignment(member: ShareGroupMemberRecord, group: GroupMetadata) -> dict[str, Any]:
     return {topic: [group.topic_id(topic), list(partitions)] for topic, partitions in member.assignment}
-
-
-def _response(request: ShareGroupRequest, **fields: Any) -> ShareGroupResponse:
-    return ShareGroupResponse(request.type, request.id, request.reply_to, request.group_id, request.member_id, **fields)

@@ -1,7 +1,8 @@
 """Rows of the two request topics: JSON objects, one request each. Data and its checks only.
 
 `__share_partition_requests` holds requests for one share-partition each, keyed by it, so that one Kafka partition keeps
-their order. `__share_group_requests` holds heartbeats and the job's own notices, keyed by the group id.
+their order. `__share_group_requests` holds heartbeats, what administrators want of a group, and the job's own notices,
+keyed by the group id.
 
 A row is decoded in two steps, because a row that names its requester can be answered and one that does not cannot:
 `decode_*` raises `InvalidRequestRow` when there is nobody to answer, and `RequestError` (INVALID_REQUEST) with
@@ -14,8 +15,49 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from sharegroup.errors import ErrorCode, InvalidRequestRow, RequestError
+from sharegroup.protocol import share_group_fields
+from sharegroup.protocol.row_fields import (
+    MAX_INT32,
+    MAX_MEMBER_ID_LENGTH,
+    MAX_OFFSET,
+    AnswerableError,
+    acknowledgement_batches,
+    answerable,
+    boolean,
+    integer,
+    json_object,
+    member_id_of,
+    offset_ranges,
+    text,
+)
+from sharegroup.protocol.share_group_fields import StartOffset, TopicMetadata
 from sharegroup.types import AcknowledgementBatch, OffsetRange
+
+__all__ = [
+    "ACKNOWLEDGE",
+    "ALTER_CONFIGS",
+    "ALTER_OFFSETS",
+    "DELETED",
+    "DELETE_GROUP",
+    "DELETE_OFFSETS",
+    "FETCH",
+    "HEARTBEAT",
+    "INITIALIZED",
+    "MAX_INT32",
+    "MAX_MEMBER_ID_LENGTH",
+    "MAX_OFFSET",
+    "RELEASE_MEMBER",
+    "SHARE_GROUP_REQUESTS",
+    "SHARE_PARTITION_REQUESTS",
+    "UNACQUIRE",
+    "AnswerableError",
+    "ShareGroupRequest",
+    "SharePartitionRequest",
+    "StartOffset",
+    "TopicMetadata",
+    "decode_share_group_request",
+    "decode_share_partition_request",
+]
 
 FETCH = "fetch"
 ACKNOWLEDGE = "acknowledge"
@@ -25,12 +67,14 @@ SHARE_PARTITION_REQUESTS = (FETCH, ACKNOWLEDGE, UNACQUIRE, RELEASE_MEMBER)
 
 HEARTBEAT = "heartbeat"
 INITIALIZED = "initialized"
-SHARE_GROUP_REQUESTS = (HEARTBEAT, INITIALIZED)
-
-#: MemberId is a UUID in its text form (kafka_surface: ShareGroupHeartbeat, at most 36 characters).
-MAX_MEMBER_ID_LENGTH = 36
-MAX_OFFSET = 2**63 - 1
-MAX_INT32 = 2**31 - 1
+DELETED = "deleted"
+ALTER_OFFSETS = "alter_offsets"
+DELETE_OFFSETS = "delete_offsets"
+DELETE_GROUP = "delete_group"
+ALTER_CONFIGS = "alter_configs"
+SHARE_GROUP_REQUESTS = (
+    HEARTBEAT, INITIALIZED, DELETED, ALTER_OFFSETS, DELETE_OFFSETS, DELETE_GROUP, ALTER_CONFIGS
+)  # fmt: skip
 
 
 class SharePartitionRequest(NamedTuple):
@@ -75,19 +119,14 @@ class SharePartitionRequest(NamedTuple):
 _COMMON_FIELDS = ("type", "id", "group_id", "topic", "partition", "member_id", "member_epoch", "reply_to")
 
 
-class TopicMetadata(NamedTuple):
-    """What the requester knows of a subscribed topic: its id as text and its number of partitions."""
-
-    topic_id: str
-    partitions: int
-
-
 class ShareGroupRequest(NamedTuple):
-    """A row of `__share_group_requests`: a member's heartbeat, or the share_partition query's notice `initialized`.
+    """A row of `__share_group_requests`: a heartbeat, an administrator's request, or a notice of the other query.
 
     `subscribed_topic_names` is None when the subscription did not change; `topics` is the metadata of the subscribed
-    topics, as far as the requester knows it; `initialized` lists (topic, partition, state_epoch) whose initial state is
-    durable.
+    topics (of alter_offsets: of the named ones), as far as the requester knows it. The notices `initialized` and
+    `deleted` list (topic, partition, state_epoch) whose initial state, or whose deletion, is durable. `offsets` is what
+    alter_offsets sets, `topic_names` what delete_offsets deletes, `configs` what alter_configs sets (None: takes away;
+    with `validate_only` it is only checked).
     """
 
     type: str
@@ -102,10 +141,16 @@ class ShareGroupRequest(NamedTuple):
     subscribed_topic_names: tuple[str, ...] | None = None
     topics: Mapping[str, TopicMetadata] = {}
     initialized: tuple[tuple[str, int, int], ...] = ()
+    deleted: tuple[tuple[str, int, int], ...] = ()
+    offsets: tuple[StartOffset, ...] = ()
+    topic_names: tuple[str, ...] = ()
+    configs: Mapping[str, str | None] = {}
+    validate_only: bool = False
 
     def encode(self) -> bytes:
-        """The row's value: a JSON object of all fields."""
-        return json.dumps(self._asdict(), separators=(",", ":")).encode()
+        """The row's value: a JSON object; what only an administrator's request has is left out of others."""
+        row = {name: value for name, value in self._asdict().items() if value or name not in _SELDOM}
+        return json.dumps(row, separators=(",", ":")).encode()
 
     @property
     def kafka_key(self) -> bytes:
@@ -113,12 +158,7 @@ class ShareGroupRequest(NamedTuple):
         return self.group_id.encode()
 
 
-class AnswerableError(RequestError):
-    """A request that is wrong, from a requester who can be told: `row` holds its fields as far as they are usable."""
-
-    def __init__(self, message: str, row: Mapping[str, Any]) -> None:
-        super().__init__(ErrorCode.INVALID_REQUEST, message)
-        self.row = row
+_SELDOM = ("deleted", "offsets", "topic_names", "configs", "validate_only")
 
 
 def decode_share_partition_request(value: str) -> SharePartitionRequest:
@@ -126,23 +166,23 @@ def decode_share_partition_request(value: str) -> SharePartitionRequest:
 
     Raises InvalidRequestRow (nobody to answer) or AnswerableError (INVALID_REQUEST to the requester).
     """
-    row = _answerable(_json_object(value), SHARE_PARTITION_REQUESTS)
-    partition = _integer(row, "partition", 0, MAX_INT32)
+    row = answerable(json_object(value), SHARE_PARTITION_REQUESTS)
+    partition = integer(row, "partition", 0, MAX_INT32)
     kind = row["type"]
     return SharePartitionRequest(
         type=kind,
         id=row["id"],
-        group_id=_text(row, "group_id"),
-        topic=_text(row, "topic"),
+        group_id=text(row, "group_id"),
+        topic=text(row, "topic"),
         partition=partition,
-        member_id=_member_id(row),
-        member_epoch=_integer(row, "member_epoch", -1, MAX_INT32, default=-1),
+        member_id=member_id_of(row),
+        member_epoch=integer(row, "member_epoch", -1, MAX_INT32, default=-1),
         reply_to=row["reply_to"],
-        max_records=_integer(row, "max_records", 1, MAX_INT32) if kind == FETCH else 0,
-        max_wait_ms=_integer(row, "max_wait_ms", 0, MAX_INT32) if kind == FETCH else 0,
-        is_renew_ack=_boolean(row, "is_renew_ack") if kind == ACKNOWLEDGE else False,
-        batches=_acknowledgement_batches(row) if kind == ACKNOWLEDGE else (),
-        ranges=_offset_ranges(row) if kind == UNACQUIRE else (),
+        max_records=integer(row, "max_records", 1, MAX_INT32) if kind == FETCH else 0,
+        max_wait_ms=integer(row, "max_wait_ms", 0, MAX_INT32) if kind == FETCH else 0,
+        is_renew_ack=boolean(row, "is_renew_ack") if kind == ACKNOWLEDGE else False,
+        batches=acknowledgement_batches(row) if kind == ACKNOWLEDGE else (),
+        ranges=offset_ranges(row) if kind == UNACQUIRE else (),
     )
 
 
@@ -152,139 +192,27 @@ def decode_share_group_request(value: str) -> ShareGroupRequest:
     Only the row's form is checked here; what the group coordinator refuses (an empty member id, an epoch below -1), it
     refuses itself with the KIP's message.
     """
-    row = _answerable(_json_object(value), SHARE_GROUP_REQUESTS)
+    row = answerable(json_object(value), SHARE_GROUP_REQUESTS)
+    kind = row["type"]
     names = row.get("subscribed_topic_names")
     if names is not None and not (isinstance(names, list) and all(isinstance(name, str) and name for name in names)):
         raise AnswerableError("subscribed_topic_names must be a list of topic names or null", row)
     return ShareGroupRequest(
-        type=row["type"],
+        type=kind,
         id=row["id"],
-        group_id=_text(row, "group_id", may_be_empty=True),
-        member_id=_text(row, "member_id", may_be_empty=True, default=""),
-        member_epoch=_integer(row, "member_epoch", -MAX_INT32, MAX_INT32, default=-1),
+        group_id=text(row, "group_id", may_be_empty=True),
+        member_id=text(row, "member_id", may_be_empty=True, default=""),
+        member_epoch=integer(row, "member_epoch", -MAX_INT32, MAX_INT32, default=-1),
         reply_to=row["reply_to"],
-        rack_id=None if row.get("rack_id") is None else _text(row, "rack_id", may_be_empty=True),
-        client_id=_text(row, "client_id", may_be_empty=True, default=""),
-        client_host=_text(row, "client_host", may_be_empty=True, default=""),
+        rack_id=None if row.get("rack_id") is None else text(row, "rack_id", may_be_empty=True),
+        client_id=text(row, "client_id", may_be_empty=True, default=""),
+        client_host=text(row, "client_host", may_be_empty=True, default=""),
         subscribed_topic_names=None if names is None else tuple(names),
-        topics=_topic_metadata(row),
-        initialized=_initialized(row),
+        topics=share_group_fields.topic_metadata(row),
+        initialized=share_group_fields.share_partitions(row, "initialized"),
+        deleted=share_group_fields.share_partitions(row, "deleted"),
+        offsets=share_group_fields.start_offsets(row) if kind == ALTER_OFFSETS else (),
+        topic_names=share_group_fields.topic_names(row, "topic_names") if kind == DELETE_OFFSETS else (),
+        configs=share_group_fields.configs(row) if kind == ALTER_CONFIGS else {},
+        validate_only=boolean(row, "validate_only") if kind == ALTER_CONFIGS else False,
     )
-
-
-def _json_object(value: str) -> dict[str, Any]:
-    try:
-        row = json.loads(value)
-    except (ValueError, RecursionError) as error:
-        raise InvalidRequestRow(f"not JSON: {error}") from None
-    if not isinstance(row, dict):
-        raise InvalidRequestRow("not a JSON object")
-    if "\\u" in value:  # half a surrogate pair is JSON, but no text that Kafka, Arrow or a table could hold
-        try:
-            json.dumps(row, ensure_ascii=False).encode()
-        except UnicodeEncodeError as error:
-            raise InvalidRequestRow(f"not Unicode: {error.reason}") from None
-    return row
-
-
-def _answerable(row: dict[str, Any], types: tuple[str, ...]) -> dict[str, Any]:
-    """The row, once it is known who asks; every later fault is an AnswerableError."""
-    if not isinstance(row.get("id"), str) or not row["id"]:
-        raise InvalidRequestRow("lacks the field id")
-    row.setdefault("reply_to", "")
-    if not isinstance(row["reply_to"], str):
-        raise InvalidRequestRow("reply_to must be a string")
-    if row.get("type") not in types:
-        raise AnswerableError(f"type must be one of {', '.join(types)}", row)
-    return row
-
-
-def _text(row: Mapping[str, Any], field: str, may_be_empty: bool = False, default: str | None = None) -> str:
-    value = row.get(field, default)
-    if not isinstance(value, str) or not (value or may_be_empty):
-        raise AnswerableError(f"lacks the field {field}" if field not in row else f"{field} must be a string", row)
-    return value
-
-
-def _member_id(row: Mapping[str, Any]) -> str:
-    member_id = _text(row, "member_id")
-    if not member_id.strip() or len(member_id) > MAX_MEMBER_ID_LENGTH:
-        raise AnswerableError(f"member_id must have 1 to {MAX_MEMBER_ID_LENGTH} characters", row)
-    return member_id
-
-
-def _is_integer(value: object, low: int, high: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
-
-
-def _integer(row: Mapping[str, Any], field: str, low: int, high: int, default: int | None = None) -> int:
-    value = row.get(field, default)
-    if not _is_integer(value, low, high):
-        problem = f"lacks the field {field}" if field not in row else f"{field} must be an integer of {low}..{high}"
-        raise AnswerableError(problem, row)
-    assert isinstance(value, int)
-    return value
-
-
-def _boolean(row: Mapping[str, Any], field: str) -> bool:
-    value = row.get(field, False)
-    if not isinstance(value, bool):
-        raise AnswerableError(f"{field} must be true or false", row)
-    return value
-
-
-def _acknowledgement_batches(row: Mapping[str, Any]) -> tuple[AcknowledgementBatch, ...]:
-    """[[first_offset, last_offset, [type, ...]], ...]; what the types may be is the machine's business."""
-    batches = row.get("batches")
-    if not isinstance(batches, list) or not batches:
-        raise AnswerableError("batches must be a list of [first_offset, last_offset, [acknowledge_type, ...]]", row)
-    for batch in batches:
-        if not (
-            isinstance(batch, list)
-            and len(batch) == 3
-            and all(_is_integer(offset, 0, MAX_OFFSET) for offset in batch[:2])
-            and isinstance(batch[2], list)
-            and all(_is_integer(number, -128, 127) for number in batch[2])
-        ):
-            raise AnswerableError("batches must be a list of [first_offset, last_offset, [acknowledge_type, ...]]", row)
-    return tuple(AcknowledgementBatch(first, last, tuple(types)) for first, last, types in batches)
-
-
-def _offset_ranges(row: Mapping[str, Any]) -> tuple[OffsetRange, ...]:
-    ranges = row.get("ranges")
-    if (
-        not isinstance(ranges, list)
-        or not ranges
-        or not all(
-            isinstance(item, list)
-            and len(item) == 2
-            and all(_is_integer(offset, 0, MAX_OFFSET) for offset in item)
-            and item[0] <= item[1]
-            for item in ranges
-        )
-    ):
-        raise AnswerableError("ranges must be a list of [first_offset, last_offset]", row)
-    return tuple(OffsetRange(first, last) for first, last in ranges)
-
-
-def _topic_metadata(row: Mapping[str, Any]) -> dict[str, TopicMetadata]:
-    topics = row.get("topics", {})
-    if not isinstance(topics, dict) or not all(
-        isinstance(item, list) and len(item) == 2 and isinstance(item[0], str) and _is_integer(item[1], 0, 1_000_000)
-        for item in topics.values()
-    ):
-        raise AnswerableError("topics must map topic names to [topic_id, partitions]", row)
-    return {name: TopicMetadata(topic_id, partitions) for name, (topic_id, partitions) in topics.items()}
-
-
-def _initialized(row: Mapping[str, Any]) -> tuple[tuple[str, int, int], ...]:
-    items = row.get("initialized", [])
-    if not isinstance(items, list) or not all(
-        isinstance(item, list)
-        and len(item) == 3
-        and isinstance(item[0], str)
-        and all(_is_integer(number, 0, MAX_INT32) for number in item[1:])
-        for item in items
-    ):
-        raise AnswerableError("initialized must be a list of [topic, partition, state_epoch]", row)
-    return tuple((topic, partition, state_epoch) for topic, partition, state_epoch in items)

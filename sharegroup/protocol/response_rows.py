@@ -33,10 +33,30 @@ class SharePartitionResponse(NamedTuple):
     lock_deadline_ms: int = -1
 
 
-class ShareGroupResponse(NamedTuple):
-    """The answer to one heartbeat.
+class PartitionError(NamedTuple):
+    """What happened to one share-partition of alter_offsets; error code 0 where it was altered."""
 
-    `assignment` is {topic: [topic_id, [partition, ...]]}, None when it did not change.
+    topic: str
+    partition: int
+    error_code: int
+    error_message: str | None
+
+
+class TopicError(NamedTuple):
+    """What happened to one topic of delete_offsets; error code 0 where its offsets are deleted."""
+
+    topic: str
+    error_code: int
+    error_message: str | None
+
+
+class ShareGroupResponse(NamedTuple):
+    """The answer to one request for a group.
+
+    To a heartbeat: `assignment` is {topic: [topic_id, [partition, ...]]}, None when it did not change, and
+    `subscribed_topic_names` the member's subscription as the group has it, sorted, which tells a gateway that took a
+    member over. `partition_errors` has an entry for each share-partition that alter_offsets named, `topic_errors` one
+    for each topic of delete_offsets, unless the whole request was refused.
     """
 
     type: str
@@ -49,22 +69,36 @@ class ShareGroupResponse(NamedTuple):
     member_epoch: int = -1
     heartbeat_interval_ms: int = 0
     assignment: dict[str, Any] | None = None
+    subscribed_topic_names: tuple[str, ...] | None = None
+    partition_errors: tuple[PartitionError, ...] = ()
+    topic_errors: tuple[TopicError, ...] = ()
 
 
+_SELDOM = ("partition_errors", "topic_errors")
 Response = SharePartitionResponse | ShareGroupResponse
 
 
 def encode_response(response: Response) -> dict[str, Any]:
-    """The JSON object of a response row."""
-    return response._asdict()
+    """The JSON object of a response row; an empty list of errors is left out."""
+    return {name: value for name, value in response._asdict().items() if value or name not in _SELDOM}
+
+
+def _share_group_response(row: dict[str, Any]) -> ShareGroupResponse:
+    if row.get("subscribed_topic_names") is not None:
+        row["subscribed_topic_names"] = tuple(row["subscribed_topic_names"])
+    row["partition_errors"] = tuple(PartitionError(*item) for item in row.get("partition_errors", ()))
+    row["topic_errors"] = tuple(TopicError(*item) for item in row.get("topic_errors", ()))
+    return ShareGroupResponse(**row)
 
 
 def decode_response(value: bytes) -> Response:
-    """Read a row of the response topic; raises ValueError on what no version of this project wrote."""
+    """Read a row of the response topic, also of an earlier version; raises ValueError on what is none."""
     try:
         row = json.loads(value)
+        if not isinstance(row, dict):
+            raise TypeError("not a JSON object")
         if "topic" not in row:
-            return ShareGroupResponse(**row)
+            return _share_group_response(row)
         row["acquired"] = tuple(AcquiredRange(*item) for item in row["acquired"])
         return SharePartitionResponse(**row)
     except (TypeError, KeyError) as error:

@@ -33,13 +33,14 @@ class LogOffsets(NamedTuple):
 
 
 class SharePartitionRow(NamedTuple):
-    """A row of the `share_partitions` table that is to be led."""
+    """A row of the `share_partitions` table: to be led, or its state to be deleted."""
 
     key: SharePartitionKey
     topic_id: str
     initializing: bool
     state_epoch: int
     start_offset: int
+    deleting: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class SourceOffset:
     """The source's offset JSON. `log` maps topic -> partition -> offsets; `configs` maps group -> config, "" the
     default.
 
-    `starts` holds start offsets looked up by time, by share-partition; `tick_keys` are ticked at `clock_ms`.
+    `starts` holds start offsets looked up by time, by share-partition and epoch; `tick_keys` are ticked at `clock_ms`.
     """
 
     seq: int = 0
@@ -91,25 +92,32 @@ def _parse_config(text: str) -> GroupConfig:
     return GroupConfig.from_json(json.loads(text))
 
 
-def start_key(key: SharePartitionKey) -> str:
-    """The key of `SourceOffset.starts`."""
-    return f"{key.group_id}\t{key.topic}\t{key.partition}"
+def start_key(row: SharePartitionRow) -> str:
+    """The key of `SourceOffset.starts`: one that is made anew starts anew, by the time of then."""
+    return f"{row.key.group_id}\t{row.key.topic}\t{row.key.partition}\t{row.state_epoch}"
 
 
 @dataclass(frozen=True)
 class Tables:
-    """Reads of the pinned versions: the share-partitions to lead, and the folded states of some of them."""
+    """Reads of the pinned versions: the share-partitions, and the folded states of some of them."""
 
     share_partitions: Callable[[int], Collection[SharePartitionRow]]
     states: Callable[[int, Collection[SharePartitionKey]], Mapping[SharePartitionKey, ShareGroupOffset]]
 
 
+def to_lead(offset: SourceOffset, tables: Tables) -> list[SharePartitionRow]:
+    """The share-partitions in the table that are not being deleted."""
+    return [row for row in _listed(offset, tables) if not row.deleting]
+
+
 def led(offset: SourceOffset, tables: Tables) -> dict[SharePartitionKey, SharePartitionRow]:
-    """The share-partitions that an offset leads: those in the table whose log offsets are known."""
-    if offset.partitions_version == NOTHING_READ:
-        return {}
-    listed = tables.share_partitions(offset.partitions_version)
-    return {row.key: row for row in listed if offset.offsets_of(row.key.topic, row.key.partition) is not None}
+    """The share-partitions that an offset leads: those to lead whose log offsets are known."""
+    rows = to_lead(offset, tables)
+    return {row.key: row for row in rows if offset.offsets_of(row.key.topic, row.key.partition) is not None}
+
+
+def _listed(offset: SourceOffset, tables: Tables) -> Collection[SharePartitionRow]:
+    return () if offset.partitions_version == NOTHING_READ else tables.share_partitions(offset.partitions_version)
 
 
 def may_load(start: SourceOffset, end: SourceOffset) -> bool:
@@ -131,11 +139,13 @@ def rows_between(start: SourceOffset, end: SourceOffset, tables: Tables) -> Iter
         return
     before, after = led(start, tables), led(end, tables)
     resharded = bool(before) and start.shards != end.shards
-    gone = [key for key in before if resharded or key not in after]
+    deletions = _deletions(start, end, tables)
+    gone = [key for key in before if resharded or (key not in after and key not in deletions)]
     new = [
         row for key, row in after.items() if resharded or key not in before or row.state_epoch > before[key].state_epoch
     ]
     yield from _unload_rows(start, gone)
+    yield from _delete_rows(end, deletions)
     yield from _config_rows(start, end, after, {row.key for row in new})
     yield from _load_rows(end, new, tables)
     yield from _log_rows(start, end, [key for key in after if key in before and not resharded])
@@ -153,6 +163,21 @@ def _by_shard(offset: SourceOffset, keys: Iterable[SharePartitionKey]) -> dict[s
 def _unload_rows(start: SourceOffset, gone: Collection[SharePartitionKey]) -> Iterator[tuple[str, str]]:
     for shard_key, keys in _by_shard(start, gone).items():
         yield shard_key, rows.encode(rows.UNLOAD, json.dumps([key.partition for key in keys]))
+
+
+def _deletions(start: SourceOffset, end: SourceOffset, tables: Tables) -> dict[SharePartitionKey, int]:
+    """The state epoch of each share-partition whose deletion is news; after a start without a checkpoint, of all."""
+    known = {(row.key, row.state_epoch) for row in _listed(start, tables) if row.deleting}
+    return {
+        row.key: row.state_epoch
+        for row in _listed(end, tables)
+        if row.deleting and (row.key, row.state_epoch) not in known
+    }
+
+
+def _delete_rows(end: SourceOffset, deletions: Mapping[SharePartitionKey, int]) -> Iterator[tuple[str, str]]:
+    for shard_key, keys in _by_shard(end, deletions).items():
+        yield shard_key, rows.encode(rows.DELETE, json.dumps([[key.partition, deletions[key]] for key in keys]))
 
 
 def _config_rows(
@@ -201,7 +226,7 @@ def _start_offset(end: SourceOffset, row: SharePartitionRow, log: LogOffsets) ->
         return log.log_start_offset
     if strategy is OffsetResetStrategy.LATEST:
         return log.log_end_offset
-    return end.starts.get(start_key(row.key), log.log_end_offset)
+    return end.starts.get(start_key(row), log.log_end_offset)
 
 
 def _visible(offset: SourceOffset, key: SharePartitionKey, log: LogOffsets) -> tuple[int, int]:

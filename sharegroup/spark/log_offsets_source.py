@@ -21,16 +21,19 @@ from kafka import TopicPartition
 from kafka.errors import KafkaError
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
-from sharegroup.config import GroupConfig, IsolationLevel, OffsetResetStrategy
+from sharegroup.config import IsolationLevel, OffsetResetStrategy
+from sharegroup.spark.config_poll import ConfigPoll
 from sharegroup.spark.hand_over import HandOver, HandOverFile
 from sharegroup.spark.log_offsets_plan import (
     LogOffsets,
+    SharePartitionRow,
     SourceOffset,
     Tables,
     led,
     may_load,
     rows_between,
     start_key,
+    to_lead,
 )
 from sharegroup.spark.log_poll import LogPoll
 from sharegroup.spark.pinned_tables import PinnedTables
@@ -55,6 +58,7 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
         self._options = options
         self._tables = PinnedTables(options["tables"], options["storage_options"])
         self._hand_over = HandOverFile(options["hand_over"])
+        self._configs = ConfigPoll(options["job_config"], options["tables_path"], options["storage_options"])
         self._poll = LogPoll(options["kafka"])
         self._clock = RequestClock(self._poll, options["requests_topic"], options["idle_poll_ms"])
         self._polled_ms = {"log": 0, "waiting": 0}
@@ -100,7 +104,7 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
             if not safe_ms or (deadline_ms is not None and deadline_ms <= now_ms):
                 pending, safe_ms = self._clock.observe(now_ms, told.positions)
                 requested |= pending
-            after = self._with_log(before, self._with_tables(before), told, requested, now_ms)
+            after = self._with_log(before, self._with_tables(before, now_ms), told, requested, now_ms)
             after = self._with_state(before, after)
             after = self._with_ticks(after, told, safe_ms)
             if after != before:
@@ -111,12 +115,12 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
                 return None
             requested = self._clock.wait(told.positions, wait_ms)
 
-    def _with_tables(self, offset: SourceOffset) -> SourceOffset:
+    def _with_tables(self, offset: SourceOffset, now_ms: int) -> SourceOffset:
         return replace(
             offset,
             partitions_version=self._tables.newest_version(SHARE_PARTITIONS.name),
             shards=self._options["shards"],
-            configs=self._options["configs"],
+            configs=self._configs.in_force(now_ms),
         )
 
     def _with_state(self, before: SourceOffset, after: SourceOffset) -> SourceOffset:
@@ -129,12 +133,14 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
         self, before: SourceOffset, offset: SourceOffset, told: HandOver, pending: bool, now_ms: int
     ) -> SourceOffset:
         """Poll the logs: all when idle for long or asked for, those with waiting members often, new ones at once."""
-        listed = [row.key for row in self._tables.share_partitions(offset.partitions_version)]
+        rows = to_lead(offset, self._plan_tables())
+        listed = [row.key for row in rows]
         idle = self._is_due("log", now_ms, self._options["idle_poll_ms"])
         often = self._is_due("waiting", now_ms, self._options["poll_ms"])
         waiting = {ShardKey.decode(key)[:2] for key in told.waiting} if often else set()
         # A share-partition that is new starts at its log's end as it is now, also in a topic that others read already.
-        new_rows = offset.partitions_version != before.partitions_version
+        # And a group whose config changed may now see another end of it.
+        new_rows = (offset.partitions_version, offset.configs) != (before.partitions_version, before.configs)
         wanted = {
             TopicPartition(key.topic, key.partition)
             for key in listed
@@ -146,7 +152,7 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
         for partition, offsets in self._poll_log(offset, wanted, idle, listed).items():
             log.setdefault(partition.topic, {})[str(partition.partition)] = offsets
         polled = replace(offset, log=log)
-        return replace(polled, starts=self._starts_by_time(polled, listed, now_ms))
+        return replace(polled, starts=self._starts_by_time(polled, rows, now_ms))
 
     def _poll_log(
         self,
@@ -179,22 +185,22 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
         return found
 
     def _starts_by_time(
-        self, offset: SourceOffset, listed: Collection[SharePartitionKey], now_ms: int
+        self, offset: SourceOffset, listed: Collection[SharePartitionRow], now_ms: int
     ) -> Mapping[str, int]:
-        """Look up, once, the start offsets of the groups that reset by_duration."""
+        """Look up, once, the start offsets of the groups that reset by_duration; those of what is gone are dropped."""
         durations = {
             group_id: offset.config(group_id).auto_offset_reset.duration_ms
-            for group_id in {key.group_id for key in listed}
+            for group_id in {row.key.group_id for row in listed}
             if offset.config(group_id).auto_offset_reset.strategy is OffsetResetStrategy.BY_DURATION
         }
-        starts = dict(offset.starts)
-        for key in listed:
-            log = offset.offsets_of(key.topic, key.partition)
-            if key.group_id not in durations or log is None or start_key(key) in starts:
+        starts = {start_key(row): offset.starts[start_key(row)] for row in listed if start_key(row) in offset.starts}
+        for row in listed:
+            key, log = row.key, offset.offsets_of(row.key.topic, row.key.partition)
+            if key.group_id not in durations or log is None or start_key(row) in starts:
                 continue
             partition = TopicPartition(key.topic, key.partition)
             found = self._poll.at_time({partition: now_ms - (durations[key.group_id] or 0)})[partition]
-            starts[start_key(key)] = log.log_end_offset if found is None else found
+            starts[start_key(row)] = log.log_end_offset if found is None else found
         return starts
 
     def _with_ticks(self, offset: SourceOffset, told: HandOver, safe_ms: int) -> SourceOffset:
@@ -212,8 +218,3 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
         if due:
             self._polled_ms[what] = now_ms
         return due
-
-
-def source_configs(default: GroupConfig, groups: Mapping[str, GroupConfig]) -> dict[str, dict[str, object]]:
-    """What the source pins in its offset: each configured group's values in force, and "" for every other group."""
-    return {"": default.to_json(), **{group_id: config.to_json() for group_id, config in groups.items()}}

@@ -40,7 +40,7 @@ def group_coordinator_operator(config: JobConfig) -> Operator:
     """The operator of the group_coordinator query, keyed by group id."""
 
     def run(key: str, lines: list[str], now_ms: int, state: str | None) -> tuple[Output, str | None]:
-        return run_share_group(key, config.group_config(key), lines, now_ms, state)
+        return run_share_group(key, config, lines, now_ms, state)
 
     return _operator(run)
 

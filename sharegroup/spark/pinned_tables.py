@@ -32,7 +32,7 @@ class PinnedTables:
         return handle.version()
 
     def share_partitions(self, version: int) -> tuple[SharePartitionRow, ...]:
-        """The share-partitions to lead, at a version."""
+        """The share-partitions, at a version."""
         if version not in self._rows:
             listed = self._open(SHARE_PARTITIONS.name, version).to_pyarrow_table().to_pylist()
             self._rows = {kept: rows for kept, rows in self._rows.items() if kept == max(self._rows)}
@@ -43,9 +43,9 @@ class PinnedTables:
                     row["status"] == "initializing",
                     row["state_epoch"],
                     row["start_offset"],
+                    row["status"] == "deleting",
                 )
                 for row in listed
-                if row["status"] != "deleting"
             )
         return self._rows[version]
 

@@ -43,9 +43,14 @@ def _oldest_day(table: DeltaTable) -> date:
 
 
 def _oldest_newest_snapshot(table: DeltaTable) -> date:
-    """The day of the newest snapshot of the share-partition that was written longest ago."""
-    rows: pa.Table = table.to_pyarrow_table(columns=[*_KEY, "record_type", "day"])
-    snapshots = rows.filter(pc.equal(rows["record_type"], "ShareSnapshot"))
-    newest = snapshots.group_by(_KEY).aggregate([("day", "max")])
-    oldest = pc.min(newest["day_max"]).as_py()
+    """The day of the newest snapshot of the share-partition that was written longest ago; deleted ones need none.
+
+    A tombstone's own day is not older than the snapshots that it forgets, so these go first.
+    """
+    rows: pa.Table = table.to_pyarrow_table(columns=[*_KEY, "record_type", "leader_epoch", "batch_id", "day"])
+    rows = rows.sort_by([("leader_epoch", "ascending"), ("batch_id", "ascending")])
+    rows = rows.filter(pc.is_in(rows["record_type"], value_set=pa.array(["ShareSnapshot", "Tombstone"])))
+    newest = rows.group_by(_KEY, use_threads=False).aggregate([("day", "last"), ("record_type", "last")])
+    newest = newest.filter(pc.equal(newest["record_type_last"], "ShareSnapshot"))
+    oldest = pc.min(newest["day_last"]).as_py()
     return date.max if oldest is None else oldest

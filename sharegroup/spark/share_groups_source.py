@@ -43,9 +43,9 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
 
     def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[str, str]], dict[str, Any]]:
         """What is new after `start`; an equal offset and no rows if nothing is."""
-        versions = start["versions"] or {table: self._open(table, None).version() for table in self._options["tables"]}
+        versions = start["versions"] or self._newest_versions()
         try:
-            due, clock_ms = self._due(versions, bool(start["versions"]))
+            due, clock_ms = self._due(bool(start["versions"]))
         except KafkaError as error:
             logger.warning("the request topic cannot be polled, will try again: %s", error)
             time.sleep(self._options["block_ms"] / 1000)  # brokers that are away are not asked without a pause
@@ -74,7 +74,10 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to forget."""
 
-    def _due(self, versions: Mapping[str, int], is_loaded: bool) -> tuple[list[str], int]:
+    def _newest_versions(self) -> dict[str, int]:
+        return {table: self._open(table, None).version() for table in self._options["tables"]}
+
+    def _due(self, is_loaded: bool) -> tuple[list[str], int]:
         """The groups to tick and the clock; waits for a deadline or a request, which Spark's Kafka source brings."""
         block_ms = self._options["block_ms"]
         waiting = Waiting(block_ms if is_loaded else 0)
@@ -85,7 +88,7 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
             due = {key for key, deadline in told.deadlines.items() if deadline < safe_ms}
             if not self._ticked_all and safe_ms:
                 self._ticked_all = True
-                due |= set(self._groups(versions))
+                due |= set(self._groups(self._newest_versions()))  # those of the first start may be cleaned up by now
             wait_ms = waiting.next_ms(now_ms, min(told.deadlines.values(), default=None), block_ms)
             if due or pending or not wait_ms or self._clock.wait(told.positions, wait_ms):
                 return sorted(due), safe_ms

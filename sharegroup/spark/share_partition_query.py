@@ -12,8 +12,9 @@ from sharegroup.channel.client_settings import python_properties
 from sharegroup.config import JobConfig
 from sharegroup.engine import rows
 from sharegroup.engine.share_partition_shard import DurableRecords
+from sharegroup.spark.config_poll import file_values
 from sharegroup.spark.kafka_clients import spark_options
-from sharegroup.spark.log_offsets_source import READER, SOURCE_NAME, SOURCE_SCHEMA, source_configs
+from sharegroup.spark.log_offsets_source import READER, SOURCE_NAME, SOURCE_SCHEMA
 from sharegroup.spark.log_poll import LogPoll
 from sharegroup.spark.operators import OUTPUT_SCHEMA, STATE_SCHEMA, share_partition_operator
 from sharegroup.spark.shard_keys import UNKEYED
@@ -91,7 +92,6 @@ def share_partition_rows(
 def source_options(config: JobConfig, hand_over: str) -> dict[str, Any]:
     """The one option of `kafka_log_offsets`."""
     job = config.job
-    groups = {group_id: config.group_config(group_id) for group_id in config.groups}
     return {
         "kafka": python_properties(job.bootstrap_servers, job.kafka),
         "tables": {spec.name: table_path(job.tables_path, spec) for spec in (SHARE_PARTITIONS, SHARE_GROUP_STATE)},
@@ -102,7 +102,8 @@ def source_options(config: JobConfig, hand_over: str) -> dict[str, Any]:
         "poll_ms": job.log_poll_interval_ms,
         "idle_poll_ms": job.log_idle_poll_interval_ms,
         "block_ms": IDLE_BLOCK_MS,
-        "configs": source_configs(config.group_config(""), groups),
+        "job_config": file_values(config),
+        "tables_path": job.tables_path,
     }
 
 

@@ -90,6 +90,6 @@ def test_a_group_in_spark_is_the_group_without(spark: SparkSession, tmp_path: Pa
     for step in steps:
         line = number.line(step, 0)
         output = query.batch([(GROUP, line)])[GROUP]
-        expected, state = run_share_group(GROUP, job.group_config(GROUP), [line], output.now_ms, state)
+        expected, state = run_share_group(GROUP, job, [line], output.now_ms, state)
         assert output == Output.decode(expected.encode())
     assert replace(output, tables={}, responses=[], requests=[], positions={}).deadline_ms is None

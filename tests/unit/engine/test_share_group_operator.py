@@ -22,14 +22,15 @@ from sharegroup.protocol.request_rows import (
 GROUP = "g"
 T0 = 1_700_000_000_000
 SESSION_MS = 45_000
-CONFIG = JobConfig().group_config(GROUP)
+JOB = JobConfig()
 ORDERS = {"orders": TopicMetadata("id-orders", 2)}
 
 
 class GroupDriver:
     """The operator of one group: its state is text between batches, outputs go through their JSON."""
 
-    def __init__(self) -> None:
+    def __init__(self, job: JobConfig = JOB) -> None:
+        self.job = job
         self.state: str | None = None
         self._next_offset = 0
 
@@ -39,7 +40,7 @@ class GroupDriver:
         return rows.encode(rows.REQUEST, f"2\t{self._next_offset - 1}\t{T0 + at}\t{value.decode()}")
 
     def batch(self, *lines: str, at: int) -> Output:
-        output, self.state = run_share_group(GROUP, CONFIG, lines, T0 + at, self.state)
+        output, self.state = run_share_group(GROUP, self.job, lines, T0 + at, self.state)
         return Output.decode(output.encode())
 
     def send(self, *requests: ShareGroupRequest | bytes, at: int) -> Output:
@@ -92,6 +93,7 @@ def answered(
         "member_epoch": epoch,
         "heartbeat_interval_ms": interval_ms,
         "assignment": assignment,
+        "subscribed_topic_names": ["orders"] if epoch >= 0 else None,
     }
 
 

@@ -39,7 +39,7 @@ def test_the_first_join_makes_the_group_its_member_and_its_share_partitions() ->
     driver = Driver()
     response = driver.join("a")
     assert response == ShareGroupResponse(
-        "heartbeat", "request-a", "gateway-1", GROUP, "a", 0, None, 1, heartbeat_interval_ms=200, assignment={}
+        "heartbeat", "request-a", "gateway-1", GROUP, "a", 0, None, 1, 200, {}, subscribed_topic_names=("orders",)
     )
     assert set(driver.last.records) == {
         ShareGroupRecord(GROUP, 1, 1, GroupState.STABLE),

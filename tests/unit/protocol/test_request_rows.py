@@ -13,6 +13,11 @@ from hypothesis import strategies as st
 from sharegroup.errors import ErrorCode, InvalidRequestRow
 from sharegroup.protocol.request_rows import (
     ACKNOWLEDGE,
+    ALTER_CONFIGS,
+    ALTER_OFFSETS,
+    DELETE_GROUP,
+    DELETE_OFFSETS,
+    DELETED,
     FETCH,
     HEARTBEAT,
     INITIALIZED,
@@ -23,6 +28,7 @@ from sharegroup.protocol.request_rows import (
     AnswerableError,
     ShareGroupRequest,
     SharePartitionRequest,
+    StartOffset,
     TopicMetadata,
     decode_share_group_request,
     decode_share_partition_request,
@@ -64,11 +70,29 @@ def test_a_share_partition_request_comes_back(request: SharePartitionRequest) ->
     assert decode_share_partition_request(request.encode().decode()) == request
 
 
-@settings(max_examples=50)
-@given(
-    st.builds(
+OFFSETS = st.builds(StartOffset, TEXT, st.integers(-MAX_INT32, MAX_INT32), st.integers(-MAX_OFFSET, MAX_OFFSET))
+GROUP_FIELDS = {
+    HEARTBEAT: st.just({}),
+    INITIALIZED: st.just({}),
+    DELETED: st.fixed_dictionaries({"deleted": st.lists(st.tuples(TEXT, NUMBER, NUMBER), max_size=3).map(tuple)}),
+    ALTER_OFFSETS: st.fixed_dictionaries({"offsets": st.lists(OFFSETS, min_size=1, max_size=3).map(tuple)}),
+    DELETE_OFFSETS: st.fixed_dictionaries({"topic_names": st.lists(TEXT, min_size=1, max_size=3).map(tuple)}),
+    DELETE_GROUP: st.just({}),
+    ALTER_CONFIGS: st.fixed_dictionaries(
+        {
+            "configs": st.dictionaries(TEXT, st.none() | st.just("") | TEXT, min_size=1, max_size=3),
+            "validate_only": st.booleans(),
+        }
+    ),
+}
+
+
+@st.composite
+def share_group_requests(draw: st.DrawFn) -> ShareGroupRequest:
+    kind = draw(st.sampled_from(list(GROUP_FIELDS)))
+    common = st.builds(
         ShareGroupRequest,
-        type=st.sampled_from([HEARTBEAT, INITIALIZED]),
+        type=st.just(kind),
         id=TEXT,
         group_id=st.text(max_size=4),
         member_id=TEXT,
@@ -80,10 +104,24 @@ def test_a_share_partition_request_comes_back(request: SharePartitionRequest) ->
         subscribed_topic_names=st.none() | st.lists(TEXT, max_size=3).map(tuple),
         topics=st.dictionaries(TEXT, st.builds(TopicMetadata, TEXT, st.integers(0, 1_000_000)), max_size=3),
         initialized=st.lists(st.tuples(TEXT, NUMBER, NUMBER), max_size=3).map(tuple),
+        deleted=st.just(()),
+        offsets=st.just(()),
+        topic_names=st.just(()),
+        configs=st.just({}),
+        validate_only=st.just(False),
     )
-)
+    return draw(common)._replace(**draw(GROUP_FIELDS[kind]))
+
+
+@settings(max_examples=80)
+@given(share_group_requests())
 def test_a_share_group_request_comes_back(request: ShareGroupRequest) -> None:
     assert decode_share_group_request(request.encode().decode()) == request
+
+
+def test_a_heartbeat_row_has_no_fields_of_administrators() -> None:
+    fields = set(json.loads(ShareGroupRequest(HEARTBEAT, "x", "g").encode()))
+    assert not fields & {"deleted", "offsets", "topic_names", "configs", "validate_only"}
 
 
 def test_rows_of_a_share_partition_and_of_a_group_share_a_kafka_key() -> None:
@@ -126,16 +164,23 @@ VALID: dict[str, dict[str, Any]] = {
     RELEASE_MEMBER: {},
     HEARTBEAT: {"member_epoch": 0, "subscribed_topic_names": ["orders"], "topics": {"orders": ["id", 2]}},
     INITIALIZED: {"initialized": [["orders", 0, 1]]},
+    DELETED: {"deleted": [["orders", 0, 1]]},
+    ALTER_OFFSETS: {"offsets": [["orders", 0, 17]], "topics": {"orders": ["id", 2]}},
+    DELETE_OFFSETS: {"topic_names": ["orders"]},
+    DELETE_GROUP: {},
+    ALTER_CONFIGS: {"configs": {"share.isolation.level": "read_committed"}},
 }
+GROUP_TYPES = (HEARTBEAT, INITIALIZED, DELETED, ALTER_OFFSETS, DELETE_OFFSETS, DELETE_GROUP, ALTER_CONFIGS)
 BATCHES_MUST_BE = "batches must be a list of [first_offset, last_offset, [acknowledge_type, ...]]"
 RANGES_MUST_BE = "ranges must be a list of [first_offset, last_offset]"
 TOPICS_MUST_BE = "topics must map topic names to [topic_id, partitions]"
+OFFSETS_MUST_BE = "offsets must be a list of [topic, partition, start_offset]"
 INITIALIZED_MUST_BE = "initialized must be a list of [topic, partition, state_epoch]"
 
 
 def row(kind: str, **values: object) -> dict[str, Any]:
     common = {"type": kind, "id": "x", "reply_to": "me", "group_id": "g", "member_id": "m"}
-    if kind not in (HEARTBEAT, INITIALIZED):
+    if kind not in GROUP_TYPES:
         common |= {"topic": "orders", "partition": 0}  # type: ignore[dict-item]
     content = {**common, **VALID[kind], **values}
     return {field: value for field, value in content.items() if value is not Ellipsis}
@@ -143,7 +188,7 @@ def row(kind: str, **values: object) -> dict[str, Any]:
 
 def decode(content: dict[str, Any]) -> object:
     value = json.dumps(content)
-    if content["type"] in (HEARTBEAT, INITIALIZED):
+    if content["type"] in GROUP_TYPES:
         return decode_share_group_request(value)
     return decode_share_partition_request(value)
 
@@ -208,11 +253,23 @@ def test_the_rows_that_the_next_test_breaks_are_right(kind: str) -> None:
         (INITIALIZED, {"initialized": [["orders", 0]]}, INITIALIZED_MUST_BE),
         (INITIALIZED, {"initialized": [["orders", 0, -1]]}, INITIALIZED_MUST_BE),
         (INITIALIZED, {"initialized": [[0, 0, 1]]}, INITIALIZED_MUST_BE),
+        (DELETED, {"deleted": [["orders", -1, 1]]}, "deleted must be a list of [topic, partition, state_epoch]"),
+        (ALTER_OFFSETS, {"offsets": ...}, OFFSETS_MUST_BE),
+        (ALTER_OFFSETS, {"offsets": []}, OFFSETS_MUST_BE),
+        (ALTER_OFFSETS, {"offsets": [["orders", 0]]}, OFFSETS_MUST_BE),
+        (ALTER_OFFSETS, {"offsets": [["orders", 2**31, 0]]}, OFFSETS_MUST_BE),
+        (ALTER_OFFSETS, {"offsets": [["orders", 0, 2**63]]}, OFFSETS_MUST_BE),
+        (ALTER_OFFSETS, {"offsets": [["orders", 0, "5"]]}, OFFSETS_MUST_BE),
+        (DELETE_OFFSETS, {"topic_names": ...}, "topic_names must be a list of topic names"),
+        (DELETE_OFFSETS, {"topic_names": [""]}, "topic_names must be a list of topic names"),
+        (ALTER_CONFIGS, {"configs": ...}, "configs must map names to texts or null"),
+        (ALTER_CONFIGS, {"configs": {"a": 5}}, "configs must map names to texts or null"),
+        (ALTER_CONFIGS, {"validate_only": 1}, "validate_only must be true or false"),
     ],
 )
 def test_a_wrong_field_is_told_to_the_requester(kind: str, values: dict[str, Any], problem: str) -> None:
     content = row(kind, **values)
-    is_group = kind in (HEARTBEAT, INITIALIZED)
+    is_group = kind in GROUP_TYPES
     decoder: Callable[[str], object] = decode_share_group_request if is_group else decode_share_partition_request
     value = json.dumps(content)
     with pytest.raises(AnswerableError) as told:

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.response_rows import (
+    PartitionError,
     Response,
     ShareGroupResponse,
     SharePartitionResponse,
+    TopicError,
     decode_response,
     encode_response,
 )
@@ -30,6 +32,9 @@ RESPONSES = st.one_of(
         ShareGroupResponse,
         TEXT, TEXT, TEXT, TEXT, TEXT, st.sampled_from(ErrorCode), st.none() | TEXT, NUMBER, NUMBER,
         st.none() | st.dictionaries(TEXT, st.tuples(TEXT, st.lists(NUMBER, max_size=3)).map(list), max_size=2),
+        st.none() | st.lists(TEXT, max_size=2).map(tuple),
+        st.lists(st.builds(PartitionError, TEXT, NUMBER, NUMBER, st.none() | TEXT), max_size=2).map(tuple),
+        st.lists(st.builds(TopicError, TEXT, NUMBER, st.none() | TEXT), max_size=2).map(tuple),
     ),
 )  # fmt: skip
 
@@ -39,6 +44,11 @@ RESPONSES = st.one_of(
 def test_a_response_comes_back(response: Response) -> None:
     decoded = decode_response(json.dumps(encode_response(response)).encode())
     assert (type(decoded), decoded) == (type(response), response)
+
+
+def test_a_heartbeat_response_of_an_earlier_version_is_read() -> None:
+    row = b'{"type":"heartbeat","id":"x","reply_to":"me","group_id":"g","member_id":"m","member_epoch":3}'
+    assert decode_response(row) == ShareGroupResponse("heartbeat", "x", "me", "g", "m", member_epoch=3)
 
 
 @pytest.mark.parametrize(

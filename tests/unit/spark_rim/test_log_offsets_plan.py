@@ -161,7 +161,7 @@ def test_a_group_without_values_of_its_own_has_the_jobs() -> None:
         (reset_by("latest"), -1, 20),
         (reset_by("latest"), 12, 12),
         (reset_by("latest"), 0, 5),
-        (reset_by("by_duration:PT1H") | {"starts": {start_key(P0): 9}}, -1, 9),
+        (reset_by("by_duration:PT1H") | {"starts": {start_key(listed(P0)): 9}}, -1, 9),
         (reset_by("by_duration:PT1H"), -1, 20),
     ],
 )
@@ -239,6 +239,6 @@ def test_a_new_topic_may_load() -> None:
 
 
 def test_an_offset_comes_back_from_its_json() -> None:
-    written = offset(starts={start_key(P0): 3}, clock_ms=7, tick_keys=("a", "b"))
+    written = offset(starts={start_key(listed(P0)): 3}, clock_ms=7, tick_keys=("a", "b"))
     assert SourceOffset.from_json(json.loads(json.dumps(written.to_json()))) == written
     assert SourceOffset.from_json(json.loads(json.dumps(SourceOffset().to_json()))) == SourceOffset()

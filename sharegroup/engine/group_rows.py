@@ -1,0 +1,69 @@
+"""Records of a group as rows of the tables, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sharegroup.group_coordinator.records import (
+    GroupState,
+    ShareGroupConfigRecord,
+    ShareGroupMemberRecord,
+    ShareGroupRecord,
+    SharePartitionRecord,
+    SharePartitionStatus,
+    TableRecord,
+    TopicPartitions,
+)
+from sharegroup.types import ConfigSource
+
+_DYNAMIC = ConfigSource.DYNAMIC_GROUP_CONFIG.value
+#: A row with this key set removes the row of its key.
+_DELETED = "_deleted"
+
+
+def table_row(record: TableRecord) -> tuple[str, dict[str, Any]]:
+    """(table, row) of a record, in the form of the table's columns."""
+    if isinstance(record, ShareGroupConfigRecord):
+        row = {**record._asdict(), "config_source": _DYNAMIC}
+        return "share_group_configs", row if record.config_value is not None else {**row, _DELETED: True}
+    row = record._asdict()
+    if row.pop("is_tombstone"):
+        row[_DELETED] = True
+    if isinstance(record, ShareGroupRecord):
+        return "share_groups", {**row, "group_state": record.group_state.value}
+    if isinstance(record, SharePartitionRecord):
+        return "share_partitions", {**row, "status": record.status.value}
+    row.pop("previous_member_epoch")
+    row["subscribed_topic_names"] = list(record.subscribed_topic_names)
+    row["assignment"] = [{"topic": topic, "partitions": list(partitions)} for topic, partitions in record.assignment]
+    return "share_group_members", row
+
+
+def table_records(tables: dict[str, list[dict[str, Any]]]) -> list[TableRecord]:
+    """The records of a group's table rows: the inverse of `table_row`. What the job's file says is no record."""
+    records: list[TableRecord] = [
+        ShareGroupRecord(row["group_id"], row["group_epoch"], row["assignment_epoch"], GroupState(row["group_state"]))
+        for row in tables.get("share_groups", ())
+    ]
+    records += [
+        SharePartitionRecord(**{**row, "status": SharePartitionStatus(row["status"])})
+        for row in tables.get("share_partitions", ())
+    ]
+    records += [
+        ShareGroupMemberRecord(
+            **{
+                **row,
+                "subscribed_topic_names": tuple(row["subscribed_topic_names"]),
+                "assignment": tuple(
+                    TopicPartitions(item["topic"], tuple(item["partitions"])) for item in row["assignment"]
+                ),
+            }
+        )
+        for row in tables.get("share_group_members", ())
+    ]
+    records += [
+        ShareGroupConfigRecord(row["group_id"], row["config_name"], row["config_value"])
+        for row in tables.get("share_group_configs", ())
+        if row["config_source"] == _DYNAMIC
+    ]
+    return records

@@ -1,0 +1,99 @@
+"""DeleteShareGroupOffsets and DeleteGroups (KIP-932): states of share-partitions are forgotten, in two steps.
+
+    request                       share_partition query                     group coordinator
+    rows become `deleting`  --->  unloads, writes a Tombstone record  --->  notice `deleted`: the rows go
+                                  and sends the notice
+
+The first step is the deletion as far as anybody can see. A job that dies in between finds the `deleting` row and does
+the second step again: a tombstone more, or a notice for a row that is gone, changes nothing. A topic that is subscribed
+to or altered while it is still being deleted becomes `initializing` under the next epoch, which leaves its old state
+behind too, and the notice of the deletion, which names the old epoch, comes to nothing.
+
+A deleted group is dead at once, and its row goes with its last share-partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from sharegroup.errors import ErrorCode
+from sharegroup.group_coordinator.admin_rules import check_empty, check_exists, check_group_id
+from sharegroup.group_coordinator.change import Change
+from sharegroup.group_coordinator.group_metadata import GroupMetadata
+from sharegroup.group_coordinator.records import (
+    GroupState,
+    ShareGroupRecord,
+    SharePartitionRecord,
+    SharePartitionStatus,
+)
+from sharegroup.group_coordinator.results import CoordinatorResult, response_to
+from sharegroup.protocol.request_rows import ShareGroupRequest
+from sharegroup.protocol.response_rows import TopicError
+
+__all__ = ["delete_group", "delete_offsets", "deleted"]
+
+
+def delete_offsets(group: GroupMetadata, request: ShareGroupRequest) -> CoordinatorResult:
+    """Delete what the group has of some topics, and tell of each topic; one that is being deleted already is fine.
+
+    Raises RequestError: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+    """
+    check_group_id(group.group_id)
+    check_exists(group)
+    check_empty(group)
+    change = Change(group)
+    for topic in request.topic_names:
+        for record in _deleting(group, topic):
+            change.add(record)
+    errors = tuple(_topic_error(group, topic) for topic in dict.fromkeys(request.topic_names))
+    return CoordinatorResult(*change.records(), response=response_to(request, topic_errors=errors))
+
+
+def delete_group(group: GroupMetadata, request: ShareGroupRequest) -> CoordinatorResult:
+    """Delete the group; what was configured for it stays.
+
+    Raises RequestError: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
+    """
+    check_group_id(group.group_id)
+    check_exists(group)
+    check_empty(group)
+    change = Change(group)
+    for topic in group.share_partitions:
+        for record in _deleting(group, topic):
+            change.add(record)
+    _bury(change)
+    return CoordinatorResult(*change.records(), response=response_to(request))
+
+
+def deleted(group: GroupMetadata, share_partitions: Iterable[tuple[str, int, int]]) -> CoordinatorResult:
+    """The tombstone of each (topic, partition, state_epoch) is durable: its row goes.
+
+    A repeated notice, and one for a share-partition that was initialized anew since, change nothing.
+    """
+    change = Change(group)
+    for topic, partition, state_epoch in share_partitions:
+        record = group.share_partitions.get(topic, {}).get(partition)
+        if record and record.status is SharePartitionStatus.DELETING and record.state_epoch == state_epoch:
+            change.add(record._replace(is_tombstone=True))
+    if change.after is not group and group.group_state is GroupState.DEAD:
+        _bury(change)
+    return CoordinatorResult(*change.records())
+
+
+def _deleting(group: GroupMetadata, topic: str) -> Iterator[SharePartitionRecord]:
+    for record in group.known(topic).values():
+        yield record._replace(status=SharePartitionStatus.DELETING)
+
+
+def _topic_error(group: GroupMetadata, topic: str) -> TopicError:
+    if topic in group.share_partitions:
+        return TopicError(topic, int(ErrorCode.NONE), None)
+    code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no offset information to delete."
+    return TopicError(topic, int(code), message)
+
+
+def _bury(change: Change) -> None:
+    """The group is dead, and its row goes when nothing of it is left."""
+    group = change.after
+    is_gone = not group.share_partitions
+    change.add(ShareGroupRecord(group.group_id, group.group_epoch, group.assignment_epoch, GroupState.DEAD, is_gone))

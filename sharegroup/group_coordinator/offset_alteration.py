@@ -1,0 +1,76 @@
+"""AlterShareGroupOffsets (KIP-932): share-partitions of an empty group start anew where the administrator says.
+
+An altered share-partition becomes `initializing` under the next group epoch. Its start offset holds from the moment
+that row is durable: whoever loads the share-partition later finds a state of a lower epoch and begins again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sharegroup.errors import ErrorCode
+from sharegroup.group_coordinator.admin_rules import check_empty, check_group_id
+from sharegroup.group_coordinator.change import Change
+from sharegroup.group_coordinator.group_metadata import GroupMetadata
+from sharegroup.group_coordinator.records import SharePartitionRecord, SharePartitionStatus
+from sharegroup.group_coordinator.results import CoordinatorResult, response_to
+from sharegroup.protocol.request_rows import ShareGroupRequest, StartOffset, TopicMetadata
+from sharegroup.protocol.response_rows import PartitionError
+
+__all__ = ["alter_offsets"]
+
+
+def alter_offsets(group: GroupMetadata, request: ShareGroupRequest) -> CoordinatorResult:
+    """Alter what can be altered, and tell of each share-partition; an unknown group is made, empty.
+
+    Raises RequestError: INVALID_GROUP_ID, NON_EMPTY_GROUP.
+    """
+    check_group_id(group.group_id)
+    check_empty(group)
+    errors = [_error(offset, request.topics.get(offset.topic)) for offset in request.offsets]
+    altered = [offset for offset, error in zip(request.offsets, errors, strict=True) if not error.error_code]
+    change = Change(group)
+    if altered:
+        change.bump_group_epoch()
+        for record in (
+            *_with_the_topic_id_of_now(group, request, altered),
+            *_initializing(change.after, request, altered),
+        ):
+            change.add(record)
+    return CoordinatorResult(*change.records(), response=response_to(request, partition_errors=tuple(errors)))
+
+
+def _error(offset: StartOffset, topic: TopicMetadata | None) -> PartitionError:
+    if topic is None or not 0 <= offset.partition < topic.partitions:
+        code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+        return PartitionError(offset.topic, offset.partition, int(code), message)
+    if offset.start_offset < 0:
+        message = f"StartOffset {offset.start_offset} is negative."
+        return PartitionError(offset.topic, offset.partition, int(ErrorCode.INVALID_REQUEST), message)
+    return PartitionError(offset.topic, offset.partition, int(ErrorCode.NONE), None)
+
+
+def _initializing(
+    group: GroupMetadata, request: ShareGroupRequest, altered: list[StartOffset]
+) -> Iterator[SharePartitionRecord]:
+    for topic, partition, start_offset in altered:
+        yield SharePartitionRecord(
+            group.group_id,
+            topic,
+            request.topics[topic].topic_id,
+            partition,
+            SharePartitionStatus.INITIALIZING,
+            group.group_epoch,
+            start_offset,
+        )
+
+
+def _with_the_topic_id_of_now(
+    group: GroupMetadata, request: ShareGroupRequest, altered: list[StartOffset]
+) -> Iterator[SharePartitionRecord]:
+    """The rest of a topic that was made anew: unlike a member with old metadata, an administrator means the new one."""
+    for topic in dict.fromkeys(offset.topic for offset in altered):
+        topic_id = request.topics[topic].topic_id
+        for record in group.known(topic).values():
+            if record.topic_id != topic_id:
+                yield record._replace(topic_id=topic_id)

@@ -1,0 +1,43 @@
+"""What a handler of the group coordinator wants done."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from sharegroup.errors import RequestError
+from sharegroup.group_coordinator.records import SoftRecord, TableRecord
+from sharegroup.protocol.request_rows import ShareGroupRequest
+from sharegroup.protocol.response_rows import ShareGroupResponse
+
+__all__ = ["CoordinatorResult", "ReleaseMember", "refused", "response_to"]
+
+
+class ReleaseMember(NamedTuple):
+    """Release what a member that is gone has acquired: in every initialized share-partition of the group.
+
+    Not only in those of its last assignment, as it may hold locks of an earlier one. `topics` maps topic to partitions.
+    """
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    topics: dict[str, tuple[int, ...]]
+
+
+class CoordinatorResult(NamedTuple):
+    """What a handler wants done: rows for the tables, soft records, a response, and releases to send before it."""
+
+    records: tuple[TableRecord, ...] = ()
+    soft_records: tuple[SoftRecord, ...] = ()
+    response: ShareGroupResponse | None = None
+    releases: tuple[ReleaseMember, ...] = ()
+
+
+def response_to(request: ShareGroupRequest, **fields: Any) -> ShareGroupResponse:
+    """The response to a request; `fields` are those beside the request's own."""
+    return ShareGroupResponse(request.type, request.id, request.reply_to, request.group_id, request.member_id, **fields)
+
+
+def refused(request: ShareGroupRequest, error: RequestError) -> CoordinatorResult:
+    """A response with the error, and nothing else."""
+    return CoordinatorResult(response=response_to(request, error_code=int(error.code), error_message=error.message))
