@@ -70,7 +70,8 @@ def slice_response(
         batch = batches[i]
         if not batch.is_data:
             continue
-        response.pass_over(walk, batch.base_offset - 1)
+        if walk.first < batch.base_offset:
+            response.pass_over(walk, batch.base_offset - 1)
         if walk.is_done:
             break
         if walk.first > batch.last_offset:

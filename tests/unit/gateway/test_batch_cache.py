@@ -1,0 +1,145 @@
+"""The cache of what was read: looked up across chunks, and bounded in bytes across partitions."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sharegroup.gateway.batch_cache import BATCH_OVERHEAD, BatchCache, CacheKey, Chunk, batches_from
+from sharegroup.gateway.record_batches import RecordBatch
+from sharegroup.types import OffsetRange
+
+KEY = CacheKey(UUID(int=1), 0, False)
+OTHER = CacheKey(UUID(int=1), 0, True)
+SIZE = 1_000
+COST = SIZE + BATCH_OVERHEAD  # of a chunk of one batch
+
+
+def batch(first: int, last: int, size: int = 10) -> RecordBatch:
+    return RecordBatch(first, last, False, False, False, memoryview(bytes(size)))
+
+
+def chunk(first: int, last: int) -> Chunk:
+    return Chunk(first, last, (batch(first, last),), SIZE)
+
+
+def spans(chunks: object) -> list[tuple[int, int]]:
+    assert isinstance(chunks, list)
+    return [(c.first_offset, c.last_offset) for c in chunks]
+
+
+@pytest.fixture
+def cache() -> BatchCache:
+    return BatchCache(5 * COST)
+
+
+def test_chunks_are_found_as_far_as_they_touch(cache: BatchCache) -> None:
+    for span in [(20, 29), (0, 9), (10, 19), (40, 49)]:
+        cache.insert(KEY, chunk(*span))
+    assert spans(cache.lookup(KEY, 5)) == [(0, 9), (10, 19), (20, 29)]
+    assert spans(cache.lookup(KEY, 29)) == [(20, 29)]
+    assert spans(cache.lookup(KEY, 45)) == [(40, 49)]
+    assert spans(cache.lookup(KEY, 30)) == spans(cache.lookup(KEY, 50)) == spans(cache.lookup(OTHER, 5)) == []
+
+
+def test_no_more_chunks_than_asked_for(cache: BatchCache) -> None:
+    for first in range(0, 50, 10):
+        cache.insert(KEY, chunk(first, first + 9))
+    assert spans(cache.lookup(KEY, 5, 0)) == [(0, 9)]
+    assert spans(cache.lookup(KEY, 5, SIZE)) == [(0, 9), (10, 19)]
+    assert spans(cache.lookup(KEY, 5, SIZE + 1)) == [(0, 9), (10, 19), (20, 29)]
+
+
+def test_a_chunk_inside_another_is_kept_once_whichever_came_first(cache: BatchCache) -> None:
+    cache.insert(KEY, chunk(10, 29))
+    cache.insert(KEY, chunk(15, 29))
+    assert spans(cache.lookup(KEY, 15)) == [(10, 29)]
+    cache.insert(KEY, chunk(40, 49))
+    cache.insert(KEY, chunk(10, 34))
+    cache.insert(KEY, chunk(10, 49))
+    assert spans(cache.lookup(KEY, 10)) == [(10, 49)]
+    assert (len(cache), cache.byte_count) == (1, COST)
+
+
+def test_the_chunk_that_was_not_used_for_longest_goes_whichever_partition_it_is_of(cache: BatchCache) -> None:
+    cache.insert(KEY, chunk(0, 9))
+    cache.insert(OTHER, chunk(0, 9))
+    for first in (10, 20, 30):
+        cache.insert(KEY, chunk(first, first + 9))
+    cache.lookup(KEY, 0, 0)
+    cache.insert(KEY, chunk(50, 59))
+    assert cache.lookup(OTHER, 0) == []
+    assert spans(cache.lookup(KEY, 0)) == [(0, 9), (10, 19), (20, 29), (30, 39)]
+    assert cache.byte_count == 5 * COST
+
+
+def test_the_newest_chunk_stays_however_big(cache: BatchCache) -> None:
+    cache.insert(KEY, chunk(0, 9))
+    cache.insert(KEY, chunk(10, 19)._replace(size=100 * SIZE))
+    assert cache.lookup(KEY, 0) == []
+    assert spans(cache.lookup(KEY, 10)) == [(10, 19)]
+    cache.insert(OTHER, chunk(0, 9))
+    assert (cache.lookup(KEY, 10), cache.byte_count) == ([], COST)
+
+
+def test_a_forgotten_partition_is_gone_and_no_other(cache: BatchCache) -> None:
+    for key in (KEY, OTHER):
+        cache.insert(key, chunk(0, 9))
+        cache.insert(key, chunk(10, 19))
+    cache.forget(KEY)
+    cache.forget(KEY)
+    assert cache.lookup(KEY, 0) == []
+    assert (len(cache), cache.byte_count) == (2, 2 * COST)
+    assert spans(cache.lookup(OTHER, 0)) == [(0, 9), (10, 19)]
+
+
+def test_a_chunk_has_to_cover_something(cache: BatchCache) -> None:
+    with pytest.raises(ValueError, match="Empty chunk"):
+        cache.insert(KEY, Chunk(10, 9, (), 0))
+
+
+def test_batches_from_an_offset_on() -> None:
+    first = Chunk(0, 9, (batch(0, 4), batch(5, 9)), SIZE)
+    second = Chunk(8, 19, (batch(5, 9), batch(12, 19)), SIZE)
+    empty = Chunk(20, 24, (), 0)
+    part = batches_from([first, second, empty], 6, 10**6)
+    assert part == (OffsetRange(6, 24), [first.batches[1], second.batches[1]])
+    assert batches_from([empty], 22, 10**6) == (OffsetRange(22, 24), [])
+    assert batches_from([], 6, 10**6) is None
+
+
+def test_batches_of_as_many_bytes_as_wanted_count_only_those_for_clients() -> None:
+    control = batch(3, 3)._replace(is_control=True)
+    whole = Chunk(0, 9, (batch(0, 2), control, batch(4, 6), batch(7, 9)), SIZE)
+    part = batches_from([whole], 0, 11)
+    assert part is not None
+    assert (part.covered, len(part.batches)) == (OffsetRange(0, 6), 3)
+    part = batches_from([whole], 1, 0)
+    assert part == (OffsetRange(1, 2), [whole.batches[0]])
+
+
+def test_reads_that_do_not_agree_are_not_put_together() -> None:
+    """The log was truncated and written anew between them."""
+    old, new = Chunk(0, 9, (batch(0, 9),), SIZE), Chunk(10, 19, (batch(6, 19),), SIZE)
+    assert batches_from([old, new], 0, 10**6) == (OffsetRange(0, 9), [old.batches[0]])
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 6), st.booleans()), max_size=30), st.integers(1, 6))
+def test_the_books_are_right_whatever_is_read(reads: list[tuple[int, int, bool]], room: int) -> None:
+    """Against a log of batches of two offsets each; a read is some of them from an offset on."""
+    cache, log = BatchCache(room * COST), [batch(2 * i, 2 * i + 1) for i in range(20)]
+    for start, length, of_other in reads:
+        batches = log[start : start + length]
+        cache.insert(OTHER if of_other else KEY, Chunk(2 * start, batches[-1].last_offset, batches, SIZE))
+        assert cache.byte_count <= room * COST or len(cache) == 1
+        chunks = cache.lookup(OTHER if of_other else KEY, 2 * start)
+        assert chunks
+        part = batches_from(chunks, 2 * start, 10**6)
+        assert part is not None
+        assert list(part.batches) == [b for b in log if b.last_offset >= 2 * start and b.last_offset <= part.covered[1]]
+    for key in (KEY, OTHER):
+        cache.forget(key)
+    assert (len(cache), cache.byte_count) == (0, 0)
