@@ -1,0 +1,93 @@
+"""Ranges that a member has acquired and was not sent yet, each with the end of its lock. No I/O, no clock."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from sharegroup.range_map import RangeMap
+from sharegroup.types import AcquiredRange, OffsetRange
+
+__all__ = ["ReadAheadBuffer"]
+
+
+class _Delivery(NamedTuple):
+    """What is known of a buffered offset."""
+
+    delivery_count: int
+    lock_deadline_ms: int
+
+
+class ReadAheadBuffer:
+    """Disjoint ranges in offset order. `len` is the number of offsets; times are milliseconds since the epoch."""
+
+    def __init__(self) -> None:
+        self._ranges: RangeMap[_Delivery] = RangeMap()
+        self._by_deadline: Counter[int] = Counter()
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def add(self, ranges: Iterable[AcquiredRange], lock_deadline_ms: int) -> None:
+        """Put in what a demand acquired; where it overlaps what is here, the engine's newer word counts."""
+        for first, last, count in ranges:
+            self._remove(first, last)
+            self._ranges.assign(first, last, _Delivery(count, lock_deadline_ms))
+            self._count(lock_deadline_ms, last - first + 1)
+
+    def ranges(self, most: int) -> list[AcquiredRange]:
+        """The first `most` ranges, ascending; they stay here until `take`."""
+        return [AcquiredRange(first, last, d.delivery_count) for first, last, d in islice(self._ranges, most)]
+
+    def take(self, ranges: Iterable[Sequence[int]]) -> int | None:
+        """Remove ranges, (first offset, last offset, ...); the deadline of the shortest of their locks, if any."""
+        shortest: int | None = None
+        for entry in ranges:
+            removed = self._remove(entry[0], entry[1])
+            shortest = removed if shortest is None or (removed is not None and removed < shortest) else shortest
+        return shortest
+
+    def take_last(self, records: int) -> list[OffsetRange]:
+        """Remove the `records` highest offsets; ascending."""
+        cut: list[OffsetRange] = []
+        for first, last, _ in reversed(list(self._ranges)):
+            if records <= 0:
+                break
+            first = max(first, last - records + 1)
+            records -= last - first + 1
+            cut.append(OffsetRange(first, last))
+        self.take(cut)
+        return cut[::-1]
+
+    def take_due(self, deadline_ms: int) -> list[tuple[OffsetRange, int]]:
+        """Remove the ranges whose lock ends by `deadline_ms`, each beside its deadline; ascending."""
+        shortest = self.shortest_deadline_ms()
+        if shortest is None or shortest > deadline_ms:
+            return []
+        due = [(OffsetRange(f, last), d.lock_deadline_ms) for f, last, d in self._ranges if d[1] <= deadline_ms]
+        for (first, last), _ in due:
+            self._remove(first, last)
+        return due
+
+    def shortest_deadline_ms(self) -> int | None:
+        """When the first lock of those here ends; None when empty."""
+        return min(self._by_deadline, default=None)
+
+    def _remove(self, first: int, last: int) -> int | None:
+        """Remove what is here of first..last; the deadline of the shortest lock of it."""
+        shortest: int | None = None
+        for piece_first, piece_last, (_, deadline_ms) in self._ranges.items(first, last):
+            self._count(deadline_ms, piece_first - piece_last - 1)
+            shortest = deadline_ms if shortest is None else min(shortest, deadline_ms)
+        if shortest is not None:
+            self._ranges.discard(first, last)
+        return shortest
+
+    def _count(self, deadline_ms: int, records: int) -> None:
+        self._size += records
+        self._by_deadline[deadline_ms] += records
+        if not self._by_deadline[deadline_ms]:
+            del self._by_deadline[deadline_ms]

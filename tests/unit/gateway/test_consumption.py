@@ -1,0 +1,60 @@
+"""The rate at which a member takes records, without the time in which it waits for them."""
+
+from __future__ import annotations
+
+from sharegroup.gateway.consumption import Consumption
+
+
+def test_unknown_until_the_member_comes_back() -> None:
+    consumption = Consumption()
+    consumption.asked(0)
+    assert consumption.rate(0) is None
+    consumption.handed_out(500, 1_000)
+    assert consumption.rate(9_000) is None
+    consumption.asked(9_000)
+    assert consumption.rate(9_000) == 500 / 8_000
+
+
+def test_waiting_does_not_count() -> None:
+    consumption = Consumption()
+    for start in range(0, 50_000, 1_000):  # 5 ms for 500 records, then most of a second without any
+        consumption.handed_out(500, start)
+        consumption.asked(start + 5)
+        consumption.asked(start + 500)
+    assert consumption.rate(60_000) == 100
+
+
+def test_hand_outs_in_a_row() -> None:
+    consumption = Consumption()
+    for now_ms in range(0, 101, 10):
+        consumption.handed_out(20, now_ms)
+    assert consumption.rate(100) == 2
+
+
+def test_a_pause_counts_while_it_lasts() -> None:
+    consumption = Consumption()
+    for now_ms in range(0, 5_000, 10):
+        consumption.handed_out(100, now_ms)
+    assert consumption.rate(4_990) == 10
+    assert consumption.rate(4_999) == 10  # no longer than usual
+    slow = consumption.rate(13_990)
+    assert slow is not None
+    assert 1 <= slow < 1.02
+
+
+def test_what_was_long_ago_is_forgotten() -> None:
+    consumption = Consumption()
+    for now_ms in range(5_000):
+        consumption.handed_out(100, now_ms)
+    for now_ms in range(5_000, 20_001, 500):
+        consumption.handed_out(5, now_ms)
+    rate = consumption.rate(20_000)
+    assert rate is not None
+    assert 0.009 < rate < 0.02
+
+
+def test_no_time_at_all_is_a_millisecond() -> None:
+    consumption = Consumption()
+    consumption.handed_out(500, 7)
+    consumption.asked(7)
+    assert consumption.rate(7) == 500

@@ -1,0 +1,353 @@
+"""The credit of one member: how it grows and shrinks, and what is given back; then a fast and a slow client."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import pytest
+
+from sharegroup.gateway.read_ahead import ReadAhead
+from sharegroup.types import AcquiredRange, OffsetRange
+
+WANTED = 500
+LOCK_MS = 30_000
+LOST_MS = 60_000
+TRIP_MS = 500
+
+
+@pytest.fixture
+def ahead() -> ReadAhead:
+    return ReadAhead(1_000_000, LOCK_MS, LOST_MS)
+
+
+def arrive(ahead: ReadAhead, demand_id: str, first: int, records: int, now_ms: int) -> bool:
+    ranges = [AcquiredRange(first, first + records - 1, 1)] if records else []
+    return ahead.arrived(demand_id, ranges, now_ms + LOCK_MS, now_ms)
+
+
+def take(ahead: ReadAhead, records: int, now_ms: int) -> int | None:
+    """The client's fetch is answered with the next records."""
+    first = ahead.ranges(1)[0].first_offset
+    return ahead.take([AcquiredRange(first, first + records - 1, 1)], [], now_ms)
+
+
+def reading_ahead(now_ms: int = 1_000) -> ReadAhead:
+    """A member that took two fetches in 5 ms each, and is waiting since `now_ms`; its demand came back full."""
+    ahead = ReadAhead(1_000_000, LOCK_MS, LOST_MS)
+    ahead.dry(0)
+    ahead.sent("d0", 2 * WANTED, 0)
+    assert ahead.demand(0, WANTED) is None
+    assert arrive(ahead, "d0", 0, 2 * WANTED, now_ms - 10)
+    take(ahead, WANTED, now_ms - 10)
+    take(ahead, WANTED, now_ms - 5)
+    ahead.dry(now_ms)
+    return ahead
+
+
+# -- demands ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_first_demand_is_what_the_client_wants_and_one_stands(ahead: ReadAhead) -> None:
+    assert ahead.demand(0, WANTED) is None  # nobody fetches
+    ahead.dry(1)
+    assert ahead.demand(1, WANTED) == WANTED
+    ahead.sent("d", WANTED, 1)
+    assert ahead.demand(2, WANTED) is None
+    assert arrive(ahead, "d", 0, 3, 10)
+    assert ahead.buffered == 3
+
+
+def test_not_more_than_may_be_locked() -> None:
+    ahead = ReadAhead(200, LOCK_MS, LOST_MS)
+    ahead.dry(0)
+    assert ahead.demand(0, WANTED) == 200
+
+
+def test_a_member_that_has_not_come_back_yet_gets_nothing_ahead(ahead: ReadAhead) -> None:
+    ahead.dry(0)
+    ahead.sent("d", WANTED, 0)
+    arrive(ahead, "d", 0, WANTED, TRIP_MS)
+    assert take(ahead, WANTED, TRIP_MS) == TRIP_MS + LOCK_MS
+    assert ahead.demand(TRIP_MS, WANTED) is None
+
+
+def test_a_target_grows_eightfold_at_most() -> None:
+    ahead = reading_ahead()  # 100 records a ms, 990 ms a round trip: 297,000 would be right
+    assert ahead.demand(1_000, WANTED) == 8 * WANTED
+    ahead.sent("d1", 8 * WANTED, 1_000)
+    arrive(ahead, "d1", 1_000, 8 * WANTED, 1_010)
+    assert ahead.target == 8 * WANTED
+
+
+def test_a_target_grows_once_for_each_full_answer() -> None:
+    ahead = reading_ahead()
+    assert [ahead.demand(1_000, WANTED), ahead.demand(1_000, WANTED)] == [8 * WANTED] * 2
+
+
+def test_a_target_grows_to_what_the_member_can_take_in_a_third_of_the_lock() -> None:
+    ahead = ReadAhead(1_000_000, 120, LOST_MS)
+    ahead.dry(0)
+    ahead.sent("d0", WANTED, 0)
+    arrive(ahead, "d0", 0, WANTED, 990)
+    take(ahead, WANTED, 990)
+    ahead.dry(1_010)  # 25 records a ms
+    assert ahead.demand(1_010, WANTED) == 1_000
+
+
+def test_a_demand_ahead_is_sent_when_less_than_half_is_left() -> None:
+    ahead = reading_ahead()
+    ahead.sent("d1", 8 * WANTED, 1_000)
+    ahead.demand(1_000, WANTED)
+    arrive(ahead, "d1", 1_000, WANTED, 2_000)  # not full: no growth, and half the target
+    target = ahead.target
+    assert target == WANTED
+    take(ahead, 250, 2_001)
+    assert ahead.demand(2_001, WANTED) is None
+    take(ahead, 1, 2_002)
+    assert ahead.demand(2_002, WANTED) == 251
+
+
+def test_a_buffer_that_ran_dry_behind_a_demand_doubles_the_target_whatever_the_rate_says() -> None:
+    ahead = ReadAhead(1_000_000, LOCK_MS, LOST_MS)
+    now = 0
+    ahead.dry(now)
+    ahead.sent("d0", WANTED, now)
+    arrive(ahead, "d0", 0, WANTED, 100)
+    take(ahead, WANTED, 100)
+    ahead.dry(2_100)  # 0.25 a ms: it takes 25 in a round trip, 2,500 in a third of the lock
+    assert ahead.demand(2_100, WANTED) == WANTED
+    ahead.sent("d1", WANTED, 2_100)
+    arrive(ahead, "d1", 500, WANTED, 2_200)
+    take(ahead, WANTED, 2_200)
+    assert ahead.demand(2_200, WANTED) == WANTED  # ahead
+    ahead.sent("d2", WANTED, 2_200)
+    ahead.dry(4_200)
+    arrive(ahead, "d2", 1_000, WANTED, 4_400)  # this one took longer
+    take(ahead, WANTED, 4_400)
+    assert ahead.demand(4_400, WANTED) == 2 * WANTED
+
+
+def test_an_answer_less_than_half_full_halves_the_target() -> None:
+    ahead = reading_ahead()
+    ahead.demand(1_000, WANTED)
+    for number, (granted, target) in enumerate([(2_000, 4_000), (1_999, 2_000), (0, 1_000), (0, 500), (0, 500)]):
+        ahead.sent(f"d{number + 1}", 4_000, 1_000)
+        arrive(ahead, f"d{number + 1}", 10_000 * number, granted, 1_500)
+        assert ahead.target == target
+
+
+def test_an_answer_that_comes_twice_is_taken_once(ahead: ReadAhead) -> None:
+    ahead.dry(0)
+    ahead.sent("d", WANTED, 0)
+    assert arrive(ahead, "d", 0, WANTED, 10)
+    take(ahead, WANTED, 10)
+    assert not arrive(ahead, "d", 0, WANTED, 20)
+    assert not arrive(ahead, "of another", 0, WANTED, 20)
+    assert ahead.buffered == 0
+
+
+def test_a_lost_demand_is_sent_anew_and_its_late_answer_counts(ahead: ReadAhead) -> None:
+    ahead.dry(0)
+    ahead.sent("d0", WANTED, 0)
+    assert ahead.demand(LOST_MS - 1, WANTED) is None
+    assert ahead.demand(LOST_MS, WANTED) == WANTED
+    ahead.sent("d1", WANTED, LOST_MS)
+    assert arrive(ahead, "d0", 0, 10, LOST_MS + 1)
+    assert ahead.demand(LOST_MS + 2, WANTED) is None  # d1 stands
+    assert arrive(ahead, "d1", 10, 10, LOST_MS + 3)
+    assert ahead.buffered == 20
+
+
+def test_a_refused_demand_is_sent_anew_after_a_pause(ahead: ReadAhead) -> None:
+    ahead.dry(0)
+    ahead.sent("d", WANTED, 0)
+    ahead.refused("d", 5, 100)
+    assert ahead.demand(104, WANTED) is None
+    assert ahead.demand(105, WANTED) == WANTED
+
+
+# -- giving back -----------------------------------------------------------------------------------------------------
+
+
+def buffer_of_three() -> ReadAhead:
+    """0..9 until 1,000, 10..19 until 2,000, 20..29 until 3,000."""
+    ahead = ReadAhead(1_000_000, LOCK_MS, LOST_MS)
+    for i in range(3):
+        ahead.dry(0)
+        ahead.sent(f"d{i}", 10, 0)
+        ahead.arrived(f"d{i}", [AcquiredRange(10 * i, 10 * i + 9, 1)], 1_000 * (i + 1), 0)
+    ahead.stopped_waiting(0)
+    return ahead
+
+
+def test_ranges_whose_locks_are_nearly_over_are_given_back() -> None:
+    ahead = buffer_of_three()
+    assert ahead.shortest_deadline_ms() == 1_000
+    assert ahead.expire(799, 200) == []
+    assert ahead.expire(800, 200) == [OffsetRange(0, 9)]
+    assert ahead.ranges() == [AcquiredRange(10, 19, 1), AcquiredRange(20, 29, 1)]
+    assert ahead.shortest_deadline_ms() == 2_000
+
+
+def test_ranges_whose_locks_are_over_are_dropped_and_not_given_back() -> None:
+    """The engine may have given them to this very member again: giving back would take away what it works on."""
+    ahead = buffer_of_three()
+    assert ahead.expire(2_000, 500) == []
+    assert ahead.ranges() == [AcquiredRange(20, 29, 1)]
+    assert ahead.expire(2_600, 500) == [OffsetRange(20, 29)]
+
+
+def test_locks_that_run_down_halve_the_target() -> None:
+    ahead = reading_ahead()
+    ahead.demand(1_000, WANTED)
+    ahead.sent("d1", 4_000, 1_000)
+    arrive(ahead, "d1", 0, 4_000, 1_500)
+    assert ahead.expire(1_500 + LOCK_MS - 5_000, 5_000) == [OffsetRange(0, 3_999)]
+    assert ahead.target == 2_000
+
+
+def test_a_member_that_does_not_fetch_gives_all_back_and_starts_anew() -> None:
+    ahead = reading_ahead()
+    ahead.demand(1_000, WANTED)
+    ahead.sent("d1", 4_000, 1_000)
+    assert ahead.idle(99_000, 2_000) == []  # it waits: it is not idle
+    arrive(ahead, "d1", 0, 4_000, 1_500)
+    take(ahead, WANTED, 1_500)
+    assert ahead.idle(3_499, 2_000) == []
+    assert ahead.idle(3_500, 2_000) == [OffsetRange(WANTED, 3_999)]
+    assert (ahead.buffered, ahead.target) == (0, WANTED)
+    assert ahead.demand(3_600, WANTED) is None
+    ahead.dry(3_700)
+    assert ahead.demand(3_700, WANTED) == WANTED
+
+
+def test_what_comes_for_an_idle_member_goes_back_too() -> None:
+    ahead = reading_ahead()
+    arrive(ahead, "d0", 0, 0, 1_000)
+    ahead.sent("d1", WANTED, 1_000)
+    ahead.stopped_waiting(1_000)
+    assert ahead.idle(3_000, 2_000) == []
+    arrive(ahead, "d1", 0, WANTED, 3_100)
+    assert ahead.idle(3_100, 2_000) == [OffsetRange(0, WANTED - 1)]
+
+
+def test_when_others_wait_a_member_keeps_what_it_takes_soon() -> None:
+    ahead = reading_ahead()
+    ahead.sent("d1", 4_000, 1_000)
+    arrive(ahead, "d1", 0, 4_000, 1_500)
+    take(ahead, WANTED, 1_500)
+    assert ahead.spare(1_500, 40) == []  # 100 a ms
+    assert ahead.spare(1_500, 20) == [OffsetRange(2_500, 3_999)]
+    assert (ahead.buffered, ahead.target) == (2_000, 2_000)
+    take(ahead, 1_500, 1_515)
+    assert ahead.demand(1_519, WANTED) is None  # not at once
+    assert ahead.demand(1_520, WANTED) == 1_500
+
+
+def test_a_member_that_waits_has_nothing_to_spare() -> None:
+    ahead = reading_ahead()
+    ahead.sent("d1", WANTED, 1_000)
+    arrive(ahead, "d1", 0, WANTED, 1_500)
+    assert ahead.spare(1_500, 0) == []
+    ahead.stopped_waiting(1_500)
+    assert ahead.spare(1_500, 0) == [OffsetRange(0, WANTED - 1)]
+
+
+def test_the_end_of_a_session_gives_back_what_is_locked_and_takes_nothing_more() -> None:
+    ahead = buffer_of_three()
+    ahead.dry(10)
+    ahead.sent("late", WANTED, 10)
+    assert ahead.close(1_500) == [OffsetRange(10, 19), OffsetRange(20, 29)]
+    assert not arrive(ahead, "late", 100, 10, 1_600)
+    assert ahead.buffered == 0
+
+
+def test_gaps_leave_the_buffer_and_the_fetch_goes_on_waiting(ahead: ReadAhead) -> None:
+    ahead.dry(0)
+    ahead.sent("d", WANTED, 0)
+    arrive(ahead, "d", 0, WANTED, 5)
+    assert ahead.take([], [OffsetRange(0, 99)], 5) is None
+    assert (ahead.buffered, ahead.is_waiting) == (400, True)
+    assert take(ahead, 400, 6) == 5 + LOCK_MS
+    assert not ahead.is_waiting
+
+
+# -- clients against an engine with a round trip of half a second ----------------------------------------------------
+
+
+@dataclass
+class Run:
+    """One member and an engine that always has as much as is asked for, step by step in milliseconds.
+
+    The client fetches at most `wanted`, and comes back after what it got is worked off at its rate (records a ms).
+    """
+
+    rate: float
+    wanted: int = WANTED
+    ahead: ReadAhead = field(default_factory=lambda: ReadAhead(10_000_000, LOCK_MS, LOST_MS))
+    delivered: int = 0
+    dry_ms: list[int] = field(default_factory=list)
+    asked: list[int] = field(default_factory=list)
+    most_buffered: int = 0
+    given_back: int = 0
+
+    def run(self, until_ms: int) -> Run:
+        answers: deque[tuple[int, str, int]] = deque()
+        next_offset, back_at = 0, 0.0
+        for now_ms in range(until_ms):
+            while answers and answers[0][0] <= now_ms:
+                _, demand_id, records = answers.popleft()
+                arrive(self.ahead, demand_id, next_offset, records, now_ms)
+                next_offset += records
+            self.most_buffered = max(self.most_buffered, self.ahead.buffered)
+            self.given_back += sum(last - first + 1 for first, last in self.ahead.expire(now_ms, 5_000))
+            while back_at <= now_ms and self.ahead.buffered:
+                first, last, _ = self.ahead.ranges(1)[0]
+                records = min(self.wanted, last - first + 1)
+                take(self.ahead, records, now_ms)
+                self.delivered += records
+                back_at = max(back_at, now_ms - 1) + records / self.rate
+            if back_at <= now_ms:
+                self.ahead.dry(now_ms)
+                self.dry_ms.append(now_ms)
+            records_wanted = self.ahead.demand(now_ms, self.wanted)
+            if records_wanted is not None:
+                self.asked.append(records_wanted)
+                self.ahead.sent(str(len(self.asked)), records_wanted, now_ms)
+                answers.append((now_ms + TRIP_MS, str(len(self.asked)), records_wanted))
+        return self
+
+
+def test_a_fast_client_is_dry_for_a_few_round_trips_and_then_never() -> None:
+    run = Run(rate=300).run(20_000)
+    assert len(run.dry_ms) <= 5 * TRIP_MS
+    assert run.dry_ms[-1] < 3_000
+    assert run.delivered > 0.8 * 300 * 20_000
+    assert run.given_back == 0
+    assert run.most_buffered <= 300 * 2 * 8 * TRIP_MS
+
+
+@pytest.mark.parametrize("wanted", [10, WANTED])
+def test_a_slow_client_never_holds_more_than_its_first_demand(wanted: int) -> None:
+    run = Run(rate=0.01, wanted=wanted).run(200_000)  # ten records a second
+    assert run.asked[0] == wanted
+    assert run.most_buffered <= wanted
+    assert run.delivered >= 0.95 * 0.01 * 200_000
+    assert run.given_back == 0
+
+
+def test_a_client_that_takes_a_fetch_in_a_second_is_dry_only_at_first() -> None:
+    run = Run(rate=0.5).run(60_000)
+    assert run.dry_ms[-1] < 5_000
+    assert run.most_buffered <= 2 * WANTED
+
+
+def test_a_client_that_stops_gives_back_and_another_rate_is_learnt() -> None:
+    run = Run(rate=300).run(10_000)
+    fast = run.ahead.target
+    held = run.ahead.buffered
+    back = run.ahead.idle(12_000, 2_000)
+    assert sum(last - first + 1 for first, last in back) == held
+    assert fast > 100_000
+    assert run.ahead.target == WANTED
