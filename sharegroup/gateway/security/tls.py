@@ -1,0 +1,67 @@
+"""TLS of the listener: certificate, key, and whose clients' certificates are asked for."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Any
+
+from sharegroup.errors import InvalidConfigError
+
+
+def listener_context(certificate: str, key: str, client_ca: str) -> ssl.SSLContext | None:
+    """The listener's TLS context, TLS 1.2 or newer; None without a certificate.
+
+    `certificate` is a PEM chain, `key` its key (empty: in the same file), both without a passphrase; with `client_ca`
+    clients must have a certificate that these authorities signed. Raises InvalidConfigError.
+    """
+    if not certificate:
+        if key or client_ca:
+            raise InvalidConfigError("gateway", ["gateway.ssl.certificate.location: missing, but other keys are set"])
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(certificate, key or None, password=_no_passphrase)
+    except (OSError, ValueError) as error:  # an SSLError is an OSError
+        raise InvalidConfigError("gateway", [f"gateway.ssl.certificate.location: {certificate}: {error}"]) from error
+    if client_ca:
+        try:
+            context.load_verify_locations(client_ca)
+        except OSError as error:
+            raise InvalidConfigError("gateway", [f"gateway.ssl.client.ca.location: {client_ca}: {error}"]) from error
+        context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def certificate_principal(ssl_object: ssl.SSLObject | ssl.SSLSocket | None) -> str | None:
+    """Kafka's principal of a client that came with a certificate: `User:CN=...,O=...`, most specific part first.
+
+    None when it came with none. Only after the TLS handshake.
+    """
+    certificate: Any = ssl_object.getpeercert() if ssl_object is not None else None
+    if not certificate:
+        return None
+    subject: tuple[tuple[tuple[str, str], ...], ...] = certificate.get("subject", ())
+    parts = [f"{_SHORT_NAMES.get(name, name)}={_escaped(value)}" for rdn in subject for name, value in rdn]
+    return "User:" + ",".join(reversed(parts))
+
+
+#: The attribute names of RFC 2253, which Java prints.
+_SHORT_NAMES = {
+    "commonName": "CN",
+    "organizationalUnitName": "OU",
+    "organizationName": "O",
+    "localityName": "L",
+    "stateOrProvinceName": "ST",
+    "countryName": "C",
+}
+
+
+def _escaped(value: str) -> str:
+    """So that no value can look like another part (RFC 2253)."""
+    return "".join("\\" + character if character in ',+"\\<>;=' else character for character in value)
+
+
+def _no_passphrase() -> str:
+    """In place of OpenSSL's question on the terminal, which a server would wait for."""
+    raise ValueError("the key has a passphrase")

@@ -1,0 +1,170 @@
+"""The access control list, and what each request needs of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sharegroup.errors import ErrorCode, InvalidConfigError, RequestError
+from sharegroup.gateway.request import Caller
+from sharegroup.gateway.security.acl import Acl, AclEntry, Operation, Resource, load_acl
+from sharegroup.gateway.security.authorization import Authorization
+
+ALICE = Caller(1, 0, "10.0.0.1", "User:alice")
+GROUP, TOPIC, CLUSTER = Resource.GROUP, Resource.TOPIC, Resource.CLUSTER
+
+
+def acl(tmp_path: Path, text: str) -> Acl:
+    path = tmp_path / "acl.yaml"
+    path.write_text(text, encoding="utf-8")
+    return load_acl(str(path))
+
+
+def allowing(*grants: tuple[Resource, Operation]) -> Authorization:
+    """Alice may do this, on group `g`, topic `t` and the cluster."""
+    return Authorization(
+        Acl(
+            AclEntry.model_validate(
+                {
+                    "principal": "User:alice",
+                    "resource": resource.value,
+                    "operations": [operation.name],
+                    **({} if resource is CLUSTER else {"name": resource.value[0]}),
+                }
+            )
+            for resource, operation in grants
+        )
+    )
+
+
+Call = Callable[[Authorization], object]
+NEEDS: list[tuple[str, Call, list[tuple[Resource, Operation]]]] = [
+    ("heartbeat", lambda a: a.heartbeat(ALICE, "g", ["t"]), [(GROUP, Operation.READ), (TOPIC, Operation.DESCRIBE)]),
+    ("heartbeat again", lambda a: a.heartbeat(ALICE, "g"), [(GROUP, Operation.READ)]),
+    ("fetch", lambda a: a.fetch(ALICE, "g"), [(GROUP, Operation.READ)]),
+    (
+        "describe group",
+        lambda a: a.describe_group(ALICE, "g", ["t"]),
+        [(GROUP, Operation.DESCRIBE), (TOPIC, Operation.DESCRIBE)],
+    ),
+    ("alter offsets", lambda a: a.alter_offsets(ALICE, "g"), [(GROUP, Operation.READ)]),
+    ("delete offsets", lambda a: a.delete_offsets(ALICE, "g"), [(GROUP, Operation.DELETE)]),
+    ("delete group", lambda a: a.delete_group(ALICE, "g"), [(GROUP, Operation.DELETE)]),
+    ("find coordinator", lambda a: a.find_coordinator(ALICE, "g"), [(GROUP, Operation.DESCRIBE)]),
+    ("describe configs", lambda a: a.describe_configs(ALICE, "g"), [(GROUP, Operation.DESCRIBE_CONFIGS)]),
+    ("alter configs", lambda a: a.alter_configs(ALICE, "g"), [(GROUP, Operation.ALTER_CONFIGS)]),
+    ("list configs", lambda a: a.list_config_resources(ALICE), [(CLUSTER, Operation.DESCRIBE_CONFIGS)]),
+    ("pass through", lambda a: a.pass_through(ALICE), [(CLUSTER, Operation.ALL)]),
+]
+
+
+@pytest.mark.parametrize(("call", "grants"), [need[1:] for need in NEEDS], ids=[need[0] for need in NEEDS])
+def test_a_request_needs_all_of_its_rights_and_no_more(call: Call, grants: list[tuple[Resource, Operation]]) -> None:
+    call(allowing(*grants))
+    for missing in grants:
+        with pytest.raises(RequestError) as error:
+            call(allowing(*(grant for grant in grants if grant != missing)))
+        assert (
+            error.value.code
+            is {
+                GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
+                TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+            }[missing[0]]
+        )
+
+
+@pytest.mark.parametrize(
+    ("allowed", "implied"),
+    [
+        (Operation.READ, {Operation.READ, Operation.DESCRIBE}),
+        (Operation.WRITE, {Operation.WRITE, Operation.DESCRIBE}),
+        (Operation.DELETE, {Operation.DELETE, Operation.DESCRIBE}),
+        (Operation.ALTER, {Operation.ALTER, Operation.DESCRIBE}),
+        (Operation.DESCRIBE, {Operation.DESCRIBE}),
+        (Operation.ALTER_CONFIGS, {Operation.ALTER_CONFIGS, Operation.DESCRIBE_CONFIGS}),
+        (Operation.ALL, set(Operation)),
+    ],
+)
+def test_what_an_operation_implies(tmp_path: Path, allowed: Operation, implied: set[Operation]) -> None:
+    rules = acl(tmp_path, f"[{{principal: 'User:a', resource: topic, name: t, operations: [{allowed.name}]}}]")
+    assert {op for op in Operation if rules.allows("User:a", "h", op, TOPIC, "t")} == implied
+
+
+def test_patterns_principals_and_hosts(tmp_path: Path) -> None:
+    rules = acl(
+        tmp_path,
+        """
+        - {principal: "User:alice", resource: group, name: orders, operations: [Read]}
+        - {principal: "User:alice", resource: topic, prefix: ord, operations: [Read]}
+        - {principal: "User:*", resource: topic, name: "*", operations: [describe_configs], host: 10.0.0.7}
+        - {principal: "User:bob", resource: cluster, operations: [All]}
+        """,
+    )
+
+    def allows(user: str, operation: Operation, resource: Resource, name: str, host: str = "10.0.0.1") -> bool:
+        return rules.allows(f"User:{user}", host, operation, resource, name)
+
+    assert allows("alice", Operation.READ, GROUP, "orders")
+    assert not allows("alice", Operation.READ, GROUP, "orders2")
+    assert not allows("bob", Operation.READ, GROUP, "orders")
+    assert allows("alice", Operation.READ, TOPIC, "orders2")
+    assert not allows("alice", Operation.READ, TOPIC, "or")
+    assert allows("carol", Operation.DESCRIBE_CONFIGS, TOPIC, "anything", host="10.0.0.7")
+    assert not allows("carol", Operation.DESCRIBE_CONFIGS, TOPIC, "anything")
+    assert allows("bob", Operation.CLUSTER_ACTION, CLUSTER, "kafka-cluster")
+    assert not allows("bob", Operation.READ, TOPIC, "orders")
+    assert not allows("*", Operation.READ, GROUP, "orders")
+
+
+def test_topics_and_groups_one_by_one() -> None:
+    may = allowing((TOPIC, Operation.READ), (GROUP, Operation.DELETE))
+    assert may.may_read_topic(ALICE, "t")
+    assert not may.may_read_topic(ALICE, "u")
+    assert may.may_see_topic(ALICE, "t")
+    assert not may.may_see_topic(ALICE, "u")
+    assert may.may_see_group(ALICE, "g")
+    assert not may.may_see_group(ALICE, "h")
+    assert allowing((CLUSTER, Operation.DESCRIBE)).may_see_group(ALICE, "h")
+
+
+def test_authorized_operations_are_bits() -> None:
+    assert allowing((GROUP, Operation.DELETE)).group_operations(ALICE, "g") == 1 << 6 | 1 << 8
+    assert allowing((GROUP, Operation.DELETE)).group_operations(ALICE, "h") == 0
+    everything = sum(1 << bit for bit in (3, 6, 8, 10, 11))
+    assert Authorization(None).group_operations(ALICE, "g") == everything
+    assert allowing((GROUP, Operation.ALL)).group_operations(ALICE, "g") == everything
+
+
+def test_without_a_list_everything_is_allowed_and_with_an_empty_one_nothing(tmp_path: Path) -> None:
+    for _, call, _ in NEEDS:
+        call(Authorization(None))
+        with pytest.raises(RequestError):
+            call(Authorization(acl(tmp_path, "[]")))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{}", "must be a list"),
+        ("", "must be a list"),
+        ("[", "cannot be read"),
+        ("[1]", "entry 1"),
+        ("[{principal: alice, resource: group, name: g, operations: [Read]}]", "principal"),
+        ("[{principal: 'User:a', resource: groups, name: g, operations: [Read]}]", "resource"),
+        ("[{principal: 'User:a', resource: group, operations: [Read]}]", "either name or prefix"),
+        ("[{principal: 'User:a', resource: group, name: g, prefix: g, operations: [Read]}]", "either name or prefix"),
+        ("[{principal: 'User:a', resource: cluster, name: c, operations: [Read]}]", "no name"),
+        ("[{principal: 'User:a', resource: group, prefix: '', operations: [Read]}]", "prefix"),
+        ("[{principal: 'User:a', resource: group, name: g, operations: []}]", "operations"),
+        ("[{principal: 'User:a', resource: group, name: g, operations: Read}]", "operations"),
+        ("[{principal: 'User:a', resource: group, name: g, operations: [Reed]}]", "unknown operations: Reed"),
+        ("[{principal: 'User:a', resource: group, name: g, operations: [Read], deny: true}]", "deny"),
+    ],
+)
+def test_a_wrong_list_is_refused_as_a_whole(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(InvalidConfigError) as error:
+        acl(tmp_path, text)
+    assert problem in str(error.value)

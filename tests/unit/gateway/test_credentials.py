@@ -1,0 +1,101 @@
+"""The file of users: what `hash_password` makes is read back; anything else is refused without showing it."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sharegroup.errors import InvalidConfigError
+from sharegroup.gateway.security import hash_password as command
+from sharegroup.gateway.security.credentials import hash_password, load_credentials
+
+
+def load(tmp_path: Path, text: str) -> object:
+    path = tmp_path / "users.yaml"
+    path.write_text(text, encoding="utf-8")
+    return load_credentials(str(path), b"decoy")
+
+
+def test_a_password_is_proved_and_not_kept(tmp_path: Path) -> None:
+    line = hash_password("alice", "secret")
+    assert "secret" not in line
+    assert "\n" not in line
+    credential = load(tmp_path, line).credential("alice")  # type: ignore[attr-defined]
+    assert credential.proves("secret")
+    assert not credential.proves("Secret")
+
+
+def test_each_line_has_its_own_salt() -> None:
+    assert hash_password("alice", "secret") != hash_password("alice", "secret")
+
+
+@pytest.mark.parametrize("user", ["alice", "o'hara: #1", "null", "123", "jürgen"])
+def test_any_user_name_survives_the_file(tmp_path: Path, user: str) -> None:
+    assert load(tmp_path, hash_password(user, "secret")).credential(user).proves("secret")  # type: ignore[attr-defined]
+
+
+def test_an_unknown_user_has_no_password(tmp_path: Path) -> None:
+    decoy = load(tmp_path, hash_password("alice", "secret")).credential("bob")  # type: ignore[attr-defined]
+    assert not decoy.proves("secret")
+    assert not decoy.proves("")
+
+
+@pytest.mark.parametrize(("user", "password"), [("", "x"), ("alice", ""), ("alice", "\x00")])
+def test_what_cannot_be_a_password(user: str, password: str) -> None:
+    with pytest.raises(ValueError, match=r"empty|not allowed"):
+        hash_password(user, password)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        "hunter2",
+        "{plain: hunter2}",
+        "12",
+        "SCRAM-SHA-512$8192:hunter2$hunter2:hunter2",
+        "SCRAM-SHA-512$8192:" + "A" * 24 + "$AAAA:AAAA",
+        hash_password("x", "y").split(": ", 1)[1].replace("$8192:", "$1000:"),
+        hash_password("x", "y").split(": ", 1)[1].replace("SCRAM-SHA-512", "SCRAM-SHA-256"),
+    ],
+)
+def test_another_entry_is_refused_and_not_shown(tmp_path: Path, entry: str) -> None:
+    good = hash_password("bob", "secret")
+    with pytest.raises(InvalidConfigError) as error:
+        load(tmp_path, f"alice: {entry}\n{good}")
+    assert len(error.value.problems) == 1
+    assert "'alice'" in str(error.value)
+    assert "hunter2" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "alice", "{", "\0"])
+def test_no_file_of_users(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InvalidConfigError):
+        load(tmp_path, text)
+
+
+def test_no_file_at_all(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfigError, match="cannot be read"):
+        load_credentials(str(tmp_path / "none.yaml"), b"decoy")
+
+
+def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("secret\n"))
+    assert command.main(["alice"]) == 0
+    line = capsys.readouterr().out
+    assert list(yaml.safe_load(line)) == ["alice"]
+    assert load(tmp_path, line).credential("alice").proves("secret")  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("arguments", [[], ["alice", "secret"]])
+def test_a_password_is_no_argument(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    assert command.main(arguments) == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_the_command_says_what_is_wrong(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n"))
+    assert command.main(["alice"]) == 2
+    assert "empty" in capsys.readouterr().err

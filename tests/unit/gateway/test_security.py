@@ -1,0 +1,125 @@
+"""Security as the configuration asks for it; TLS over memory, without a socket."""
+
+from __future__ import annotations
+
+import shutil
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sharegroup.config.gateway import GatewayConfig
+from sharegroup.errors import InvalidConfigError, RequestError
+from sharegroup.gateway.request import Caller
+from sharegroup.gateway.security import Security
+from sharegroup.gateway.security.credentials import hash_password
+from sharegroup.gateway.security.tls import certificate_principal, listener_context
+
+
+@pytest.fixture(scope="module")
+def pems(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with cert.pem and key.pem of one self-signed certificate, and locked.pem, a key with a passphrase."""
+    openssl = shutil.which("openssl")
+    assert openssl, "the tests of TLS need the openssl command"
+    directory = tmp_path_factory.mktemp("pems")
+    new_key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-keyout", "key.pem", "-nodes"]
+    subject = ["-subj", "/C=DE/O=Share, Group/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    make = [openssl, "req", "-x509", *new_key, "-out", "cert.pem", "-days", "2", *subject]
+    lock = [openssl, "pkcs8", "-topk8", "-in", "key.pem", "-out", "locked.pem", "-passout", "pass:secret"]
+    for command in (make, lock):
+        subprocess.run(command, cwd=directory, check=True, capture_output=True)
+    return directory
+
+
+def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> tuple[ssl.SSLObject, ssl.SSLObject]:
+    """Both ends after the handshake. Raises SSLError."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    server_end = server.wrap_bio(to_server, to_client, server_side=True)
+    client_end = client.wrap_bio(to_client, to_server, server_hostname="localhost")
+    waiting = [client_end, server_end]
+    for _ in range(10):
+        for end in list(waiting):
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            waiting.remove(end)
+    assert not waiting
+    return server_end, client_end
+
+
+def client_context(pems: Path) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=pems / "cert.pem")
+
+
+def test_tls(pems: Path) -> None:
+    server = listener_context(str(pems / "cert.pem"), str(pems / "key.pem"), "")
+    assert server is not None
+    server_end, client_end = shake_hands(server, client_context(pems))
+    assert client_end.version() in ("TLSv1.2", "TLSv1.3")
+    assert certificate_principal(server_end) is None
+    assert certificate_principal(None) is None
+
+
+def test_a_client_s_certificate(pems: Path) -> None:
+    cert, key = str(pems / "cert.pem"), str(pems / "key.pem")
+    server = listener_context(cert, key, cert)
+    assert server is not None
+    client = client_context(pems)
+    client.maximum_version = ssl.TLSVersion.TLSv1_2  # in 1.3 a client is through before it hears that it is refused
+    with pytest.raises(ssl.SSLError):
+        shake_hands(server, client)
+    client.load_cert_chain(cert, key)
+    server_end, _ = shake_hands(server, client)
+    assert certificate_principal(server_end) == r"User:CN=localhost,O=Share\, Group,C=DE"
+
+
+@pytest.mark.parametrize(
+    ("cert", "key", "client_ca"),
+    [
+        ("", "key.pem", ""),
+        ("", "", "cert.pem"),
+        ("missing.pem", "key.pem", ""),
+        ("cert.pem", "missing.pem", ""),
+        ("cert.pem", "", ""),
+        ("cert.pem", "locked.pem", ""),
+        ("cert.pem", "key.pem", "missing.pem"),
+        ("cert.pem", "key.pem", "key.pem"),
+    ],
+)
+def test_wrong_files(pems: Path, cert: str, key: str, client_ca: str) -> None:
+    paths = [str(pems / name) if name else "" for name in (cert, key, client_ca)]
+    with pytest.raises(InvalidConfigError, match=r"gateway\.ssl"):
+        listener_context(*paths)
+
+
+def test_everything_is_off_by_default() -> None:
+    security = Security.of(GatewayConfig())
+    assert security.tls is None
+    assert security.authenticator() is None
+    security.pass_through(Caller(1, 0, "127.0.0.1"))
+
+
+def test_everything_on(pems: Path, tmp_path: Path) -> None:
+    (tmp_path / "users.yaml").write_text(hash_password("alice", "secret"), encoding="utf-8")
+    (tmp_path / "acl.yaml").write_text("[]", encoding="utf-8")
+    config = GatewayConfig.model_validate(
+        {
+            "gateway.ssl.certificate.location": str(pems / "cert.pem"),
+            "gateway.ssl.key.location": str(pems / "key.pem"),
+            "gateway.sasl.users.location": str(tmp_path / "users.yaml"),
+            "gateway.acls.location": str(tmp_path / "acl.yaml"),
+        }
+    )
+    security = Security.of(config)
+    assert security.tls is not None
+    first, second = security.authenticator(), security.authenticator()
+    assert first is not None
+    assert second is not None
+    for connection in (first, second):
+        connection.handshake("SCRAM-SHA-512")
+    hello = b"n,,n=alice,r=x"
+    assert first.authenticate(hello) != second.authenticate(hello)  # each has a nonce of its own
+    with pytest.raises(RequestError):
+        security.fetch(Caller(1, 0, "127.0.0.1"), "g")
