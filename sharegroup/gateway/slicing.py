@@ -175,7 +175,6 @@ class _Response:
         for piece in walk.take(batch.last_offset, room):
             self._record_count += piece.last_offset - piece.first_offset + 1
             self._list(piece, splits)
-            splits = False
 
     def pass_over(self, walk: _Walk, last_offset: int) -> None:
         """Go on to `last_offset`, where no data batch is: gaps as far as the log was read."""

@@ -76,6 +76,14 @@ def test_the_chunk_that_was_not_used_for_longest_goes_whichever_partition_it_is_
     assert cache.byte_count == 5 * COST
 
 
+def test_a_chunk_that_was_read_again_counts_as_used(cache: BatchCache) -> None:
+    for first in range(0, 50, 10):
+        cache.insert(KEY, chunk(first, first + 9))
+    cache.insert(KEY, chunk(5, 9))
+    cache.insert(OTHER, chunk(0, 9))
+    assert spans(cache.lookup(KEY, 0)) == [(0, 9)]
+
+
 def test_the_newest_chunk_stays_however_big(cache: BatchCache) -> None:
     cache.insert(KEY, chunk(0, 9))
     cache.insert(KEY, chunk(10, 19)._replace(size=100 * SIZE))

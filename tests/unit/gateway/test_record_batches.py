@@ -124,6 +124,11 @@ def test_a_producer_that_aborts_twice() -> None:
     assert kinds(read_batches(records, 0, [(1, 6), (1, 0)])) == "acdcacdc"
 
 
+def test_a_transaction_of_one_record() -> None:
+    records = batch(5, 1, producer_id=1, transactional=True) + control_batch(6, 1, ABORT)
+    assert kinds(read_batches(records, 0, [(1, 5)])) == "ac"
+
+
 def test_an_emptied_marker_ends_nothing() -> None:
     records = emptied(control_batch(0, 1, ABORT)) + batch(1, 1, producer_id=1, transactional=True)
     assert kinds(read_batches(records, 0, [(1, 0)])) == "ca"

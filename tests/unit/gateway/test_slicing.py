@@ -65,6 +65,8 @@ def test_entries_end_with_a_batch_once_they_have_the_batch_size() -> None:
     log = [data(first, first + 3) for first in range(0, 24, 4)]
     cut = slice_response([AcquiredRange(0, 23, 1)], log, OffsetRange(0, 23), NO_LIMIT._replace(batch_size=6))
     assert parts(cut) == ([(0, 7, 1), (8, 15, 1), (16, 23, 1)], [], [])
+    exact = slice_response([AcquiredRange(0, 23, 1)], log, OffsetRange(0, 23), NO_LIMIT._replace(batch_size=8))
+    assert exact == cut
 
 
 def test_bytes_end_the_response_and_the_first_batch_may_exceed_them() -> None:
@@ -83,6 +85,11 @@ def test_what_was_not_read_stays() -> None:
     cut = slice_response(ranges, [data(10, 19)], OffsetRange(9, 19), NO_LIMIT)
     assert parts(cut) == ([(10, 19, 1)], [(9, 9)], [(0, 2, 1), (8, 8, 1), (20, 30, 1)])
     assert slice_response(ranges, [], None, NO_LIMIT).left == ranges
+
+
+def test_a_hole_that_no_read_is_known_to_cover_stays() -> None:
+    cut = slice_response([AcquiredRange(0, 20, 1)], [data(0, 4), data(10, 14)], OffsetRange(0, 6), NO_LIMIT)
+    assert parts(cut) == ([(0, 4, 1), (10, 14, 1)], [(5, 6)], [(7, 9, 1), (15, 20, 1)])
 
 
 def test_a_hole_of_millions_is_one_gap() -> None:
