@@ -20,7 +20,6 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.holdings import Holdings
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -55,20 +54,12 @@ class ContextKind(Enum):
 
 @dataclass(eq=False)
 class ShareSession:
-    """One member's session; `epoch` is the one that its next request must have.
-
-    `holdings` is what was handed to the member in this session, by share-partition.
-    """
+    """One member's session; `epoch` is the one that its next request must have."""
 
     key: SessionKey
     connection_id: int
     epoch: int = 1
     partitions: dict[TopicIdPartition, None] = field(default_factory=dict)
-    holdings: dict[TopicIdPartition, Holdings] = field(default_factory=dict)
-
-    def held(self, partition: TopicIdPartition) -> Holdings:
-        """What the member holds of `partition`; an empty Holdings is made if need be."""
-        return self.holdings.setdefault(partition, Holdings())
 
     def in_turn(self, epoch: int) -> list[TopicIdPartition]:
         """The partitions, rotated left by the request's epoch: so each comes first in its turn, and none is starved."""

@@ -61,7 +61,7 @@ class Authorization:
             self._need(caller, Operation.DESCRIBE, Resource.TOPIC, topic)
 
     def fetch(self, caller: Caller, group_id: str) -> None:
-        """ShareFetch and ShareAcknowledge, without their topics: see `may_read_topic`."""
+        """ShareFetch and ShareAcknowledge, without their topics: see `may_read`."""
         self._need(caller, Operation.READ, Resource.GROUP, group_id)
 
     def describe_group(self, caller: Caller, group_id: str, topics: Iterable[str] = ()) -> None:
@@ -71,11 +71,11 @@ class Authorization:
             self._need(caller, Operation.DESCRIBE, Resource.TOPIC, topic)
 
     def alter_offsets(self, caller: Caller, group_id: str) -> None:
-        """AlterShareGroupOffsets, without its topics: see `may_read_topic`."""
+        """AlterShareGroupOffsets, without its topics: see `may_read`."""
         self._need(caller, Operation.READ, Resource.GROUP, group_id)
 
     def delete_offsets(self, caller: Caller, group_id: str) -> None:
-        """DeleteShareGroupOffsets, without its topics: see `may_read_topic`."""
+        """DeleteShareGroupOffsets, without its topics: see `may_read`."""
         self._need(caller, Operation.DELETE, Resource.GROUP, group_id)
 
     def delete_group(self, caller: Caller, group_id: str) -> None:
@@ -104,11 +104,11 @@ class Authorization:
 
     # -- parts of it -------------------------------------------------------------------------------------------------
 
-    def may_read_topic(self, caller: Caller, topic: str) -> bool:
+    def may_read(self, caller: Caller, topic: str) -> bool:
         """Whether records of the topic may be fetched and acknowledged, and its offsets changed."""
         return self._may(caller, Operation.READ, Resource.TOPIC, topic)
 
-    def may_see_topic(self, caller: Caller, topic: str) -> bool:
+    def may_see(self, caller: Caller, topic: str) -> bool:
         """Whether the topic may be described."""
         return self._may(caller, Operation.DESCRIBE, Resource.TOPIC, topic)
 
