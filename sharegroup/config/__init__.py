@@ -1,7 +1,8 @@
 """Configuration: Kafka's dotted keys, each declared once with default, bounds and doc, read from one YAML file.
 
 Sections of the file: `job` (EngineConfig), `group` (ShareGroupConfig, ShareCoordinatorConfig: Kafka's broker keys),
-`groups` (GroupOverrides by group id: Kafka's GROUP keys), `gateway` (GatewayConfig). There are no environment overrides.
+`groups` (GroupOverrides by group id: Kafka's GROUP keys), `gateway` (GatewayConfig). There are no
+environment overrides.
 """
 
 from sharegroup.config.engine import EngineConfig

@@ -1,0 +1,61 @@
+"""The command `sharegroup` and its subcommands."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sharegroup.cli.gateway import run_gateway
+from sharegroup.config import JobConfig, load_config
+from sharegroup.errors import InvalidConfigError
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Kafka share groups on Spark and Delta.")
+
+
+@app.callback()
+def _settings(
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens, not only what is wrong.")] = False,
+) -> None:
+    logging.basicConfig(
+        level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+    )
+    logging.getLogger("kafka").setLevel(logging.ERROR)
+
+
+@app.command()
+def gateway(
+    config: Annotated[
+        Path, typer.Option(help="The job's configuration file; its section `gateway` is this command's.")
+    ],
+    port: Annotated[int | None, typer.Option(help="Instead of gateway.listener.port; 0: any free port.")] = None,
+    bootstrap_servers: Annotated[
+        str | None, typer.Option(help="Instead of the file's bootstrap.servers (the upstream brokers).")
+    ] = None,
+) -> None:
+    """Serve Kafka's wire protocol, so that KIP-932 clients connect: their bootstrap address is this port."""
+    raise typer.Exit(run_gateway(_overridden(_load(config), port, bootstrap_servers)))
+
+
+def _load(path: Path) -> JobConfig:
+    try:
+        return load_config(path)
+    except InvalidConfigError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+
+
+def _overridden(config: JobConfig, port: int | None, bootstrap_servers: str | None) -> JobConfig:
+    gateway_config, job = config.gateway, config.job
+    if port is not None:
+        gateway_config = gateway_config.model_copy(update={"listener_port": port})
+    if bootstrap_servers is not None:
+        job = job.model_copy(update={"bootstrap_servers": bootstrap_servers})
+    return JobConfig(job, config.group, config.coordinator, config.groups, gateway_config)
+
+
+def main() -> None:
+    """The command."""
+    app()

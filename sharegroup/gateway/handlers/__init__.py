@@ -1,0 +1,1 @@
+"""What the gateway answers itself: one module for each family of APIs."""

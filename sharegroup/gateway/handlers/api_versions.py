@@ -1,0 +1,81 @@
+"""ApiVersions: the upstream broker's offer with the share APIs in it, whatever the broker has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka.protocol.metadata import ApiVersionsResponse
+
+from sharegroup.errors import ErrorCode
+from sharegroup.gateway.request import Request
+from sharegroup.gateway.upstream_cluster import UpstreamCluster
+
+API_VERSIONS = 18
+PRODUCE, FETCH = 0, 1
+SHARE_VERSION = "share.version"
+
+#: The gateway's own, whatever the broker has: {api key: (min, max)}.
+OWN = {
+    3: (0, 13),  # Metadata: librdkafka aborts its process below 12
+    16: (0, 5),  # ListGroups: share groups are asked for by type
+    17: (0, 1),  # SaslHandshake
+    API_VERSIONS: (0, 4),
+    32: (1, 4),  # DescribeConfigs
+    36: (0, 2),  # SaslAuthenticate
+    42: (0, 2),  # DeleteGroups
+    44: (0, 1),  # IncrementalAlterConfigs
+    74: (0, 1),  # ListConfigResources
+    76: (1, 1),  # ShareGroupHeartbeat
+    77: (1, 1),  # ShareGroupDescribe
+    78: (1, 2),  # ShareFetch
+    79: (1, 2),  # ShareAcknowledge
+    90: (0, 1),  # DescribeShareGroupOffsets
+    91: (0, 0),  # AlterShareGroupOffsets
+    92: (0, 0),  # DeleteShareGroupOffsets
+}
+#: Highest versions of what passes through or is rewritten. Newer ones carry addresses of brokers in tagged fields, or
+#: are unknown to the classes that rewrite them.
+CAPS = {PRODUCE: 9, FETCH: 15, 10: 6, 55: 1, 60: 2}
+#: Broker to broker (the share coordinator's): not for clients, and the upstream's own share groups are not used.
+HIDDEN = frozenset({83, 84, 85, 86, 87})
+
+
+class ApiVersions:
+    """The handler."""
+
+    def __init__(self, cluster: UpstreamCluster) -> None:
+        self._cluster = cluster
+
+    async def __call__(self, request: Request) -> Any:
+        """The offer; an unknown version is answered in version 0 by the connection itself."""
+        offered = await self._cluster.features(request.caller.node_id)
+        ranges = {key: (low, min(high, CAPS.get(key, high))) for key, (low, high) in offered.ranges.items()}
+        ranges = {key: value for key, value in ranges.items() if key not in HIDDEN and value[0] <= value[1]} | OWN
+        features = offered.response
+        supported = [f for f in features.supported_features or () if f.name != SHARE_VERSION]
+        finalized = [f for f in features.finalized_features or () if f.name != SHARE_VERSION]
+        response = ApiVersionsResponse
+        return response(
+            error_code=0,
+            api_keys=[
+                response.ApiVersion(api_key=key, min_version=low, max_version=high)
+                for key, (low, high) in sorted(ranges.items())
+            ],
+            throttle_time_ms=0,
+            supported_features=[
+                *supported,
+                response.SupportedFeatureKey(name=SHARE_VERSION, min_version=0, max_version=1),
+            ],
+            finalized_features_epoch=max(0, getattr(features, "finalized_features_epoch", 0) or 0),
+            finalized_features=[
+                *finalized,
+                response.FinalizedFeatureKey(name=SHARE_VERSION, max_version_level=1, min_version_level=1),
+            ],
+        )
+
+
+def unsupported_version() -> Any:
+    """The answer, in version 0, to a version that is not known (KIP-511): the client asks again."""
+    low, high = OWN[API_VERSIONS]
+    known = ApiVersionsResponse.ApiVersion(api_key=API_VERSIONS, min_version=low, max_version=high)
+    return ApiVersionsResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=[known])

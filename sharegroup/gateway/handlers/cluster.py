@@ -1,0 +1,153 @@
+"""Metadata, FindCoordinator, DescribeCluster: the upstream's answers with the gateway's addresses in them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from kafka.protocol.admin import DescribeClusterRequest, DescribeClusterResponse
+from kafka.protocol.metadata import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+
+from sharegroup.errors import ErrorCode
+from sharegroup.gateway.listeners import Listeners
+from sharegroup.gateway.request import Request
+from sharegroup.gateway.topic_ids import NO_TOPIC_ID
+from sharegroup.gateway.upstream_cluster import UpstreamCluster
+
+SHARE_COORDINATOR = 2
+#: The first version with topic ids in the request, and with those in the response.
+IDS_IN_METADATA_REQUEST, IDS_IN_METADATA_RESPONSE = 12, 10
+
+
+class ClusterApis:
+    """The handlers. `open_ports` opens a port for each broker that has none yet."""
+
+    def __init__(
+        self, cluster: UpstreamCluster, listeners: Listeners, open_ports: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._cluster, self._listeners, self._open_ports = cluster, listeners, open_ports
+
+    async def metadata(self, request: Request) -> Any:
+        """In the client's version, whatever the upstream's is."""
+        asked, unknown = await self._upstream_request(request)
+        answer = await self._cluster.ask(request.caller.node_id, asked, MetadataResponse, request.version)
+        if self._listeners.missing(broker.node_id for broker in answer.brokers):
+            await self._cluster.refresh()
+            await self._open_ports()
+        for topic in answer.topics:
+            if topic.name:
+                topic.topic_id = self._cluster.topic_id(topic.name, topic.topic_id)
+        return MetadataResponse(
+            throttle_time_ms=0,
+            brokers=[
+                MetadataResponse.MetadataResponseBroker(
+                    node_id=broker.node_id,
+                    host=self._listeners.host,
+                    port=self._listeners.port(broker.node_id),
+                    rack=broker.rack,
+                )
+                for broker in answer.brokers
+                if self._listeners.has(broker.node_id)
+            ],
+            cluster_id=answer.cluster_id,
+            controller_id=answer.controller_id,
+            topics=[*answer.topics, *unknown],
+        )
+
+    async def _upstream_request(self, request: Request) -> tuple[MetadataRequest, list[Any]]:
+        """The request in names where the upstream has no ids, and the answers for ids that nobody knows."""
+        body = request.body
+        names, unknown = body.topics, []
+        _, upstream_version = (await self._cluster.features(request.caller.node_id)).ranges[MetadataRequest.API_KEY]
+        if names and upstream_version < IDS_IN_METADATA_REQUEST:
+            names = []
+            for topic in body.topics:
+                if topic.name is None:
+                    known = self._cluster.topic_by_id(topic.topic_id)
+                    if known is None:
+                        unknown.append(_unknown_topic(topic.topic_id))
+                        continue
+                    topic = MetadataRequest.MetadataRequestTopic(name=known.name)
+                names.append(topic)
+        if not names and request.version == 0:
+            names = None  # version 0 asks for all topics with an empty list
+        asked = MetadataRequest(topics=names, allow_auto_topic_creation=body.allow_auto_topic_creation)
+        if request.version >= 8:
+            asked.include_topic_authorized_operations = body.include_topic_authorized_operations
+        return asked, unknown
+
+    async def find_coordinator(self, request: Request) -> Any:
+        """The upstream's coordinators at our ports; the share coordinator is the gateway's own business."""
+        body = request.body
+        keys = list(body.coordinator_keys) if request.version >= 4 else [body.key]
+        if body.key_type == SHARE_COORDINATOR:
+            found = [self._coordinator(key, request.caller.node_id, 0, None) for key in keys]
+        else:
+            found = [await self._find(request, key) for key in keys]
+        if request.version >= 4:
+            return FindCoordinatorResponse(throttle_time_ms=0, coordinators=found)
+        only = found[0]
+        return FindCoordinatorResponse(
+            throttle_time_ms=0,
+            error_code=only.error_code,
+            error_message=only.error_message,
+            node_id=only.node_id,
+            host=only.host,
+            port=only.port,
+        )
+
+    async def _find(self, request: Request, key: str) -> Any:
+        asked = FindCoordinatorRequest(key=key, key_type=request.body.key_type, coordinator_keys=[key])
+        answer = await self._cluster.ask(request.caller.node_id, asked, FindCoordinatorResponse)
+        found = answer.coordinators[0] if answer.coordinators else answer
+        if found.error_code:
+            return self._coordinator(key, -1, found.error_code, found.error_message)
+        if not self._listeners.has(found.node_id):
+            await self._open_ports()
+        return self._coordinator(key, found.node_id, 0, None)
+
+    def _coordinator(self, key: str, node_id: int, error_code: int, error_message: str | None) -> Any:
+        is_known = self._listeners.has(node_id)
+        if not error_code and not is_known:
+            error_code = int(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return FindCoordinatorResponse.Coordinator(
+            key=key,
+            node_id=node_id if is_known else -1,
+            host=self._listeners.host if is_known else "",
+            port=self._listeners.port(node_id) if is_known else -1,
+            error_code=error_code,
+            error_message=error_message,
+        )
+
+    async def describe_cluster(self, request: Request) -> Any:
+        """The brokers at our ports; controllers (endpoint type 2) have none."""
+        body = request.body
+        asked = DescribeClusterRequest(
+            include_cluster_authorized_operations=body.include_cluster_authorized_operations,
+            endpoint_type=body.endpoint_type if request.version >= 1 else 1,
+        )
+        answer = await self._cluster.ask(request.caller.node_id, asked, DescribeClusterResponse, request.version)
+        brokers = [broker for broker in answer.brokers if self._listeners.has(broker.broker_id)]
+        for broker in brokers:
+            broker.host, broker.port = self._listeners.host, self._listeners.port(broker.broker_id)
+        return DescribeClusterResponse(
+            throttle_time_ms=0,
+            error_code=answer.error_code,
+            error_message=answer.error_message,
+            endpoint_type=getattr(answer, "endpoint_type", 1),
+            cluster_id=answer.cluster_id,
+            controller_id=answer.controller_id,
+            brokers=brokers,
+            cluster_authorized_operations=answer.cluster_authorized_operations,
+        )
+
+
+def _unknown_topic(topic_id: Any) -> Any:
+    return MetadataResponse.MetadataResponseTopic(
+        error_code=int(ErrorCode.UNKNOWN_TOPIC_ID), name=None, topic_id=topic_id or NO_TOPIC_ID, partitions=[]
+    )

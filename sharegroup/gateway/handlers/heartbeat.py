@@ -1,0 +1,111 @@
+"""ShareGroupHeartbeat: a row to the group coordinator query, with the metadata of the topics, and its answer back."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from typing import Any
+
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.engine_channel import EngineChannel, EngineUnavailableError
+from sharegroup.gateway.request import Request
+from sharegroup.gateway.topic_ids import topic_id_of, topic_id_text
+from sharegroup.gateway.upstream_cluster import UpstreamCluster
+from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
+from sharegroup.protocol.messages import ShareGroupHeartbeatResponse
+from sharegroup.protocol.request_rows import HEARTBEAT, ShareGroupRequest, TopicMetadata
+from sharegroup.protocol.response_rows import ShareGroupResponse
+
+logger = logging.getLogger(__name__)
+
+#: Members whose subscription is remembered; one that was forgotten is told by the coordinator's next answer.
+MAX_REMEMBERED = 100_000
+
+
+class ShareGroupHeartbeat:
+    """The handler. `security` raises RequestError for what the caller may not do."""
+
+    def __init__(self, engine: EngineChannel, cluster: UpstreamCluster, security: Any) -> None:
+        self._engine, self._cluster, self._security = engine, cluster, security
+        self._subscriptions: OrderedDict[tuple[str, str], tuple[str, ...]] = OrderedDict()
+
+    async def __call__(self, request: Request) -> Any:
+        """One heartbeat."""
+        body = request.body
+        try:
+            names = body.subscribed_topic_names
+            self._security.heartbeat(request.caller, body.group_id, names or ())
+            answer = await self._engine.ask(await self._row(request))
+        except RequestError as error:
+            return _refusal(body.member_id, int(error.code), error.message)
+        except (EngineUnavailableError, UpstreamUnavailableError) as error:
+            logger.warning("heartbeat of group %s: %s", body.group_id, error)
+            return _refusal(body.member_id, int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error))
+        assert isinstance(answer, ShareGroupResponse)
+        self._remember(answer)
+        return _response(answer)
+
+    async def _row(self, request: Request) -> ShareGroupRequest:
+        body = request.body
+        names = None if body.subscribed_topic_names is None else tuple(body.subscribed_topic_names)
+        known = names if names is not None else self._subscriptions.get((body.group_id, body.member_id), ())
+        topics = await self._cluster.topics(known) if body.member_epoch >= 0 else {}
+        return ShareGroupRequest(
+            HEARTBEAT,
+            self._engine.new_id(),
+            body.group_id,
+            body.member_id,
+            body.member_epoch,
+            self._engine.reply_to,
+            body.rack_id,
+            request.header.client_id,
+            f"/{request.caller.host}",
+            names,
+            {
+                name: TopicMetadata(topic_id_text(topic.topic_id), len(topic.leaders))
+                for name, topic in sorted(topics.items())
+            },
+        )
+
+    def _remember(self, answer: ShareGroupResponse) -> None:
+        key = (answer.group_id, answer.member_id)
+        if answer.error_code or answer.member_epoch < 0:
+            self._subscriptions.pop(key, None)
+        elif answer.subscribed_topic_names is not None:
+            self._subscriptions[key] = tuple(answer.subscribed_topic_names)
+            self._subscriptions.move_to_end(key)
+            if len(self._subscriptions) > MAX_REMEMBERED:
+                self._subscriptions.popitem(last=False)
+
+
+def _response(answer: ShareGroupResponse) -> Any:
+    message = ShareGroupHeartbeatResponse
+    assignment = None
+    if answer.assignment is not None:
+        assignment = message.Assignment(
+            topic_partitions=[
+                message.Assignment.TopicPartitions(topic_id=topic_id_of(text), partitions=list(partitions))
+                for text, partitions in answer.assignment.values()
+            ]
+        )
+    return message(
+        throttle_time_ms=0,
+        error_code=answer.error_code,
+        error_message=answer.error_message,
+        member_id=answer.member_id,
+        member_epoch=answer.member_epoch,
+        heartbeat_interval_ms=answer.heartbeat_interval_ms,
+        assignment=assignment,
+    )
+
+
+def _refusal(member_id: str, code: int, message: str | None) -> Any:
+    return ShareGroupHeartbeatResponse(
+        throttle_time_ms=0,
+        error_code=code,
+        error_message=message,
+        member_id=member_id,
+        member_epoch=0,
+        heartbeat_interval_ms=0,
+        assignment=None,
+    )

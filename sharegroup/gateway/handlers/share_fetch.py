@@ -1,0 +1,301 @@
+"""ShareFetch and ShareAcknowledge (KIP-932; v2: KIP-1206, KIP-1222)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Iterable, Mapping
+from typing import Any
+from uuid import UUID
+
+from sharegroup.config import IsolationLevel, JobConfig
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.acknowledge_rules import check_renewing_fetch
+from sharegroup.gateway.batch_cache import BatchCache
+from sharegroup.gateway.engine_channel import EngineChannel
+from sharegroup.gateway.handlers.share_responses import AcknowledgeResponse, FetchResponse
+from sharegroup.gateway.listeners import Listeners
+from sharegroup.gateway.log_reader import LogPosition, LogReader
+from sharegroup.gateway.member_partition import MemberPartition, Outcome
+from sharegroup.gateway.read_ahead import ReadAhead
+from sharegroup.gateway.request import Caller, Request
+from sharegroup.gateway.served_session import MIN_LOCK_LEFT_MS, FetchLimits, ServedSession
+from sharegroup.gateway.share_session import ContextKind, ShareSession, ShareSessions, TopicIdPartition
+from sharegroup.gateway.topic_ids import NO_TOPIC_ID
+from sharegroup.gateway.upstream_cluster import Topic, UpstreamCluster
+from sharegroup.types import AcknowledgementBatch, SharePartitionKey
+
+RECORD_LIMIT = 1
+#: A demand whose answer is so late was lost with the job; it is sent again.
+LOST_AFTER_MS = 10_000
+#: What a member will take in this time stays with it when others wait: about two micro-batches.
+KEEP_MS = 500
+
+
+class ShareApis:
+    """The handlers, and the sessions of all nodes. `security` raises RequestError for what the caller may not do."""
+
+    def __init__(
+        self,
+        config: JobConfig,
+        engine: EngineChannel,
+        cluster: UpstreamCluster,
+        listeners: Listeners,
+        security: Any,
+    ) -> None:
+        self._config, self._engine, self._cluster, self._security = config, engine, cluster, security
+        self._listeners = listeners
+        self._reader = LogReader(cluster, BatchCache(config.gateway.batch_cache_max_bytes))
+        self._sessions: dict[int, ShareSessions] = {}
+        self._served: dict[ShareSession, ServedSession] = {}
+
+    # -- life of sessions ----------------------------------------------------------------------------------------------
+
+    def disconnected(self, connection_id: int) -> None:
+        """A connection was closed: its sessions end."""
+        for sessions in self._sessions.values():
+            for session in sessions.evict_connection(connection_id):
+                self._close(session)
+
+    def upkeep(self) -> None:
+        """Give back what was acquired ahead and is not wanted."""
+        now_ms = self._engine.now_ms()
+        parts = [part for served in self._served.values() for part in served.parts]
+        waiting = {part.key for part in parts if part.read_ahead.is_waiting}
+        for part in parts:
+            part.upkeep(now_ms, self._config.gateway.read_ahead_idle_ms, MIN_LOCK_LEFT_MS)
+            if part.key in waiting:
+                part.give_back(part.read_ahead.spare(now_ms, KEEP_MS))
+
+    def close(self) -> None:
+        """All sessions end."""
+        for session in list(self._served):
+            self._close(session)
+
+    def _node(self, node_id: int) -> ShareSessions:
+        if node_id not in self._sessions:
+            self._sessions[node_id] = ShareSessions(self._config.gateway.max_share_sessions)
+        return self._sessions[node_id]
+
+    def _serve(self, session: ShareSession) -> ServedSession:
+        if session not in self._served:
+            self._served[session] = ServedSession(
+                session, self._reader, lambda key, arrived: self._member_partition(session, key, arrived)
+            )
+        return self._served[session]
+
+    def _close(self, session: ShareSession) -> None:
+        served = self._served.pop(session, None)
+        if served is not None:
+            served.close()
+
+    def _member_partition(self, session: ShareSession, key: TopicIdPartition, arrived: Any) -> MemberPartition:
+        topic = self._cluster.topic_by_id(key.topic_id)
+        assert topic is not None  # checked before a partition is looked at
+        group = self._config.group_config(session.key.group_id)
+        limit = min(self._config.gateway.read_ahead_max_records, group.partition_max_record_locks)
+        return MemberPartition(
+            SharePartitionKey(session.key.group_id, topic.name, key.partition),
+            session.key.member_id,
+            self._engine,
+            ReadAhead(limit, group.record_lock_duration_ms, self._config.gateway.demand_wait_ms + LOST_AFTER_MS),
+            arrived,
+            self._config.gateway.demand_wait_ms,
+        )
+
+    # -- ShareFetch ----------------------------------------------------------------------------------------------------
+
+    async def fetch(self, request: Request) -> Any:
+        """Acknowledge, then fetch."""
+        body, caller = request.body, request.caller
+        response = FetchResponse(self._cluster, self._listeners, caller.node_id)
+        acknowledgements = _acknowledgements(body.topics)
+        is_renew_ack = request.version >= 2 and body.is_renew_ack
+        try:
+            self._security.fetch(caller, body.group_id)
+            check_renewing_fetch(is_renew_ack, body.max_wait_ms, body.min_bytes, body.max_bytes, body.max_records)
+            context = self._node(caller.node_id).fetch(
+                body.group_id,
+                body.member_id,
+                body.share_session_epoch,
+                caller.connection_id,
+                _partitions(body.topics),
+                list(_forgotten(body.forgotten_topics_data)),
+                bool(acknowledgements),
+            )
+        except RequestError as error:
+            if error.code is ErrorCode.SHARE_SESSION_LIMIT_REACHED:
+                await asyncio.sleep(body.max_wait_ms / 1000)  # as in Kafka: a full cache must not be polled
+            return response.failed(error)
+        if context.dropped is not None:
+            self._close(context.dropped)
+        await self._know(key.topic_id for key in [*context.partitions, *acknowledgements])
+        served = self._serve(context.session)
+        outcomes = self._acknowledge(served, acknowledgements, is_renew_ack)
+        now_ms = self._engine.now_ms()
+        if context.kind is ContextKind.NEW:
+            served.open([key for key in context.partitions if self._fault(caller, key) is None])
+        served.forget(list(_forgotten(body.forgotten_topics_data)), now_ms)
+        waiting = asyncio.ensure_future(_all(outcomes))
+        try:
+            if context.kind is not ContextKind.FINAL and not is_renew_ack and body.max_records > 0:
+                try:
+                    await self._records(served, context.partitions, request, response)
+                finally:
+                    served.stopped_waiting(self._engine.now_ms())
+            response.acknowledged(await waiting)
+        finally:
+            waiting.cancel()
+            if context.kind is ContextKind.FINAL:
+                self._close(context.session)
+        return response.message(self._lock_timeout_ms(body.group_id))
+
+    async def _records(
+        self, served: ServedSession, partitions: list[TopicIdPartition], request: Request, response: FetchResponse
+    ) -> None:
+        """Fill the response: with what is there, or what comes within MaxWaitMs, for MinBytes at least."""
+        body = request.body
+        loop = asyncio.get_running_loop()
+        end = loop.time() + body.max_wait_ms / 1000
+        readable = []
+        for key in partitions:
+            fault = self._fault(request.caller, key)
+            if fault is None:
+                readable.append(key)
+            else:
+                response.fault(key, fault)
+        while True:
+            served.clear_news()
+            await self._take(served, readable, request, response)
+            served.ask(readable, body.max_records, self._engine.now_ms())
+            left = end - loop.time()
+            if response.has_faults or response.record_count >= body.max_records or left <= 0:
+                return
+            if response.record_count and response.byte_count >= body.min_bytes:
+                return
+            await served.wait(left)
+
+    async def _take(
+        self, served: ServedSession, partitions: list[TopicIdPartition], request: Request, response: FetchResponse
+    ) -> None:
+        body = request.body
+        is_record_limit = request.version >= 2 and body.share_acquire_mode == RECORD_LIMIT
+        group = self._config.group_config(body.group_id)
+        read_committed = group.isolation_level is IsolationLevel.READ_COMMITTED
+        for key in partitions:
+            room = body.max_records - response.record_count
+            if room <= 0 or response.byte_count >= body.max_bytes:
+                return
+            if response.has_records(key):
+                continue  # once in a response; what came meanwhile is in the next one
+            limits = FetchLimits(room, body.max_bytes - response.byte_count, max(1, body.batch_size), is_record_limit)
+            topic = self._cluster.topic_by_id(key.topic_id)
+            assert topic is not None
+            position = LogPosition(topic, key.partition, read_committed)
+            found = await served.take(key, position, limits, not response.record_count, self._engine.now_ms())
+            if found is not None:
+                response.records(key, found, self._engine.now_ms())
+
+    # -- ShareAcknowledge ----------------------------------------------------------------------------------------------
+
+    async def acknowledge(self, request: Request) -> Any:
+        """Acknowledge without fetching."""
+        body, caller = request.body, request.caller
+        response = AcknowledgeResponse(self._cluster, self._listeners, caller.node_id)
+        try:
+            self._security.fetch(caller, body.group_id)
+            context = self._node(caller.node_id).acknowledge(
+                body.group_id, body.member_id, body.share_session_epoch, caller.connection_id
+            )
+        except RequestError as error:
+            return response.failed(error)
+        acknowledgements = _acknowledgements(body.topics)
+        is_renew_ack = request.version >= 2 and body.is_renew_ack
+        try:
+            await self._know(key.topic_id for key in acknowledgements)
+            outcomes = self._acknowledge(self._serve(context.session), acknowledgements, is_renew_ack)
+            response.acknowledged(await _all(outcomes))
+        finally:
+            if context.kind is ContextKind.FINAL:
+                self._close(context.session)
+        return response.message(self._lock_timeout_ms(body.group_id))
+
+    def _acknowledge(
+        self,
+        served: ServedSession,
+        acknowledgements: Mapping[TopicIdPartition, list[AcknowledgementBatch]],
+        is_renew_ack: bool,
+    ) -> dict[TopicIdPartition, Awaitable[Outcome]]:
+        """Send the rows; each partition's outcome comes when it comes."""
+        now_ms, margin_ms = self._engine.now_ms(), self._config.gateway.ack_margin_ms
+        outcomes: dict[TopicIdPartition, Awaitable[Outcome]] = {}
+        for key, batches in acknowledgements.items():
+            topic = self._cluster.topic_by_id(key.topic_id)
+            if topic is None:
+                outcomes[key] = _settled(ErrorCode.UNKNOWN_TOPIC_ID)
+            elif key.partition not in topic.leaders:
+                outcomes[key] = _settled(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            else:
+                outcomes[key] = served.partition(key).acknowledge(batches, is_renew_ack, now_ms, margin_ms)
+        return outcomes
+
+    # -- topics --------------------------------------------------------------------------------------------------------
+
+    async def _know(self, topic_ids: Iterable[UUID]) -> None:
+        """Ask for metadata when a topic is not known yet."""
+        if any(self._cluster.topic_by_id(topic_id) is None for topic_id in topic_ids):
+            await self._cluster.refresh()
+
+    def _fault(self, caller: Caller, key: TopicIdPartition) -> ErrorCode | None:
+        """Why this node does not serve the partition, None if it does."""
+        topic: Topic | None = self._cluster.topic_by_id(key.topic_id)
+        if topic is None:
+            return ErrorCode.UNKNOWN_TOPIC_ID
+        leader = topic.leaders.get(key.partition)
+        if leader is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if leader.node_id != caller.node_id:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if not self._security.may_read(caller, topic.name):
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return None
+
+    def _lock_timeout_ms(self, group_id: str) -> int:
+        return self._config.group_config(group_id).record_lock_duration_ms
+
+
+async def _all(outcomes: Mapping[TopicIdPartition, Awaitable[Outcome]]) -> dict[TopicIdPartition, Outcome]:
+    """Wait for all outcomes."""
+    found = await asyncio.gather(*outcomes.values())
+    return dict(zip(outcomes, found, strict=True))
+
+
+async def _settled(code: ErrorCode) -> Outcome:
+    return int(code), None
+
+
+def _partitions(topics: Iterable[Any]) -> list[TopicIdPartition]:
+    return [
+        TopicIdPartition(topic.topic_id or NO_TOPIC_ID, partition.partition_index)
+        for topic in topics
+        for partition in topic.partitions
+    ]
+
+
+def _forgotten(topics: Iterable[Any]) -> Iterable[TopicIdPartition]:
+    for topic in topics:
+        for partition in topic.partitions:
+            yield TopicIdPartition(topic.topic_id or NO_TOPIC_ID, partition)
+
+
+def _acknowledgements(topics: Iterable[Any]) -> dict[TopicIdPartition, list[AcknowledgementBatch]]:
+    found: dict[TopicIdPartition, list[AcknowledgementBatch]] = {}
+    for topic in topics:
+        for partition in topic.partitions:
+            batches = [
+                AcknowledgementBatch(batch.first_offset, batch.last_offset, tuple(batch.acknowledge_types))
+                for batch in partition.acknowledgement_batches
+            ]
+            if batches:
+                key = TopicIdPartition(topic.topic_id or NO_TOPIC_ID, partition.partition_index)
+                found.setdefault(key, []).extend(batches)
+    return found

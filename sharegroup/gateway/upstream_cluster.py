@@ -1,0 +1,169 @@
+"""The upstream cluster as the gateway knows it: brokers, topics with their ids and leaders, what the brokers offer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+
+from sharegroup.gateway.topic_ids import NO_TOPIC_ID, made_topic_id
+from sharegroup.gateway.upstream_connection import Features, KeptConnection, UpstreamUnavailableError
+
+logger = logging.getLogger(__name__)
+
+#: Asked again at most this often, whatever clients ask for.
+REFRESH_PAUSE_S = 0.2
+
+
+class Leader(NamedTuple):
+    """Who leads a topic partition; node -1: nobody now."""
+
+    node_id: int
+    epoch: int
+
+
+class Topic(NamedTuple):
+    """A topic; `leaders` by partition index."""
+
+    name: str
+    topic_id: uuid.UUID
+    leaders: Mapping[int, Leader]
+
+
+class UpstreamCluster:
+    """Known by its bootstrap servers and kafka-python's `settings`. Methods raise UpstreamUnavailableError."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = settings
+        self._bootstrap = [_address(server) for server in settings["bootstrap_servers"]]
+        self._connections: dict[int, KeptConnection] = {}
+        self._addresses: dict[int, tuple[str, int]] = {}
+        self._topics: dict[str, Topic] = {}
+        self._names: dict[uuid.UUID, str] = {}
+        self._refreshed = float("-inf")
+        self._refreshing = asyncio.Lock()
+        self.cluster_id: str | None = None
+
+    # -- what is known ---------------------------------------------------------------------------------------------
+
+    @property
+    def node_ids(self) -> list[int]:
+        """The brokers, sorted."""
+        return sorted(self._addresses)
+
+    def address(self, node_id: int) -> tuple[str, int]:
+        """A broker's (host, port)."""
+        try:
+            return self._addresses[node_id]
+        except KeyError:
+            raise UpstreamUnavailableError(f"there is no upstream broker {node_id}") from None
+
+    def topic(self, name: str) -> Topic | None:
+        """A topic by its name, None if it is not known."""
+        return self._topics.get(name)
+
+    def topic_by_id(self, topic_id: uuid.UUID) -> Topic | None:
+        """A topic by its id."""
+        name = self._names.get(topic_id)
+        return None if name is None else self._topics.get(name)
+
+    def topic_id(self, name: str, from_broker: uuid.UUID | None) -> uuid.UUID:
+        """The broker's id, or the one that is made from the name."""
+        if from_broker is not None and from_broker != NO_TOPIC_ID:
+            return from_broker
+        return made_topic_id(self.cluster_id, name)
+
+    # -- asking ----------------------------------------------------------------------------------------------------
+
+    async def ask(
+        self, node_id: int, request: Any, response: Any, max_version: int | None = None, timeout_s: float = 30.0
+    ) -> Any:
+        """A request to one broker, in the newest version that both know."""
+        return await self._connection(node_id).ask(request, response, max_version, timeout_s)
+
+    async def features(self, node_id: int) -> Features:
+        """What a broker offers."""
+        return await self._connection(node_id).features()
+
+    async def refresh(self) -> None:
+        """Ask for all metadata, unless that was just done."""
+        asked = time.monotonic()
+        async with self._refreshing:
+            if self._refreshed > asked:
+                return  # while we waited for the lock
+            pause = self._refreshed + REFRESH_PAUSE_S - asked
+            if pause > 0:
+                await asyncio.sleep(pause)
+            self.learn(await self._metadata())
+            self._refreshed = time.monotonic()
+
+    async def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Those of the named topics that exist; asks when one is not known yet."""
+        wanted = set(names)
+        if not wanted <= self._topics.keys():
+            await self.refresh()
+        return {name: self._topics[name] for name in wanted if name in self._topics}
+
+    def learn(self, metadata: Any) -> None:
+        """Take in a Metadata response about all topics."""
+        self.cluster_id = metadata.cluster_id or self.cluster_id
+        self._learn_addresses({broker.node_id: (broker.host, broker.port) for broker in metadata.brokers})
+        topics = {}
+        for found in metadata.topics:
+            if found.error_code or found.name is None:
+                continue
+            leaders = {
+                partition.partition_index: Leader(partition.leader_id, partition.leader_epoch)
+                for partition in found.partitions
+            }
+            topics[found.name] = Topic(found.name, self.topic_id(found.name, found.topic_id), leaders)
+        self._topics = topics
+        self._names = {topic.topic_id: name for name, topic in topics.items()}
+
+    def close(self) -> None:
+        """Close all connections."""
+        for connection in self._connections.values():
+            connection.close()
+
+    def _learn_addresses(self, addresses: dict[int, tuple[str, int]]) -> None:
+        for node_id, address in addresses.items():
+            if self._addresses.get(node_id) != address:
+                old = self._connections.pop(node_id, None)
+                if old is not None:
+                    old.close()
+                self._connections[node_id] = KeptConnection(*address, self._settings)
+                self._addresses[node_id] = address
+
+    def _connection(self, node_id: int) -> KeptConnection:
+        self.address(node_id)
+        return self._connections[node_id]
+
+    async def _metadata(self) -> Any:
+        """From any broker that answers."""
+        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        problem: UpstreamUnavailableError | None = None
+        for connection in list(self._connections.values()):
+            try:
+                return await connection.ask(request, MetadataResponse, timeout_s=10)
+            except UpstreamUnavailableError as error:
+                problem = error
+        for host, port in self._bootstrap:
+            connection = KeptConnection(host, port, self._settings)
+            try:
+                return await connection.ask(request, MetadataResponse, timeout_s=10)
+            except UpstreamUnavailableError as error:
+                problem = error
+            finally:
+                connection.close()
+        assert problem is not None
+        raise problem
+
+
+def _address(server: str) -> tuple[str, int]:
+    host, _, port = server.rpartition(":")
+    return host.strip("[]"), int(port)

@@ -1,0 +1,121 @@
+"""Headers of requests and responses, and the messages behind them (kafka-python's classes do the encoding)."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+from sharegroup.errors import ShareGroupError
+
+_REQUEST = struct.Struct(">hhih")
+_INT32 = struct.Struct(">i")
+
+
+class MalformedRequestError(ShareGroupError):
+    """The client sent bytes that are no Kafka request; its connection is closed."""
+
+
+class UnknownVersionError(ShareGroupError):
+    """The client sent a version of an API that it was not offered; its connection is closed."""
+
+
+class RequestHeader(NamedTuple):
+    """The part of a request's header that all versions share; `end` is where it ends in the frame."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str
+    end: int
+
+
+def read_header(frame: memoryview) -> RequestHeader:
+    """The header, without the tagged fields of version 2. Raises MalformedRequestError."""
+    try:
+        api_key, api_version, correlation_id, length = _REQUEST.unpack_from(frame)
+        end = _REQUEST.size + max(length, 0)
+        client_id = str(frame[_REQUEST.size : end], "utf-8")
+    except (struct.error, UnicodeDecodeError) as error:
+        raise MalformedRequestError(f"no request header: {error}") from None
+    if length < -1 or end > len(frame):
+        raise MalformedRequestError(f"no request header: a client id of {length} bytes")
+    return RequestHeader(api_key, api_version, correlation_id, client_id, end)
+
+
+def decode_request(message: Any, header: RequestHeader, frame: memoryview) -> Any:
+    """The request as an instance of kafka-python's class `message`.
+
+    Raises UnknownVersionError, or MalformedRequestError when the bytes are not such a request.
+    """
+    version = header.api_version
+    low, high = message.valid_versions
+    if not low <= version <= high:
+        raise UnknownVersionError(f"{message.name} version {version}, known are {low}..{high}")
+    try:
+        start = header.end
+        if message.flexible_version_q(version):
+            start = skip_tagged_fields(frame, start)
+        return message.decode(frame[start:], version=version)
+    except MalformedRequestError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the generated decoders raise whatever random bytes lead them to
+        raise MalformedRequestError(f"no {message.name} of version {version}: {error!r}") from None
+
+
+def encode_response(response: Any, version: int, correlation_id: int) -> bytearray:
+    """The framed response."""
+    response.API_VERSION = version  # before there is a header: a response's header has no version to repeat
+    response.with_header(correlation_id=correlation_id)
+    return _framed(response)
+
+
+def encode_request(request: Any, version: int, correlation_id: int, client_id: str) -> bytearray:
+    """The framed request; `version` is set before the header, which repeats it."""
+    request.API_VERSION = version
+    request.with_header(correlation_id=correlation_id, client_id=client_id)
+    return _framed(request)
+
+
+def _framed(message: Any) -> bytearray:
+    """The framed message, as kafka-python made it: no copy."""
+    encoded: bytearray = message.encode(header=True, framed=True)
+    return encoded
+
+
+def correlation_id(frame: memoryview) -> int:
+    """The correlation id of a response frame."""
+    return int(_INT32.unpack_from(frame)[0])
+
+
+def decode_response(message: Any, version: int, frame: memoryview) -> Any:
+    """The response as an instance of kafka-python's class `message`, its bytes fields not copied where it can."""
+    start = _INT32.size
+    if message.API_KEY != 18 and message.flexible_version_q(version):  # ApiVersions keeps the old header for ever
+        start = skip_tagged_fields(frame, start)
+    return message.decode(frame[start:], version=version)
+
+
+def skip_tagged_fields(frame: memoryview, position: int) -> int:
+    """Where the tagged fields that begin at `position` end. Raises MalformedRequestError."""
+    count, position = read_varint(frame, position)
+    for _ in range(count):
+        _, position = read_varint(frame, position)
+        size, position = read_varint(frame, position)
+        position += size
+        if position > len(frame):
+            raise MalformedRequestError("a tagged field that is longer than the request")
+    return position
+
+
+def read_varint(frame: memoryview, position: int) -> tuple[int, int]:
+    """An unsigned varint and where it ends. Raises MalformedRequestError."""
+    value = 0
+    for shift in range(0, 35, 7):
+        if position >= len(frame):
+            break
+        byte = frame[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if not byte & 0x80:
+            return value, position
+    raise MalformedRequestError("a varint without an end")
