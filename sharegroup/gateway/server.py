@@ -15,7 +15,6 @@ from kafka.protocol import metadata as metadata_messages
 from sharegroup.channel.client_settings import python_properties
 from sharegroup.channel.row_channel import RowTopics
 from sharegroup.config import GatewayConfig, JobConfig
-from sharegroup.gateway.access import Security
 from sharegroup.gateway.client_connection import ClientConnection
 from sharegroup.gateway.engine_channel import EngineChannel
 from sharegroup.gateway.handlers.api_versions import API_VERSIONS, HIDDEN, ApiVersions
@@ -25,6 +24,7 @@ from sharegroup.gateway.handlers.share_fetch import ShareApis
 from sharegroup.gateway.listeners import Listeners
 from sharegroup.gateway.passthrough import Passthrough
 from sharegroup.gateway.request import Handler, Request
+from sharegroup.gateway.security import Security
 from sharegroup.gateway.upstream_cluster import UpstreamCluster
 from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
 from sharegroup.protocol import messages as share_messages
