@@ -46,6 +46,14 @@ def test_with_too_few_records_the_first_come_are_served() -> None:
     assert [response["id"] for response in shard.batch(log(3), at=6).responses] == ["f3"]
 
 
+def test_the_demand_of_a_member_that_is_released_is_answered_with_nothing() -> None:
+    shard = waiting(fetch("f1", "m1"), fetch("f2", "m2"))
+    output = shard.send(release("r1", "m1", epoch=3), at=5)
+    assert output.responses == [answered("fetch", "f1"), answered("release_member", "r1")]
+    assert output.waiting
+    assert [response["id"] for response in shard.batch(log(10), at=6).responses] == ["f2"]
+
+
 def test_what_is_released_goes_to_who_waits_in_the_same_batch() -> None:
     shard = waiting(fetch("f1", "m1"))
     shard.batch(log(4), at=1)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sharegroup.config import GroupConfig, JobConfig
+from sharegroup.engine.group_rows import table_records, table_row
 from sharegroup.group_coordinator import CoordinatorResult, SessionRecord, ShareGroup, TargetAssignmentRecord
 from sharegroup.group_coordinator.group_metadata import GroupMetadata
 from sharegroup.group_coordinator.records import Record, TableRecord
 from sharegroup.protocol.request_rows import HEARTBEAT, ShareGroupRequest, TopicMetadata
 from sharegroup.protocol.response_rows import ShareGroupResponse
+from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES
 
 GROUP = "orders-readers"
 CONFIG = dataclasses.replace(JobConfig().group_config(GROUP), max_size=3)
@@ -46,9 +49,9 @@ def request(
 class Driver:
     """A group with a clock that only the test moves; `records` are all so far, in order."""
 
-    def __init__(self, config: GroupConfig = CONFIG) -> None:
+    def __init__(self, config: GroupConfig = CONFIG, group_id: str = GROUP) -> None:
         self.config = config
-        self.group = ShareGroup(GroupMetadata(GROUP))
+        self.group = ShareGroup(GroupMetadata(group_id))
         self.records: list[Record] = []
         self.now_ms = 1_000_000
         self.last = CoordinatorResult()
@@ -69,6 +72,24 @@ class Driver:
         response = self.apply(self.group.heartbeat(heartbeat, self.now_ms, self.config)).response
         assert response is not None
         return response
+
+    def administer(self, request: ShareGroupRequest, job: JobConfig | None = None) -> ShareGroupResponse:
+        """Apply an administrator's request and return its response."""
+        response = self.apply(self.group.administer(request, job or JobConfig())).response
+        assert response is not None
+        return response
+
+    def group_tables(self) -> list[TableRecord]:
+        """The records that the tables would give back: through their rows, the last one of each key, no tombstones."""
+        keys = {spec.name: spec.key for spec in GROUP_COORDINATOR_TABLES}
+        tables: dict[str, dict[tuple[object, ...], dict[str, Any]]] = {name: {} for name in keys}
+        for record in self.rows:
+            name, row = table_row(record)
+            key = tuple(row[column] for column in keys[name])
+            tables[name].pop(key, None)
+            if not row.get("_deleted"):
+                tables[name][key] = row
+        return table_records({name: list(rows.values()) for name, rows in tables.items()})
 
     def join(
         self, member_id: str, topics: Sequence[str] = ("orders",), metadata: Mapping[str, TopicMetadata] = ORDERS

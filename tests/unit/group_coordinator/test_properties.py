@@ -9,7 +9,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from sharegroup.errors import ErrorCode
 from sharegroup.group_coordinator import GroupState, ShareGroup, SharePartitionStatus
 from sharegroup.group_coordinator.group_metadata import GroupMetadata
-from sharegroup.protocol.request_rows import TopicMetadata
+from sharegroup.protocol.request_rows import (
+    ALTER_OFFSETS,
+    DELETE_GROUP,
+    DELETE_OFFSETS,
+    ShareGroupRequest,
+    StartOffset,
+    TopicMetadata,
+)
 from tests.unit.group_coordinator.driver import GROUP, Driver, request
 
 MEMBERS = st.sampled_from("abcd")
@@ -94,8 +101,42 @@ class GroupLife(RuleBasedStateMachine):
         chosen = data.draw(st.lists(st.sampled_from(records), unique=True))
         notices = [(record.topic, record.partition, record.state_epoch) for record in chosen]
         self.driver.apply(self.driver.group.initialized(notices, self.driver.now_ms))
-        for topic, partition, _ in notices:
-            assert self.metadata.share_partitions[topic][partition].status is SharePartitionStatus.INITIALIZED
+        for record in chosen:
+            is_deleting = record.status is SharePartitionStatus.DELETING
+            status = self.metadata.share_partitions[record.topic][record.partition].status
+            assert status is (SharePartitionStatus.DELETING if is_deleting else SharePartitionStatus.INITIALIZED)
+
+    @precondition(lambda self: self.metadata.share_partitions)
+    @rule(data=st.data(), is_stale=st.booleans())
+    def some_deletions_are_durable(self, data: st.DataObject, is_stale: bool) -> None:
+        records = [record for topic in self.metadata.share_partitions.values() for record in topic.values()]
+        chosen = data.draw(st.lists(st.sampled_from(records), unique=True))
+        notices = [(record.topic, record.partition, record.state_epoch - is_stale) for record in chosen]
+        self.driver.apply(self.driver.group.deleted(notices))
+        for record in chosen:
+            is_gone = record.partition not in self.metadata.share_partitions.get(record.topic, {})
+            assert is_gone == (record.status is SharePartitionStatus.DELETING and not is_stale)
+
+    @rule(
+        kind=st.sampled_from([ALTER_OFFSETS, DELETE_OFFSETS, DELETE_GROUP]),
+        topics=TOPICS,
+        metadata=METADATA,
+        partition=st.integers(0, 2),
+    )
+    def administer(self, kind: str, topics: list[str], metadata: Mapping[str, TopicMetadata], partition: int) -> None:
+        before, offsets = self.driver.group.dump(), tuple(StartOffset(topic, partition, 7) for topic in topics)
+        existed, had_members = self.metadata.exists, bool(self.metadata.members)
+        response = self.driver.administer(
+            ShareGroupRequest(kind, "x", GROUP, topics=metadata, offsets=offsets, topic_names=tuple(topics))
+        )
+        expected = ErrorCode.NONE
+        if kind != ALTER_OFFSETS and not existed:
+            expected = ErrorCode.GROUP_ID_NOT_FOUND
+        elif had_members:
+            expected = ErrorCode.NON_EMPTY_GROUP
+        assert response.error_code == expected
+        if expected is not ErrorCode.NONE:
+            assert self.driver.group.dump() == before
 
     @rule()
     def operator_stops_and_starts(self) -> None:
@@ -142,7 +183,14 @@ class GroupLife(RuleBasedStateMachine):
 
     @invariant()
     def the_rows_of_the_tables_give_the_same_group(self) -> None:
-        loaded = ShareGroup.load(GROUP, self.driver.rows, self.driver.now_ms, self.driver.config).metadata
+        rows = self.driver.group_tables()
+        loaded = ShareGroup.load(GROUP, rows, self.driver.now_ms, self.driver.config).metadata
+        if self.driver.group.is_deleted or not self.metadata.group_epoch:
+            assert (rows, loaded) == ([], GroupMetadata(GROUP))
+            return
+        for member_id, member in self.metadata.members.items():  # the epoch before is not in the tables
+            previous = member.previous_member_epoch
+            loaded.members[member_id] = loaded.members[member_id]._replace(previous_member_epoch=previous)
         loaded.session_deadlines = dict(self.metadata.session_deadlines)
         assert loaded == self.metadata
 

@@ -30,9 +30,9 @@ STATE = ShareGroupOffset(HEADER, (StateBatch(8, 9, RecordState.ACQUIRED, 1, "m1"
 
 
 def listed(
-    key: SharePartitionKey, state_epoch: int = 1, start_offset: int = -1, new: bool = False
+    key: SharePartitionKey, state_epoch: int = 1, start_offset: int = -1, new: bool = False, deleting: bool = False
 ) -> SharePartitionRow:
-    return SharePartitionRow(key, "id", new, state_epoch, start_offset)
+    return SharePartitionRow(key, "id", new, state_epoch, start_offset, deleting)
 
 
 class FakeTables:
@@ -186,6 +186,37 @@ def test_a_reset_loads_the_higher_state_epoch_over_the_old_state() -> None:
 def test_a_share_partition_that_is_not_listed_any_more_is_unloaded() -> None:
     tables = FakeTables([listed(P0), listed(P1)], [listed(P0)])
     assert tables.rows(offset(), offset(partitions_version=1)) == [("g\torders\t0", "unload", [1])]
+
+
+def test_a_share_partition_that_is_being_deleted_is_told_once_and_led_no_more() -> None:
+    tables = FakeTables([listed(P0), listed(P1)], [listed(P0, deleting=True), listed(P1)], [listed(P1)])
+    first, second, third = (offset(partitions_version=version, seq=version + 1) for version in range(3))
+    assert tables.rows(first, second) == [("g\torders\t0", "delete", [[0, 1]])]
+    assert tables.rows(second, replace(second, seq=9)) == []
+    assert tables.rows(second, third) == []
+    from_nothing = tables.rows(SourceOffset(), second)
+    assert [(kind, body) for _, kind, body in from_nothing if kind == "delete"] == [("delete", [[0, 1]])]
+    assert loads(from_nothing) == {"g\torders\t0": [1]}
+
+
+def test_a_deletion_needs_no_log_offsets() -> None:
+    tables = FakeTables([listed(P2, deleting=True)])
+    assert tables.rows(SourceOffset(), offset()) == [("g\torders\t0", "delete", [[2, 1]])]
+
+
+def test_another_number_of_shards_unloads_the_old_key_and_deletes_by_the_new() -> None:
+    tables = FakeTables([listed(P1)], [listed(P1, deleting=True)])
+    rows = tables.rows(offset({1: LOG}), offset({1: LOG}, shards=2, partitions_version=1))
+    assert rows == [("g\torders\t0", "unload", [1]), ("g\torders\t1", "delete", [[1, 1]])]
+
+
+@pytest.mark.parametrize("deletion_was_seen", [True, False])
+def test_what_is_made_anew_while_it_is_being_deleted_is_loaded(deletion_was_seen: bool) -> None:
+    anew = [listed(P0, 4, new=True)]
+    tables = FakeTables([listed(P0, deleting=deletion_was_seen)], anew, states={1: {P0: STATE}})
+    end = offset({0: LOG}, partitions_version=1, state_version=1, **reset_by("earliest"))
+    (load,) = tables.rows(offset({0: LOG}, **reset_by("earliest")), end)[1][2]
+    assert load == loaded(0, state_epoch=4, start_offset=5, initializing=True, header=list(HEADER))
 
 
 def test_initialized_in_place_of_initializing_makes_no_rows() -> None:

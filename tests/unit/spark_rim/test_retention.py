@@ -55,6 +55,16 @@ def test_a_share_partition_that_is_not_led_keeps_its_state(tmp_path: Path) -> No
     assert prunable(str(tmp_path), WEEK_MS, NOW) == {"share_group_state": "day < '2024-05-14'"}
 
 
+def test_a_deleted_share_partition_needs_no_state(tmp_path: Path) -> None:
+    for days_ago in (9, 6, 0):
+        snapshot(tmp_path, days_ago)
+    snapshot(tmp_path, 9, partition=1)
+    snapshot(tmp_path, 8, partition=1, record_type="Tombstone")
+    assert prunable(str(tmp_path), WEEK_MS, NOW) == {"share_group_state": "day < '2024-05-18'"}
+    snapshot(tmp_path, 7, partition=1)  # made anew, and not written since
+    assert prunable(str(tmp_path), WEEK_MS, NOW) == {"share_group_state": "day < '2024-05-13'"}
+
+
 def test_where_everything_is_needed_nothing_is_pruned(tmp_path: Path) -> None:
     snapshot(tmp_path, 30)
     assert prunable(str(tmp_path), WEEK_MS, NOW) == {}

@@ -1,0 +1,137 @@
+"""Administrators' requests through the operator of a group: rows of the tables, configs in force, deleted groups."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sharegroup.config import parse_config
+from sharegroup.engine import rows
+from sharegroup.engine.share_group_operator import FORGET_MS
+from sharegroup.errors import ErrorCode
+from sharegroup.protocol.request_rows import (
+    ALTER_CONFIGS,
+    ALTER_OFFSETS,
+    DELETE_GROUP,
+    DELETE_OFFSETS,
+    DELETED,
+    ShareGroupRequest,
+    StartOffset,
+)
+
+from .test_share_group_operator import (
+    GROUP,
+    ORDERS,
+    SESSION_MS,
+    T0,
+    GroupDriver,
+    group_row,
+    heartbeat,
+    partition_row,
+    tick,
+    with_assignment,
+)
+
+SESSION, HEARTBEAT = "share.session.timeout.ms", "share.heartbeat.interval.ms"
+
+
+def admin(kind: str, **fields: Any) -> ShareGroupRequest:
+    return ShareGroupRequest(kind, "x", GROUP, reply_to="me", **fields)
+
+
+def deleted(*partitions: int) -> ShareGroupRequest:
+    return ShareGroupRequest(DELETED, "d", GROUP, deleted=tuple(("orders", partition, 1) for partition in partitions))
+
+
+def left() -> GroupDriver:
+    """Nobody is in the group since time 30, at group epoch 3."""
+    group = with_assignment()
+    group.send(heartbeat("h3", -1), at=30)
+    return group
+
+
+def config_row(name: str, value: str | None) -> dict[str, Any]:
+    row = {
+        "group_id": GROUP, "config_name": name, "config_value": value, "config_source": "DYNAMIC_GROUP_CONFIG"
+    }  # fmt: skip
+    return row if value is not None else row | {"_deleted": True}
+
+
+def test_offsets_are_altered() -> None:
+    group = left()
+    output = group.send(admin(ALTER_OFFSETS, offsets=(StartOffset("orders", 1, 17),), topics=ORDERS), at=40)
+    assert output.tables == {
+        "share_groups": [group_row(4, "Empty") | {"assignment_epoch": 3}],
+        "share_partitions": [partition_row(1, "initializing") | {"state_epoch": 4, "start_offset": 17}],
+    }
+    (response,) = output.responses
+    assert (response["error_code"], response["partition_errors"]) == (0, [["orders", 1, 0, None]])
+
+
+def test_offsets_are_deleted() -> None:
+    group = left()
+    output = group.send(admin(DELETE_OFFSETS, topic_names=("orders", "bills")), at=40)
+    assert output.tables == {"share_partitions": [partition_row(p, "deleting") for p in (0, 1)]}
+    (response,) = output.responses
+    assert [error[:2] for error in response["topic_errors"]] == [["orders", 0], ["bills", 3]]
+    output = group.send(deleted(0, 1), at=50)
+    gone = [partition_row(p, "deleting") | {"_deleted": True} for p in (0, 1)]
+    assert (output.tables, output.responses) == ({"share_partitions": gone}, [])
+
+
+def test_a_group_is_deleted_and_its_epochs_are_remembered_for_a_while() -> None:
+    group = left()
+    dead = group.send(admin(DELETE_GROUP), at=40)
+    assert dead.tables["share_groups"] == [group_row(3, "Dead")]
+    assert dead.deadline_ms is None
+    gone = group.send(deleted(0, 1), at=50)
+    assert gone.tables["share_groups"] == [group_row(3, "Dead") | {"_deleted": True}]
+    assert gone.deadline_ms == T0 + 50 + FORGET_MS
+    group.batch(tick(40 + FORGET_MS), at=60)
+    assert group.state is not None
+    group.batch(tick(60 + FORGET_MS), at=60 + FORGET_MS)
+    assert group.state is None
+    joined = group.send(heartbeat("h4", 0, topics=ORDERS), at=70 + FORGET_MS)
+    assert joined.tables["share_groups"] == [group_row(1)]
+
+
+def test_configs_are_in_force_from_the_next_request_on() -> None:
+    group = with_assignment()
+    configs = {SESSION: "60000", HEARTBEAT: "7000"}
+    output = group.send(admin(ALTER_CONFIGS, configs=configs), heartbeat("h3", 2), at=30)
+    assert output.tables == {"share_group_configs": [config_row(HEARTBEAT, "7000"), config_row(SESSION, "60000")]}
+    assert [response.get("heartbeat_interval_ms") for response in output.responses] == [0, 7_000]
+    assert output.deadline_ms == T0 + 30 + 60_000
+    output = group.send(admin(ALTER_CONFIGS, configs={HEARTBEAT: None}), heartbeat("h4", 2), at=40)
+    assert output.tables == {"share_group_configs": [config_row(HEARTBEAT, None)]}
+    assert output.responses[1]["heartbeat_interval_ms"] == 5_000
+    refused = group.send(admin(ALTER_CONFIGS, configs={SESSION: "1"}), at=50)
+    assert (refused.tables, refused.responses[0]["error_code"]) == ({}, ErrorCode.INVALID_CONFIG)
+
+
+def test_configs_come_back_from_the_table_and_go_over_the_file() -> None:
+    job = parse_config({"groups": {GROUP: {HEARTBEAT: 6_000}}}, "test")
+    of_file = config_row(HEARTBEAT, "6000") | {"config_source": "STATIC_BROKER_CONFIG"}
+    for configs, interval_ms in (([of_file], 6_000), ([of_file, config_row(HEARTBEAT, "8000")], 8_000)):
+        group = GroupDriver(job)
+        group.batch(rows.encode(rows.LOAD, json.dumps({"share_group_configs": configs})), at=0)
+        assert (group.state is None) == (len(configs) == 1)
+        output = group.send(heartbeat("h1", 0, topics={})._replace(subscribed_topic_names=("none",)), at=10)
+        assert output.responses[0]["heartbeat_interval_ms"] == interval_ms
+
+
+def test_members_loaded_from_the_tables_have_the_session_that_was_configured() -> None:
+    group = with_assignment()
+    member = {"share_group_members": group.send(heartbeat("h", 0, "m2", topics=ORDERS), at=30).tables}
+    tables = {**member["share_group_members"], "share_group_configs": [config_row(SESSION, "60000")]}
+    recovered = GroupDriver()
+    output = recovered.batch(rows.encode(rows.LOAD, json.dumps(tables)), at=100)
+    assert output.deadline_ms == T0 + 100 + 60_000 != T0 + 100 + SESSION_MS
+
+
+def test_a_deleted_groups_configs_are_kept() -> None:
+    group = left()
+    group.send(admin(ALTER_CONFIGS, configs={SESSION: "60000"}), admin(DELETE_GROUP), deleted(0, 1), at=40)
+    group.batch(tick(40 + FORGET_MS), at=40 + FORGET_MS)
+    assert json.loads(group.state or "")["group"]["configs"] == {SESSION: "60000"}
+    assert json.loads(group.state or "")["group"]["group_epoch"] == 0

@@ -1,0 +1,166 @@
+"""Administrators' requests through both queries and their tables, whenever the job dies and loses its checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sharegroup.config import parse_config
+from sharegroup.protocol.request_rows import (
+    ALTER_CONFIGS,
+    ALTER_OFFSETS,
+    DELETE_GROUP,
+    DELETE_OFFSETS,
+    FETCH,
+    HEARTBEAT,
+    ShareGroupRequest,
+    SharePartitionRequest,
+    StartOffset,
+    TopicMetadata,
+)
+from sharegroup.tables import read_group, read_group_configs, read_groups, read_share_group_offsets
+from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_GROUPS, SHARE_PARTITIONS
+from sharegroup.types import ConfigSource
+
+from .two_queries import GROUP, TwoQueries
+
+TOPICS = {"orders": TopicMetadata("id-orders", 2)}
+EARLIEST = parse_config({"groups": {GROUP: {"share.auto.offset.reset": "earliest"}}}, "test")
+LOCK = "share.record.lock.duration.ms"
+
+Steps = list[Callable[[], Any]]
+
+
+def request(kind: str, **fields: Any) -> ShareGroupRequest:
+    return ShareGroupRequest(kind, "x", GROUP, reply_to="me", **fields)
+
+
+def heartbeat(epoch: int) -> ShareGroupRequest:
+    names = ("orders",) if epoch >= 0 else None
+    return request(HEARTBEAT, member_id="m1", member_epoch=epoch, subscribed_topic_names=names, topics=TOPICS)
+
+
+def fetch(partition: int = 0) -> SharePartitionRequest:
+    return SharePartitionRequest(FETCH, f"f{partition}", GROUP, "orders", partition, "m1", -1, "me", 100, 0)
+
+
+def join(job: TwoQueries) -> list[Any]:
+    """Join, and fetch from both partitions; what was acquired of each."""
+    job.groups(heartbeat(0))
+    job.partitions()
+    job.groups()
+    (assigned,) = job.groups(heartbeat(0))
+    assert assigned["assignment"] == {"orders": ["id-orders", [0, 1]]}
+    return [response["acquired"] for response in job.partitions(fetch(0), fetch(1))]
+
+
+def run(steps: Steps, job: TwoQueries, dies_after: int) -> None:
+    """The steps, with a job that dies after one of them (-1: it does not)."""
+    for number, step in enumerate(steps):
+        step()
+        if number == dies_after:
+            job.lose_checkpoint()
+    for _ in range(2):  # what a job that died has still to do
+        job.partitions()
+        job.groups()
+
+
+def used(root: Path) -> TwoQueries:
+    """A job whose group has records in flight, and was left."""
+    job = TwoQueries(root, EARLIEST)
+    assert join(job) == [[[0, 9, 1]], [[0, 9, 1]]]
+    job.groups(heartbeat(-1))
+    return job
+
+
+@pytest.mark.parametrize("dies_after", range(-1, 3))
+def test_altered_offsets_are_where_the_group_goes_on(tmp_path: Path, dies_after: int) -> None:
+    job = used(tmp_path)
+    altered = request(ALTER_OFFSETS, topics=TOPICS, offsets=(StartOffset("orders", 0, 7),))
+    run([lambda: job.groups(altered), job.partitions, job.groups], job, dies_after)
+    offsets = read_share_group_offsets(str(tmp_path), GROUP)
+    assert [(row.partition, row.start_offset, row.state_epoch) for row in offsets] == [(0, 7, 5), (1, 0, 1)]
+    assert join(job)[0] == [[7, 9, 1]]
+
+
+def test_an_altered_offset_is_told_before_the_share_partition_is_reset(tmp_path: Path) -> None:
+    job = used(tmp_path)
+    before = read_share_group_offsets(str(tmp_path), GROUP)
+    assert [tuple(row) for row in before] == [("orders", "id-orders", p, 0, 1, 0, 1) for p in (0, 1)]
+    job.groups(request(ALTER_OFFSETS, topics=TOPICS, offsets=(StartOffset("orders", 0, 7),)))
+    altered = read_share_group_offsets(str(tmp_path), GROUP)
+    assert altered == (("orders", "id-orders", 0, 7, -1, -1, 5), before[1])
+    job.partitions()
+    assert read_share_group_offsets(str(tmp_path), GROUP)[0] == ("orders", "id-orders", 0, 7, 1, 0, 5)
+
+
+@pytest.mark.parametrize("dies_after", range(-1, 3))
+@pytest.mark.parametrize("kind", [DELETE_OFFSETS, DELETE_GROUP])
+def test_deleted_states_are_gone_and_begin_anew(tmp_path: Path, kind: str, dies_after: int) -> None:
+    job = used(tmp_path)
+    delete = request(kind, topic_names=("orders",))
+    run([lambda: job.groups(delete), job.partitions, job.groups], job, dies_after)
+    assert job.table(SHARE_PARTITIONS) == []
+    assert [row.group_id for row in read_groups(str(tmp_path))] == ([GROUP] if kind == DELETE_OFFSETS else [])
+    assert len(job.table(SHARE_GROUPS)) == (kind == DELETE_OFFSETS)
+    assert read_share_group_offsets(str(tmp_path), GROUP) == ()
+    tombstones = [row for row in job.table(SHARE_GROUP_STATE) if row["record_type"] == "Tombstone"]
+    assert {row["partition"] for row in tombstones} == {0, 1}
+    assert join(job) == [[[0, 9, 1]], [[0, 9, 1]]]  # by share.auto.offset.reset, and the first delivery
+
+
+@pytest.mark.parametrize("dies_after", range(-1, 3))
+def test_a_topic_that_is_subscribed_to_while_it_is_being_deleted_begins_anew(tmp_path: Path, dies_after: int) -> None:
+    job = used(tmp_path)
+    delete = request(DELETE_OFFSETS, topic_names=("orders",))
+    steps: Steps = [lambda: job.groups(delete), lambda: job.groups(heartbeat(0)), job.partitions]
+    run(steps, job, dies_after)
+    assert [row["status"] for row in job.table(SHARE_PARTITIONS)] == ["initialized"] * 2
+    assert [response["acquired"] for response in job.partitions(fetch(0), fetch(1))] == [[[0, 9, 1]], [[0, 9, 1]]]
+
+
+@pytest.mark.parametrize("dies_after", range(-1, 2))
+def test_a_config_is_in_force_in_both_queries(tmp_path: Path, dies_after: int) -> None:
+    job = TwoQueries(tmp_path, EARLIEST)
+    configs = {LOCK: "40000", "share.heartbeat.interval.ms": "7000"}
+    run([lambda: job.groups(request(ALTER_CONFIGS, configs=configs)), job.partitions], job, dies_after)
+    job.groups(heartbeat(0))
+    job.partitions()
+    job.groups()
+    (response,) = job.groups(heartbeat(0))
+    assert response["heartbeat_interval_ms"] == 7_000
+    (fetched,) = job.partitions(fetch(0))
+    assert fetched["lock_deadline_ms"] == job.now_ms + 40_000
+    assert read_group_configs(str(tmp_path)) == {GROUP: configs}
+    of_file = read_group_configs(str(tmp_path), ConfigSource.STATIC_BROKER_CONFIG)
+    assert of_file == {GROUP: {"share.auto.offset.reset": "earliest"}}
+
+    job.groups(request(ALTER_CONFIGS, configs={LOCK: "50000"}))
+    job.groups(request(ALTER_CONFIGS, configs={"share.heartbeat.interval.ms": None}))
+    (fetched,) = job.partitions(fetch(1))
+    assert fetched["lock_deadline_ms"] == job.now_ms + 50_000
+    assert read_group_configs(str(tmp_path)) == {GROUP: {LOCK: "50000"}}
+
+
+def test_a_group_is_described_from_its_tables(tmp_path: Path) -> None:
+    job = TwoQueries(tmp_path, EARLIEST)
+    join(job)
+    group = read_group(str(tmp_path), GROUP)
+    assert group is not None
+    assert [tuple(row) for row in read_groups(str(tmp_path))] == [(GROUP, "Stable")]
+    assert group[:4] == (GROUP, "Stable", 3, 3)
+    (member,) = group.members
+    assert (member.member_id, member.member_epoch, member.subscribed_topic_names) == ("m1", 3, ("orders",))
+    assert member.assignment == {"orders": ("id-orders", (0, 1))}
+    assert [tuple(row) for row in group.share_partitions] == [
+        ("orders", "id-orders", partition, "initialized", 1, -1) for partition in (0, 1)
+    ]
+    assert group.topic_ids == {"orders": "id-orders"}
+    job.groups(heartbeat(-1))
+    job.groups(request(DELETE_GROUP))
+    assert (read_group(str(tmp_path), GROUP), read_groups(str(tmp_path))) == (None, ())
+    assert read_group(str(tmp_path), "unknown") is None
+    assert read_share_group_offsets(str(tmp_path), "unknown") == ()

@@ -1,0 +1,158 @@
+"""Both queries of a job on real Delta tables, without Spark and Kafka: operators, sources' plan and commit steps.
+
+`lose_checkpoint` is a job that died and whose checkpoint is gone: all that is left is the tables, with the outbox of
+the newest commit of each query.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable
+
+from sharegroup.config import JobConfig
+from sharegroup.engine import rows
+from sharegroup.engine.output import Output
+from sharegroup.engine.share_group_operator import run_share_group
+from sharegroup.engine.share_partition_shard import DurableRecords, Shard
+from sharegroup.protocol.request_rows import ShareGroupRequest, SharePartitionRequest
+from sharegroup.spark.commit_steps import Batch, CommitSteps
+from sharegroup.spark.config_poll import ConfigPoll, file_values
+from sharegroup.spark.delta_table import DeltaTableWriter, open_or_create
+from sharegroup.spark.log_offsets_plan import LogOffsets, SourceOffset, Tables, rows_between
+from sharegroup.spark.pinned_tables import PinnedTables
+from sharegroup.spark.shard_keys import ShardKey
+from sharegroup.spark.static_configs import write_static_configs
+from sharegroup.tables.schemas import (
+    ALL_TABLES,
+    GROUP_COORDINATOR_TABLES,
+    SHARE_GROUP_STATE,
+    SHARE_PARTITION_TABLES,
+    SHARE_PARTITIONS,
+    TableSpec,
+    table_path,
+)
+
+T0 = 1_700_000_000_000
+GROUP = "g"
+
+
+class Sent:
+    """A query's producer: `responses` to everybody, `requests` that the other query has not read yet."""
+
+    def __init__(self) -> None:
+        self.responses: list[Mapping[str, Any]] = []
+        self.requests: list[str] = []
+
+    def send(self, responses: Iterable[Mapping[str, Any]], requests: Iterable[tuple[str, str]]) -> None:
+        self.responses += responses
+        self.requests += [value for _, value in requests]
+
+
+class TwoQueries:
+    """See the module. Each batch is a call; the topic `orders` has ten records in each of two partitions."""
+
+    def __init__(self, root: Path, job: JobConfig) -> None:
+        self.root, self._job = str(root), job
+        for spec in ALL_TABLES:
+            open_or_create(self.root, spec)
+        self.now_ms, self._queries, self._offset_in_topic = T0, 0, 0
+        self._start()
+
+    def _start(self) -> None:
+        self._queries += 1
+        self.from_groups, self.from_partitions = Sent(), Sent()
+        self._group_steps = self._lead(GROUP_COORDINATOR_TABLES, self.from_groups)
+        write_static_configs(self._group_steps, self._job, self.now_ms)
+        self._partition_steps = self._lead(SHARE_PARTITION_TABLES, self.from_partitions)
+        self._batch_id = -1
+        self._group_state: str | None = None
+        self._shards: dict[str, str | None] = {}
+        self._offset = SourceOffset()
+        self._pinned = PinnedTables({spec.name: table_path(self.root, spec) for spec in ALL_TABLES}, {})
+        self._configs = ConfigPoll(json.loads(json.dumps(file_values(self._job))), self.root, {})
+        self._is_loaded = False
+
+    def _lead(self, specs: Sequence[TableSpec], producer: Sent) -> CommitSteps:
+        steps = CommitSteps([DeltaTableWriter(self.root, spec) for spec in specs], producer)
+        steps.lead()
+        steps.complete_last_batch()
+        steps.query_id = f"query-{self._queries}"
+        return steps
+
+    def lose_checkpoint(self) -> None:
+        """Start again from the tables; what was sent and not read yet is lost with the request topics."""
+        self._start()
+
+    def groups(self, *requests: ShareGroupRequest) -> list[Mapping[str, Any]]:
+        """A batch of the group_coordinator query: notices of the other query, and these requests; the responses."""
+        values = [*self.from_partitions.requests, *[request.encode().decode() for request in requests]]
+        self.from_partitions.requests.clear()
+        lines = [self._line(value) for value in values]
+        if not self._is_loaded:
+            lines.insert(0, rows.encode(rows.LOAD, json.dumps(self._group_tables(), default=str)))
+            self._is_loaded = True
+        output, self._group_state = run_share_group(GROUP, self._job, lines, self._tick(), self._group_state)
+        before = len(self.from_groups.responses)
+        self._group_steps.commit(self._batch([output]))
+        return self.from_groups.responses[before:]
+
+    def partitions(self, *requests: SharePartitionRequest) -> list[Mapping[str, Any]]:
+        """A batch of the share_partition query: what its source has to say, and these requests; the responses."""
+        lines: dict[str, list[str]] = {}
+        after = self._polled()
+        tables = Tables(self._pinned.share_partitions, self._pinned.states)
+        for key, row in rows_between(self._offset, after, tables):
+            lines.setdefault(key, []).append(row)
+        for request in requests:
+            lines.setdefault(ShardKey(request.group_id, request.topic, 0).encode(), []).append(
+                self._line(request.encode().decode())
+            )
+        self._offset = after
+        now_ms, outputs = self._tick(), []
+        for key, of_key in lines.items():
+            shard = Shard(key, *ShardKey.decode(key)[:2], DurableRecords(), self._shards.get(key))
+            outputs.append(shard.run(of_key, now_ms))
+            self._shards[key] = shard.dump()
+        before = len(self.from_partitions.responses)
+        self._partition_steps.commit(self._batch(outputs))
+        return self.from_partitions.responses[before:]
+
+    def table(self, spec: TableSpec) -> list[dict[str, Any]]:
+        """A table's rows."""
+        found: list[dict[str, Any]] = DeltaTable(table_path(self.root, spec)).to_pyarrow_table().to_pylist()
+        return found
+
+    def _polled(self) -> SourceOffset:
+        return replace(
+            self._offset,
+            seq=self._offset.seq + 1,
+            shards=1,
+            partitions_version=self._pinned.newest_version(SHARE_PARTITIONS.name),
+            state_version=self._pinned.newest_version(SHARE_GROUP_STATE.name),
+            log={"orders": {str(partition): LogOffsets(0, 10, 10) for partition in range(2)}},
+            configs=self._configs.in_force(self.now_ms),
+        )
+
+    def _group_tables(self) -> dict[str, list[dict[str, Any]]]:
+        tables = {spec.name: self.table(spec) for spec in GROUP_COORDINATOR_TABLES}
+        for of_table in tables.values():
+            for row in of_table:
+                row.pop("time")
+        return {name: [row for row in of_table if row["group_id"] == GROUP] for name, of_table in tables.items()}
+
+    def _batch(self, outputs: Iterable[Output]) -> Batch:
+        self._batch_id += 1
+        return Batch.of(self._batch_id, [Output.decode(output.encode()) for output in outputs])
+
+    def _line(self, value: str) -> str:
+        self._offset_in_topic += 1
+        return rows.encode(rows.REQUEST, f"0\t{self._offset_in_topic}\t{self.now_ms}\t{value}")
+
+    def _tick(self) -> int:
+        self.now_ms += 1_000
+        return self.now_ms

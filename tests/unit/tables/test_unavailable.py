@@ -1,0 +1,30 @@
+"""Reading where no job has run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sharegroup.tables import (
+    TableUnavailableError,
+    read_group,
+    read_group_configs,
+    read_groups,
+    read_share_group_offsets,
+)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        read_groups,
+        read_group_configs,
+        lambda path: read_group(path, "g"),
+        lambda path: read_share_group_offsets(path, "g"),
+    ],
+)
+def test_tables_that_are_not_there_are_told(tmp_path: Path, read: Callable[[str], object]) -> None:
+    with pytest.raises(TableUnavailableError, match="cannot be opened"):
+        read(str(tmp_path / "nowhere"))
