@@ -52,10 +52,16 @@ def documented(heading: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def cookbook(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session with the tables of ninety minutes, as the README has them by name."""
-    tables_path = str(tmp_path_factory.mktemp("cookbook") / "tables")
-    write_sample_history(tables_path, minutes=90)
+def tables_path(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The tables of ninety minutes."""
+    path = str(tmp_path_factory.mktemp("cookbook") / "tables")
+    write_sample_history(path, minutes=90)
+    return path
+
+
+@pytest.fixture(scope="module")
+def cookbook(spark: SparkSession, tables_path: str) -> Iterator[SparkSession]:
+    """A session with these tables, as the README has them by name."""
     spark.sql(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
     before = spark.catalog.currentDatabase()
     spark.catalog.setCurrentDatabase(DATABASE)
@@ -99,10 +105,11 @@ def test_a_query_of_the_cookbook_finds_something(cookbook: SparkSession, stateme
         assert cookbook.sql(statement).count() > 0
 
 
-def test_the_python_of_the_cookbook_runs(cookbook: SparkSession) -> None:
+def test_the_python_of_the_cookbook_runs(cookbook: SparkSession, tables_path: str) -> None:
     for source in blocks("python"):
         if "create_views(spark" not in source:  # that one is the fixture
-            exec(compile(source, "sharegroup/README.md", "exec"), {"spark": cookbook})
+            here = source.replace("/data/tables", tables_path)
+            exec(compile(here, "sharegroup/README.md", "exec"), {"spark": cookbook})
 
 
 def test_a_record_that_is_always_released_has_the_history_that_the_readme_tells_of(cookbook: SparkSession) -> None:
