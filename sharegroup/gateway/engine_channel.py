@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, KafkaTimeoutError
 from kafka.partitioner.default import murmur2
 
 from sharegroup.channel.row_channel import RowTopics
@@ -194,8 +194,8 @@ class EngineChannel:
                 logger.info("waiting for the job to create its topics")
                 self._stopping.wait(0.5)
             for topic in (self._topics.share_group_requests, self._topics.share_partition_requests):
-                while not self._producer.partitions_for(topic) and not self._stopping.is_set():
-                    self._stopping.wait(0.5)
+                while not (self._knows(topic) or self._stopping.is_set()):
+                    self._stopping.wait(0.1)
             index = (murmur2(self.reply_to.encode()) & 0x7FFFFFFF) % len(partitions or {0})
             partition = TopicPartition(self._topics.responses, sorted(partitions or {0})[index])
             consumer.assign([partition])
@@ -206,6 +206,14 @@ class EngineChannel:
             raise
         self._loop.call_soon_threadsafe(self._ready.set)
         return consumer
+
+    def _knows(self, topic: str) -> bool:
+        """Whether the producer has the topic's metadata, so that `send` does not have to wait for it."""
+        assert self._producer is not None
+        try:
+            return bool(self._producer.partitions_for(topic))
+        except KafkaTimeoutError:
+            return False
 
     def _receive(self, messages: list[Any]) -> None:
         key = self.reply_to.encode()

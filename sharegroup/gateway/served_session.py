@@ -100,12 +100,21 @@ class ServedSession:
         """What comes from now on ends the next `wait`."""
         self._news.clear()
 
-    async def wait(self, timeout_s: float) -> None:
-        """Wait until something came for one of the partitions, or for so long."""
+    async def wait(self, timeout_s: float) -> bool:
+        """Wait until something came for one of the partitions; False if nothing did within so long."""
         try:
             await asyncio.wait_for(self._news.wait(), timeout_s)
         except asyncio.TimeoutError:
-            return
+            return False
+        return True
+
+    def is_dry(self, key: TopicIdPartition, now_ms: int) -> bool:
+        """Whether there is nothing for the member in a partition's buffer; the member's fetch then waits for some."""
+        buffer = self.partition(key).read_ahead
+        if buffer.buffered:
+            return False
+        buffer.dry(now_ms)
+        return True
 
     def ask(self, partitions: Sequence[TopicIdPartition], wanted: int, now_ms: int) -> None:
         """Let demands stand at the job."""

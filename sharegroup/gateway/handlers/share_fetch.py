@@ -60,8 +60,11 @@ class ShareApis:
         """Give back what was acquired ahead and is not wanted."""
         now_ms = self._engine.now_ms()
         parts = [part for served in self._served.values() for part in served.parts]
+        buffers = [part for part in parts if part.read_ahead.buffered]
+        if not buffers:
+            return
         waiting = {part.key for part in parts if part.read_ahead.is_waiting}
-        for part in parts:
+        for part in buffers:
             part.upkeep(now_ms, self._config.gateway.read_ahead_idle_ms, MIN_LOCK_LEFT_MS)
             if part.key in waiting:
                 part.give_back(part.read_ahead.spare(now_ms, KEEP_MS))
@@ -135,16 +138,18 @@ class ShareApis:
         if context.kind is ContextKind.NEW:
             served.open([key for key in context.partitions if self._fault(caller, key) is None])
         served.forget(list(_forgotten(body.forgotten_topics_data)), now_ms)
-        waiting = asyncio.ensure_future(_all(outcomes))
+        waiting = asyncio.ensure_future(_all(outcomes)) if outcomes else None
         try:
             if context.kind is not ContextKind.FINAL and not is_renew_ack and body.max_records > 0:
                 try:
                     await self._records(served, context.partitions, request, response)
                 finally:
                     served.stopped_waiting(self._engine.now_ms())
-            response.acknowledged(await waiting)
+            if waiting is not None:
+                response.acknowledged(await waiting)
         finally:
-            waiting.cancel()
+            if waiting is not None:
+                waiting.cancel()
             if context.kind is ContextKind.FINAL:
                 self._close(context.session)
         return response.message(self._lock_timeout_ms(body.group_id))
@@ -172,7 +177,8 @@ class ShareApis:
                 return
             if response.record_count and response.byte_count >= body.min_bytes:
                 return
-            await served.wait(left)
+            if not await served.wait(left):
+                return
 
     async def _take(
         self, served: ServedSession, partitions: list[TopicIdPartition], request: Request, response: FetchResponse
@@ -185,7 +191,7 @@ class ShareApis:
             room = body.max_records - response.record_count
             if room <= 0 or response.byte_count >= body.max_bytes:
                 return
-            if response.has_records(key):
+            if response.has_records(key) or served.is_dry(key, self._engine.now_ms()):
                 continue  # once in a response; what came meanwhile is in the next one
             limits = FetchLimits(room, body.max_bytes - response.byte_count, max(1, body.batch_size), is_record_limit)
             topic = self._cluster.topic_by_id(key.topic_id)

@@ -1,0 +1,98 @@
+"""B5 and B9: an unmodified ShareConsumer through the gateway, against the same client on Kafka's own share groups.
+
+The same broker has both: its own share groups, and the topic that the gateway reads. In turns, each side standing still
+while the other is measured; the client's settings are its defaults.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+from sharegroup.testkit.gateway_process import GatewayProcess
+
+from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+from sharegroup.testkit.submitted_job import ROOT
+from tests.benchmarks import topics
+from tests.benchmarks.engine import Engine, write_config
+from tests.benchmarks.figures import Figure, median
+from tests.benchmarks.process_tree import ProcessTree
+
+NAME, JOIN = "B5", "B9"
+_TOPIC = "measured"
+_PARTITIONS, _SIZE = 4, 200
+_REACH, _JOIN_REACH = 0.5, 0.5
+_TIMEOUT_S = 600
+
+
+def run(kafka: EmbeddedKafka, directory: Path, quick: bool) -> tuple[list[Figure], dict[str, object]]:
+    """Records per second of both, and their join times; the first turn warms up."""
+    records, repeats = (100_000, 1) if quick else (2_000_000, 3)
+    kafka.create_topic(_TOPIC, partitions=_PARTITIONS)
+    topics.fill(kafka.bootstrap_servers, _TOPIC, _PARTITIONS, records, _SIZE)
+    ours = [f"gateway-{turn}" for turn in range(repeats + 1)]
+    its = [f"kafka-{turn}" for turn in range(repeats + 1)]
+    _begin_at_earliest(kafka.bootstrap_servers, its)
+    throughput = yaml.safe_load((ROOT / "conf" / "throughput.yaml").read_text())
+    config = write_config(
+        directory / "engine", kafka.bootstrap_servers, throughput.get("job"), throughput["group"], ours
+    )
+    turns: list[dict[str, dict[str, float]]] = []
+    with Engine(config) as engine, GatewayProcess(config, directory / "gateway.log") as gateway:
+        served = ProcessTree(gateway.pid)
+        for mine, theirs in zip(ours, its, strict=True):
+            cpu = served.cpu_seconds()
+            share = _consume(gateway.bootstrap_servers, mine, records)
+            share["gateway_cpu_s"] = served.cpu_seconds() - cpu
+            with engine.processes.held(), served.held():
+                turns.append({"gateway": share, "kafka": _consume(kafka.bootstrap_servers, theirs, records)})
+    return _figures(records, turns[1:]), {"turns": turns}
+
+
+def _begin_at_earliest(bootstrap_servers: str, groups: list[str]) -> None:
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    entry = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
+    resources = [ConfigResource(ResourceType.GROUP, group, incremental_configs=[entry]) for group in groups]
+    for future in admin.incremental_alter_configs(resources).values():
+        future.result(30)
+
+
+def _consume(bootstrap_servers: str, group: str, records: int) -> dict[str, float]:
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "tests.benchmarks.share_consume", "--bootstrap-servers", bootstrap_servers,
+            "--group", group, "--topic", _TOPIC, "--records", str(records), "--timeout", str(_TIMEOUT_S),
+        ],
+        cwd=ROOT, capture_output=True, text=True, timeout=_TIMEOUT_S + 60,
+    )  # fmt: skip
+    if done.returncode != 0:
+        raise RuntimeError(f"the client of {group} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def _figures(records: int, turns: list[dict[str, dict[str, float]]]) -> list[Figure]:
+    ours, its = ([records / turn[side]["seconds"] for turn in turns] for side in ("gateway", "kafka"))
+    ratio = median([mine / theirs for mine, theirs in zip(ours, its, strict=True)])
+    our_joins, its_joins = ([turn[side]["join_s"] for turn in turns] for side in ("gateway", "kafka"))
+    join_ratio = median([mine / theirs for mine, theirs in zip(our_joins, its_joins, strict=True)])
+    cpu = median([turn["gateway"]["gateway_cpu_s"] for turn in turns])
+    note = (
+        f"{records:,} records of {_SIZE} bytes, {_PARTITIONS} partitions, {len(turns)} turns; gateway CPU {cpu:.1f} s"
+    )
+    return [
+        Figure(NAME, "ShareConsumer through the gateway, against Kafka's share groups", median(ours), "records/s",
+               median(its), ratio, f">= {_REACH}", ratio >= _REACH, note),
+        Figure(JOIN, "new member: subscribe to first record", median(our_joins), "s", median(its_joins), join_ratio,
+               f"<= {_JOIN_REACH}", join_ratio <= _JOIN_REACH),
+    ]  # fmt: skip
