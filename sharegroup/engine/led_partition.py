@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sharegroup.engine.durable_rows import state_row
@@ -95,8 +96,12 @@ class LedPartition:
         """Give back ranges that never left the gateway. Raises RequestError."""
         self._replay(self.window.unacquire(request.member_id, request.ranges))
 
-    def release_member(self, member_id: str, config: SharePartitionConfig) -> None:
-        """Release what a departed member holds."""
+    def release_member(
+        self, member_id: str, config: SharePartitionConfig, delivered: Sequence[OffsetRange] | None = None
+    ) -> None:
+        """Release what a departed member holds; what is not `delivered` (None: all is) never was delivered to it."""
+        if delivered is not None:
+            self._replay(self.window.unacquire(member_id, self.window.undelivered(member_id, delivered)))
         self._replay(self.window.release_member(member_id, config))
 
     def expire(self, clock_ms: int, config: SharePartitionConfig) -> None:

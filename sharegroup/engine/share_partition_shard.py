@@ -258,7 +258,7 @@ class Shard:
             self._departed.add(request.partition, request.member_id, request.member_epoch, row.append_ms)
         for demand in self._demands.drop_member(request.partition, request.member_id):
             answer_demand(self._output, self._partition_key(request.partition), demand)
-        led.release_member(request.member_id, self._config)
+        led.release_member(request.member_id, self._config, request.delivered)
 
     # -- demands ---------------------------------------------------------------------------------------------------
 

@@ -113,8 +113,9 @@ class MemberPartition:
         if self._is_closed:
             return
         self._is_closed = True
-        self.give_back(self.read_ahead.close(self._engine.now_ms()))
-        self._engine.append_soon(self._request(RELEASE_MEMBER, self._engine.new_id()))
+        self.read_ahead.close(self._engine.now_ms())
+        delivered = tuple(OffsetRange(first, last) for first, last, _ in self.holdings)
+        self._engine.append_soon(self._request(RELEASE_MEMBER, self._engine.new_id())._replace(delivered=delivered))
 
     def drop_before(self, log_start_offset: int) -> None:
         """The log begins at this offset now: what is below is lost, and the job will see it by itself."""

@@ -83,6 +83,8 @@ class SharePartitionRequest(NamedTuple):
     `type` is fetch, acknowledge, unacquire or release_member. `member_epoch` is the member's epoch in the group (-1:
     not known, not checked); a request with an epoch that a release_member has already closed is refused. `reply_to`
     keys the response ("" : no response is wanted). `max_wait_ms` counts from the row's append to the topic.
+    `delivered`, of release_member, is what the member was sent of what it holds, None if that is not known: the rest
+    never left the gateway, and gets its delivery attempt back.
     """
 
     type: str
@@ -98,6 +100,7 @@ class SharePartitionRequest(NamedTuple):
     is_renew_ack: bool = False
     batches: tuple[AcknowledgementBatch, ...] = ()
     ranges: tuple[OffsetRange, ...] = ()
+    delivered: tuple[OffsetRange, ...] | None = None
 
     def encode(self) -> bytes:
         """The row's value: a JSON object with the fields that this type uses."""
@@ -108,6 +111,8 @@ class SharePartitionRequest(NamedTuple):
             row |= {"batches": self.batches, "is_renew_ack": self.is_renew_ack}
         elif self.type == UNACQUIRE:
             row |= {"ranges": self.ranges}
+        elif self.delivered is not None:
+            row |= {"delivered": self.delivered}
         return json.dumps(row, separators=(",", ":")).encode()
 
     @property
@@ -182,8 +187,15 @@ def decode_share_partition_request(value: str) -> SharePartitionRequest:
         max_wait_ms=integer(row, "max_wait_ms", 0, MAX_INT32) if kind == FETCH else 0,
         is_renew_ack=boolean(row, "is_renew_ack") if kind == ACKNOWLEDGE else False,
         batches=acknowledgement_batches(row) if kind == ACKNOWLEDGE else (),
-        ranges=offset_ranges(row) if kind == UNACQUIRE else (),
+        ranges=offset_ranges(row, "ranges") if kind == UNACQUIRE else (),
+        delivered=_delivered(row) if kind == RELEASE_MEMBER else None,
     )
+
+
+def _delivered(row: Mapping[str, Any]) -> tuple[OffsetRange, ...] | None:
+    """Nothing may have been delivered, which is not the same as not knowing it."""
+    delivered = row.get("delivered")
+    return delivered if delivered is None else offset_ranges(row, "delivered", may_be_empty=True)
 
 
 def decode_share_group_request(value: str) -> ShareGroupRequest:

@@ -111,12 +111,12 @@ def acknowledgement_batches(row: Mapping[str, Any]) -> tuple[AcknowledgementBatc
     return tuple(AcknowledgementBatch(first, last, tuple(types)) for first, last, types in batches)
 
 
-def offset_ranges(row: Mapping[str, Any]) -> tuple[OffsetRange, ...]:
+def offset_ranges(row: Mapping[str, Any], field: str, may_be_empty: bool = False) -> tuple[OffsetRange, ...]:
     """[[first_offset, last_offset], ...]"""
-    ranges = row.get("ranges")
+    ranges = row.get(field)
     if (
         not isinstance(ranges, list)
-        or not ranges
+        or not (ranges or may_be_empty)
         or not all(
             isinstance(item, list)
             and len(item) == 2
@@ -125,5 +125,5 @@ def offset_ranges(row: Mapping[str, Any]) -> tuple[OffsetRange, ...]:
             for item in ranges
         )
     ):
-        raise AnswerableError("ranges must be a list of [first_offset, last_offset]", row)
+        raise AnswerableError(f"{field} must be a list of [first_offset, last_offset]", row)
     return tuple(OffsetRange(first, last) for first, last in ranges)

@@ -69,6 +69,25 @@ def give_back(
     return tuple(transitions)
 
 
+def outside(held: Iterable[tuple[int, int]], delivered: Iterable[OffsetRange]) -> list[OffsetRange]:
+    """The parts of `held` (ascending, disjoint) that lie outside of all ranges of `delivered`."""
+    parts: list[OffsetRange] = []
+    sent = sorted(delivered)
+    position = 0
+    for first, last in held:
+        while position < len(sent) and sent[position].last_offset < first:
+            position += 1
+        for sent_first, sent_last in sent[position:]:
+            if sent_first > last:
+                break
+            if first < sent_first:
+                parts.append(OffsetRange(first, sent_first - 1))
+            first = max(first, sent_last + 1)
+        if first <= last:
+            parts.append(OffsetRange(first, last))
+    return parts
+
+
 def lose(window: InFlight, below: int, cause: Cause) -> tuple[Transition, ...]:
     """Archive what was delivered but not finished below `below`; what never was delivered nobody misses."""
     transitions: list[Transition] = []

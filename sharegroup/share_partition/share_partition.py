@@ -53,7 +53,7 @@ from sharegroup.share_partition.acquisition import fetch_budget, select
 from sharegroup.share_partition.in_flight import InFlight, InFlightRecord
 from sharegroup.share_partition.outcome import Outcome, acquired_ranges, append_transition
 from sharegroup.share_partition.record_state import ACQUIRED, AVAILABLE
-from sharegroup.share_partition.release import give_back, lose, not_held, release
+from sharegroup.share_partition.release import give_back, lose, not_held, outside, release
 from sharegroup.share_partition.share_partition_config import SharePartitionConfig
 from sharegroup.types import AcknowledgementBatch, Cause, OffsetRange, RecordState, StateBatch, Transition
 
@@ -295,6 +295,10 @@ class SharePartition:
         hold one of the others, or when ranges overlap.
         """
         return Outcome(give_back(self._window, self.start_offset, member_id, ranges))
+
+    def undelivered(self, member_id: str, delivered: Iterable[OffsetRange]) -> list[OffsetRange]:
+        """What `member_id` holds outside of `delivered`."""
+        return outside(self._window.locks.held_by(member_id), delivered)
 
     def log_start_moved(self, offset: int) -> Outcome:
         """The log now starts at `offset`: what is in flight below it is lost, acquired or not, and leaves the window.

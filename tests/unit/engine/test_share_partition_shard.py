@@ -10,6 +10,7 @@ import pytest
 from sharegroup.engine.output import Output
 from sharegroup.engine.share_partition_shard import DurableRecords, Shard
 from sharegroup.errors import ErrorCode
+from sharegroup.types import OffsetRange
 
 from .shard_driver import (
     COLD_MS,
@@ -220,6 +221,20 @@ def test_unacquire_gives_the_attempt_back() -> None:
     assert shard.window() == [[0, 3, "ACQUIRED", 1, "m1", LOCK_MS], [4, 9, "AVAILABLE", 0, None, None]]
     output = shard.send(fetch("f1", member="m2"), at=60)
     assert output.responses[0]["acquired"] == [[4, 9, 1]]
+
+
+@pytest.mark.parametrize("delivered", [(), ((2, 3),), ((0, 1), (3, 3), (9, 20)), ((0, 9),)])
+def test_what_a_released_member_was_not_sent_gets_its_attempt_back(delivered: tuple[tuple[int, int], ...]) -> None:
+    shard = acquired_ten()
+    request = release("r1")._replace(delivered=tuple(OffsetRange(*pair) for pair in delivered))
+    output = shard.send(request, at=50)
+    assert output.responses == [answered("release_member", "r1")]
+    sent = {offset for first, last in delivered for offset in range(first, last + 1)}
+    counts = {
+        offset: count for first, last, _, count, *_ in shard.window() for offset in range(first, last + 1)
+    }  # fmt: skip
+    assert counts == {offset: int(offset in sent) for offset in range(10)}
+    assert {state for _, _, state, *_ in shard.window()} == {"AVAILABLE"}
 
 
 def test_a_member_that_left_is_released_once_and_its_old_session_is_refused() -> None:

@@ -54,7 +54,7 @@ FIELDS = {
     FETCH: st.fixed_dictionaries({"max_records": st.integers(1, MAX_INT32), "max_wait_ms": NUMBER}),
     ACKNOWLEDGE: st.fixed_dictionaries({"is_renew_ack": st.booleans(), "batches": BATCHES}),
     UNACQUIRE: st.fixed_dictionaries({"ranges": RANGES}),
-    RELEASE_MEMBER: st.just({}),
+    RELEASE_MEMBER: st.builds(lambda ranges: {"delivered": ranges}, st.none() | RANGES),
 }
 
 
@@ -293,6 +293,8 @@ def test_a_member_id_of_36_characters_and_a_pair_of_surrogates_are_fine() -> Non
 
 def test_fields_of_another_type_and_unknown_ones_are_ignored() -> None:
     plain = decode_share_partition_request(json.dumps(row(RELEASE_MEMBER)))
+    assert plain.delivered is None  # not known, which is not the same as nothing
+    assert decode_share_partition_request(json.dumps(row(RELEASE_MEMBER, delivered=[]))).delivered == ()
     assert decode_share_partition_request(json.dumps(row(RELEASE_MEMBER, max_records="?", color="red"))) == plain
 
 
