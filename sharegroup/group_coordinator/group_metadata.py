@@ -45,7 +45,8 @@ class GroupMetadata:
 
     def topic_id(self, topic: str) -> str | None:
         """The id under which the group knows a topic."""
-        return next((record.topic_id for record in self.known(topic).values()), None)
+        records = self.share_partitions.get(topic, {}).values()
+        return next((r.topic_id for r in records if r.status is not SharePartitionStatus.DELETING), None)
 
     def known(self, topic: str) -> dict[int, SharePartitionRecord]:
         """The share-partitions of a topic, without those that are being deleted."""
