@@ -1,0 +1,50 @@
+"""The gateway as people start it: `sharegroup gateway` as a child process, on free ports, with its log in a file.
+
+    with GatewayProcess(config_path, log_path) as gateway:
+        ShareConsumer({"bootstrap.servers": gateway.bootstrap_servers, "group.id": "orders"})
+
+`terminate` sends SIGTERM and returns the exit code; `kill` is SIGKILL.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sharegroup.testkit.logged_process import LoggedProcess
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_LISTENING = "gateway: listening"
+_ADDRESS = re.compile(r"broker (\d+): (\S+?:\d+)")
+
+
+class GatewayProcess(LoggedProcess):
+    """See the module. `config_path` is the job's file; `port` 0 takes free ports; `options` go to the command."""
+
+    def __init__(self, config_path: Path, log_path: Path, *, port: int = 0, options: Sequence[str] = ()) -> None:
+        command = [sys.executable, "-m", "sharegroup.cli", "--verbose", "gateway", f"--config={config_path}"]
+        super().__init__("gateway", [*command, f"--port={port}", *options], log_path)
+        #: {id of an upstream broker: where the gateway stands in for it}
+        self.addresses: dict[int, str] = {}
+
+    def start(self) -> Self:
+        """Start the process; returns when its ports are open. Raises LoggedProcessError."""
+        since = self.log_path.stat().st_size if self.log_path.exists() else 0
+        super().start()
+        try:
+            line = self.await_log(_LISTENING, since=since)
+        except BaseException:
+            self.kill()
+            raise
+        self.addresses = {int(node_id): address for node_id, address in _ADDRESS.findall(line)}
+        return self
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses of all its ports, with commas."""
+        return ",".join(self.addresses.values())

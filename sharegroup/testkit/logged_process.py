@@ -1,0 +1,129 @@
+"""A child process with its log in a file, and waiting for what it says there."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, ClassVar
+
+import psutil
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_POLL_S = 0.1
+_TAIL_LINES = 40
+
+
+class LoggedProcessError(RuntimeError):
+    """The process ended, or did not come up in time; the message has the end of its log."""
+
+
+class LoggedProcess:
+    """`what` it is goes into messages ("the gateway ended with 1"); `environment` is added to ours."""
+
+    error: ClassVar[type[LoggedProcessError]] = LoggedProcessError
+
+    def __init__(
+        self,
+        what: str,
+        command: Sequence[str],
+        log_path: Path,
+        *,
+        environment: Mapping[str, str] | None = None,
+        working_directory: Path | None = None,
+    ) -> None:
+        self._what = what
+        self._command = list(command)
+        self._environment = {**os.environ, **(environment or {})}
+        self._working_directory = working_directory
+        self.log_path = log_path
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> Self:
+        """Start the process; `await_log` tells when it is ready."""
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self._environment,
+                cwd=self._working_directory,
+            )
+        return self
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """The exit code, None while it runs."""
+        return None if self._process is None else self._process.poll()
+
+    def await_log(self, text: str, timeout_s: float = 120, since: int = 0) -> str:
+        """Wait until the log holds `text` after its first `since` bytes; its line. `error` when the process ends."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            ended = self.exit_code
+            line = self._line_with(text, since)
+            if line is not None:
+                return line
+            if ended is not None:
+                raise self.error(f"the {self._what} ended with {ended}:\n{self.log_tail()}")
+            if time.monotonic() > deadline:
+                raise self.error(f"no {text!r} in the {self._what}'s log after {timeout_s} s:\n{self.log_tail()}")
+            time.sleep(_POLL_S)  # polls a file of another process
+
+    def wait(self, timeout_s: float = 120) -> int:
+        """Wait for the end; the exit code. Raises `error` when it goes on."""
+        assert self._process is not None
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise self.error(f"the {self._what} goes on after {timeout_s} s:\n{self.log_tail()}") from None
+
+    def terminate(self, timeout_s: float = 60) -> int:
+        """SIGTERM, as a supervisor would; the exit code."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGTERM)
+        return self.wait(timeout_s)
+
+    def kill(self) -> None:
+        """SIGKILL for the process and everything below it: a machine that lost its power."""
+        assert self._process is not None
+        below: list[psutil.Process] = []
+        if self._process.poll() is None:
+            below = psutil.Process(self._process.pid).children(recursive=True)
+            self._process.kill()
+        for process in below:
+            with contextlib.suppress(psutil.NoSuchProcess):  # a worker may end with its parent
+                process.kill()
+        self._process.wait(30)
+        psutil.wait_procs(below, timeout=30)
+
+    def log_tail(self) -> str:
+        """The last lines of the log."""
+        return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-_TAIL_LINES:])
+
+    def _line_with(self, text: str, since: int) -> str | None:
+        """The first whole line with `text`."""
+        said = self.log_path.read_bytes()[since:].decode(errors="replace")
+        return next((line for line in said.splitlines(keepends=True) if text in line and line.endswith("\n")), None)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
