@@ -51,11 +51,11 @@ lint: setup
 
 .PHONY: test
 test: lint
-	$(PY) -m pytest --ignore=tests/benchmarks
+	$(PY) -m pytest --ignore=tests/benchmarks --numprocesses=2 --dist=loadfile
 
 .PHONY: unit
 unit: $(STAMPS)/packages
-	$(PY) -m pytest tests/unit
+	$(PY) -m pytest tests/unit --numprocesses=2
 
 .PHONY: bench
 bench: setup

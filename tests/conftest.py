@@ -1,4 +1,4 @@
-"""Fixtures of all tiers. A tier is a directory, by cost; unit tests need no JVM, so none of the fixtures with one."""
+"""Fixtures of all tiers. A tier is a directory, by cost; unit and tables need no JVM, so none of the fixtures with one."""
 
 import re
 import uuid
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sharegroup.testkit.share_group_job import ShareGroupJobRun
 
 TESTS = Path(__file__).parent
-TIERS = ("unit", "spark", "integration", "conformance", "notebooks", "benchmarks")
+TIERS = ("unit", "tables", "spark", "integration", "conformance", "notebooks", "benchmarks")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

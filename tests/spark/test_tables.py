@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from sharegroup.errors import FencedLeaderError
 from sharegroup.spark.delta_table import open_or_create
 from sharegroup.tables.schemas import ALL_TABLES
-from tests.unit.spark_rim.job_tables import batch, start
+from tests.tables.job_tables import batch, start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
