@@ -1,4 +1,4 @@
-"""Fixtures of all tiers. A tier is a directory, by cost; unit and tables need no JVM, so none of the fixtures with one."""
+"""Fixtures of all tiers. A tier is a directory, by cost; unit and tables need no JVM, nor any fixture that has one."""
 
 import re
 import uuid
