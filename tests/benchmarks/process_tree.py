@@ -75,9 +75,12 @@ class ProcessTree:
 
 
 def _first_python(root: psutil.Process) -> psutil.Process | None:
-    """The driver's Python program is the JVM's oldest child."""
-    children = sorted(root.children(), key=lambda process: process.create_time())
-    return children[0] if children else None
+    """The driver's Python program is the JVM's oldest child that lives and is a Python."""
+    for process in sorted(root.children(), key=lambda child: child.create_time()):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process.status() != psutil.STATUS_ZOMBIE and "python" in process.name():
+                return process
+    return None
 
 
 def _megabytes(process: psutil.Process) -> float:
