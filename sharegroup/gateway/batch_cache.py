@@ -18,7 +18,8 @@ from sharegroup.types import OffsetRange
 
 __all__ = ["BatchCache", "CacheKey", "Chunk", "LogPart", "batches_from"]
 
-#: What the objects for one batch take beside its bytes; small batches would else take many times what is counted.
+#: What the objects for one batch take beside its bytes, and those for a chunk without batches; small batches would else
+#: take many times what is counted.
 BATCH_OVERHEAD = 400
 
 
@@ -148,7 +149,7 @@ def batches_from(chunks: Sequence[Chunk], offset: int, max_bytes: int) -> LogPar
 
 
 def _cost(chunk: Chunk) -> int:
-    return chunk.size + BATCH_OVERHEAD * len(chunk.batches)
+    return chunk.size + BATCH_OVERHEAD * max(1, len(chunk.batches))
 
 
 def _first_offset(chunk: Chunk) -> int:

@@ -1,7 +1,12 @@
 """Reads record batches from the upstream brokers, undecoded, for all members at once.
 
 What was read is kept for a while (`BatchCache`): members of a share-partition get parts of the same batches. One read
-of a topic partition is on its way at a time, and whoever needs that part of the log waits for it.
+of a part of a log is on its way at a time, and whoever needs that part waits for it. A partition with another leader
+epoch is read anew, for its log may have been truncated.
+
+Where the log ends with a hole (compaction took all of its last records), the broker has nothing to send: an empty
+answer about offsets below the end means that no record is there. But a broker with tiered storage gives the same answer
+when reading the remote part is throttled, so only offsets of its local log are believed to be empty.
 """
 
 from __future__ import annotations
@@ -9,15 +14,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
+from uuid import UUID
 
-from kafka.protocol.consumer import FetchRequest, FetchResponse
+from kafka.protocol.consumer import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
 
 from sharegroup.errors import ErrorCode, ShareGroupError
 from sharegroup.gateway.batch_cache import BatchCache, CacheKey, Chunk
 from sharegroup.gateway.record_batches import read_batches
 from sharegroup.gateway.topic_ids import NO_TOPIC_ID
-from sharegroup.gateway.upstream_cluster import Topic, UpstreamCluster
+from sharegroup.gateway.upstream_cluster import Leader, Topic, UpstreamCluster
+from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
 
 logger = logging.getLogger(__name__)
 
@@ -25,6 +32,10 @@ READ_BYTES = 4 * 1_048_576
 #: Fetch names topics by id from this version on, which a made id must not be.
 MAX_FETCH_VERSION = 12
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
+#: Timestamp of ListOffsets that asks where the local log begins (KIP-405), and its first version. Brokers that do not
+#: have it have no tiered storage either.
+EARLIEST_LOCAL = -4
+EARLIEST_LOCAL_VERSION = 8
 
 
 class LogReadError(ShareGroupError):
@@ -54,6 +65,7 @@ class LogReader:
     def __init__(self, cluster: UpstreamCluster, cache: BatchCache) -> None:
         self._cluster, self._cache = cluster, cache
         self._reading: dict[tuple[CacheKey, int], asyncio.Task[Chunk]] = {}
+        cluster.watch(self._forget)
 
     def cached(self, position: LogPosition, offset: int, max_bytes: int) -> Sequence[Chunk]:
         """The chunks that cover the log from `offset` on without a hole, to `max_bytes`; empty if it was not read."""
@@ -75,26 +87,78 @@ class LogReader:
             task.add_done_callback(lambda _: self._reading.pop(key, None))
         return task
 
+    def _forget(self, topic_id: UUID, partition: int) -> None:
+        for read_committed in (False, True):
+            self._cache.forget(CacheKey(topic_id, partition, read_committed))
+
     async def _read(self, position: LogPosition, offset: int) -> Chunk:
-        topic = position.topic
-        answer = await self._cluster.ask(
-            topic.leaders[position.partition].node_id,
-            _fetch_request(position, offset),
-            FetchResponse,
-            MAX_FETCH_VERSION,
-        )
+        leader = self._leader(position)
+        found = await self._fetch(position, leader, offset)
+        chunk = chunk_of(found, offset, position.read_committed)
+        if chunk is None or (not chunk.batches and not await self._is_local(position, leader, offset)):
+            raise LogReadError(int(ErrorCode.NONE), found.log_start_offset)
+        if self._leader(position) == leader:  # else it was told to forget what it read, while this was on its way
+            self._cache.insert(position.key, chunk)
+        return chunk
+
+    def _leader(self, position: LogPosition) -> Leader:
+        """Who leads now, whatever was known when the position was made."""
+        leader = self._cluster.leader(position.topic.topic_id, position.partition)
+        if leader is None:
+            raise LogReadError(int(ErrorCode.UNKNOWN_TOPIC_ID), -1)
+        return leader
+
+    async def _fetch(self, position: LogPosition, leader: Leader, offset: int) -> Any:
+        """The broker's answer about the partition."""
+        request = _fetch_request(position, offset)
+        answer = await self._cluster.ask(leader.node_id, request, FetchResponse, MAX_FETCH_VERSION)
         if answer.error_code:
             raise LogReadError(answer.error_code, -1)
+        if not answer.responses:  # so a broker answers that throttles us
+            raise LogReadError(int(ErrorCode.NONE), -1)
         found = answer.responses[0].partitions[0]
         if found.error_code:
-            raise LogReadError(found.error_code, getattr(found, "log_start_offset", -1))
-        aborted = [(entry.producer_id, entry.first_offset) for entry in found.aborted_transactions or ()]
-        batches = read_batches(found.records or b"", offset, aborted if position.read_committed else ())
-        if not batches:
-            raise LogReadError(int(ErrorCode.NONE), getattr(found, "log_start_offset", -1))
-        chunk = Chunk(offset, batches[-1].last_offset, tuple(batches), len(found.records))
-        self._cache.insert(position.key, chunk)
-        return chunk
+            if found.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
+                await self._learn()
+            raise LogReadError(found.error_code, found.log_start_offset)
+        return found
+
+    async def _learn(self) -> None:
+        """The broker does not lead the partition, or does not know it: what we know is old."""
+        try:
+            await self._cluster.refresh()
+        except UpstreamUnavailableError as error:
+            logger.warning("the upstream cluster's metadata cannot be read: %s", error)
+
+    async def _is_local(self, position: LogPosition, leader: Leader, offset: int) -> bool:
+        """Whether the offset is of the broker's own log, none of which is in remote storage alone."""
+        _, version = (await self._cluster.features(leader.node_id)).ranges[ListOffsetsRequest.API_KEY]
+        if version < EARLIEST_LOCAL_VERSION:
+            return True
+        topic = ListOffsetsRequest.ListOffsetsTopic
+        wanted = topic.ListOffsetsPartition(
+            partition_index=position.partition, current_leader_epoch=-1, timestamp=EARLIEST_LOCAL
+        )
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=READ_UNCOMMITTED,
+            topics=[topic(name=position.topic.name, partitions=[wanted])],
+            timeout_ms=0,
+        )
+        answer = await self._cluster.ask(leader.node_id, request, ListOffsetsResponse)
+        found = answer.topics[0].partitions[0]
+        return not found.error_code and 0 <= found.offset <= offset
+
+
+def chunk_of(found: Any, offset: int, read_committed: bool) -> Chunk | None:
+    """What one partition of a Fetch response shows of the log from `offset` on; None when it shows nothing."""
+    aborted = [(entry.producer_id, entry.first_offset) for entry in found.aborted_transactions or ()]
+    records = found.records or b""
+    batches = read_batches(records, offset, aborted if read_committed else ())
+    if batches:
+        return Chunk(offset, batches[-1].last_offset, tuple(batches), len(records))
+    end = found.last_stable_offset if read_committed else found.high_watermark
+    return Chunk(offset, end - 1, (), 0) if not records and end > offset else None
 
 
 def _fetch_request(position: LogPosition, offset: int) -> FetchRequest:

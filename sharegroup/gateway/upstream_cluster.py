@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
@@ -47,6 +47,7 @@ class UpstreamCluster:
         self._names: dict[uuid.UUID, str] = {}
         self._refreshed = float("-inf")
         self._refreshing = asyncio.Lock()
+        self._watchers: list[Callable[[uuid.UUID, int], None]] = []
         self.cluster_id: str | None = None
 
     # -- what is known ---------------------------------------------------------------------------------------------
@@ -72,11 +73,23 @@ class UpstreamCluster:
         name = self._names.get(topic_id)
         return None if name is None else self._topics.get(name)
 
+    def leader(self, topic_id: uuid.UUID, partition: int) -> Leader | None:
+        """Who leads a topic partition, None if that is not known."""
+        topic = self.topic_by_id(topic_id)
+        return None if topic is None else topic.leaders.get(partition)
+
     def topic_id(self, name: str, from_broker: uuid.UUID | None) -> uuid.UUID:
         """The broker's id, or the one that is made from the name."""
         if from_broker is not None and from_broker != NO_TOPIC_ID:
             return from_broker
         return made_topic_id(self.cluster_id, name)
+
+    def watch(self, changed: Callable[[uuid.UUID, int], None]) -> None:
+        """Have `changed` told of each topic partition (id, index) whose log may not be what it was.
+
+        It has another leader or leader epoch, so that its end may have been truncated, or it is gone.
+        """
+        self._watchers.append(changed)
 
     # -- asking ----------------------------------------------------------------------------------------------------
 
@@ -122,8 +135,11 @@ class UpstreamCluster:
                 for partition in found.partitions
             }
             topics[found.name] = Topic(found.name, self.topic_id(found.name, found.topic_id), leaders)
-        self._topics = topics
+        before, self._topics = self._topics, topics
         self._names = {topic.topic_id: name for name, topic in topics.items()}
+        for topic_id, partition in _changed_logs(before, topics):
+            for changed in self._watchers:
+                changed(topic_id, partition)
 
     def close(self) -> None:
         """Close all connections."""
@@ -162,6 +178,15 @@ class UpstreamCluster:
                 connection.close()
         assert problem is not None
         raise problem
+
+
+def _changed_logs(before: Mapping[str, Topic], after: Mapping[str, Topic]) -> Iterator[tuple[uuid.UUID, int]]:
+    for name, topic in before.items():
+        now = after.get(name)
+        is_same = now is not None and now.topic_id == topic.topic_id
+        for partition, leader in topic.leaders.items():
+            if not is_same or now is None or now.leaders.get(partition) != leader:
+                yield topic.topic_id, partition
 
 
 def _address(server: str) -> tuple[str, int]:

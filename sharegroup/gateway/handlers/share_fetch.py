@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any
-from uuid import UUID
 
 from sharegroup.config import IsolationLevel, JobConfig
 from sharegroup.errors import ErrorCode, RequestError
@@ -131,7 +130,8 @@ class ShareApis:
             return response.failed(error)
         if context.dropped is not None:
             self._close(context.dropped)
-        await self._know(key.topic_id for key in [*context.partitions, *acknowledgements])
+        await self._know(context.partitions, caller.node_id)
+        await self._know(acknowledgements)
         served = self._serve(context.session)
         outcomes = self._acknowledge(served, acknowledgements, is_renew_ack)
         now_ms = self._engine.now_ms()
@@ -217,7 +217,7 @@ class ShareApis:
         acknowledgements = _acknowledgements(body.topics)
         is_renew_ack = request.version >= 2 and body.is_renew_ack
         try:
-            await self._know(key.topic_id for key in acknowledgements)
+            await self._know(acknowledgements)
             outcomes = self._acknowledge(self._serve(context.session), acknowledgements, is_renew_ack)
             response.acknowledged(await _all(outcomes))
         finally:
@@ -246,9 +246,10 @@ class ShareApis:
 
     # -- topics --------------------------------------------------------------------------------------------------------
 
-    async def _know(self, topic_ids: Iterable[UUID]) -> None:
-        """Ask for metadata when a topic is not known yet."""
-        if any(self._cluster.topic_by_id(topic_id) is None for topic_id in topic_ids):
+    async def _know(self, keys: Iterable[TopicIdPartition], node_id: int | None = None) -> None:
+        """Ask for metadata when a partition is not known, or not as one that `node_id` leads: it may have moved."""
+        leaders = [self._cluster.leader(*key) for key in keys]
+        if any(leader is None or (node_id is not None and leader.node_id != node_id) for leader in leaders):
             await self._cluster.refresh()
 
     def _fault(self, caller: Caller, key: TopicIdPartition) -> ErrorCode | None:
