@@ -1,0 +1,130 @@
+"""IncrementalAlterConfigs: configs of share groups by a row to the group coordinator query, the rest by the upstream.
+
+A group's resource may hold both. Either part can refuse, so the upstream only checks its part before ours is altered.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from kafka.protocol.admin import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.group_config_entries import is_upstreams
+from sharegroup.gateway.group_configs import GroupConfigs
+from sharegroup.gateway.group_requests import GroupRequests
+from sharegroup.gateway.request import Request
+from sharegroup.gateway.upstream_cluster import UpstreamCluster
+from sharegroup.gateway.upstream_configs import GROUP, Outcome, Resource, UpstreamConfigs
+from sharegroup.protocol.request_rows import ALTER_CONFIGS
+
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+OK: Outcome = (0, None)
+
+
+class IncrementalAlterConfigs:
+    """The handler. `security` raises RequestError for what the caller may not do."""
+
+    def __init__(self, requests: GroupRequests, configs: GroupConfigs, cluster: UpstreamCluster, security: Any) -> None:
+        self._requests, self._configs, self._security = requests, configs, security
+        self._upstream = UpstreamConfigs(cluster, security)
+
+    async def __call__(self, request: Request) -> Any:
+        """Each resource by itself: all of its changes, or none."""
+        body = request.body
+        outcomes: dict[Resource, Outcome] = {}
+        passed = []
+        for resource in body.resources:
+            if resource.resource_type != GROUP:
+                refusal = self._upstream.refusal(request.caller, resource)
+                if refusal is None:
+                    passed.append(resource)
+                else:
+                    outcomes[_key(resource)] = refusal
+        outcomes |= await self._upstream.alter(request.caller.node_id, passed, body.validate_only)
+        times = Counter(_key(resource) for resource in body.resources)
+        groups = [resource for resource in body.resources if resource.resource_type == GROUP]
+        for resource in groups:
+            outcomes[_key(resource)] = await self._group(request, resource, times[_key(resource)])
+        if groups and not body.validate_only:
+            await self._see_the_change()
+        found = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+        return IncrementalAlterConfigsResponse(
+            throttle_time_ms=0,
+            responses=[
+                found(error_code=code, error_message=message, resource_type=kind, resource_name=name)
+                for (kind, name), (code, message) in outcomes.items()
+            ],
+        )
+
+    async def _group(self, request: Request, resource: Any, times: int) -> Outcome:
+        group_id, validate_only = resource.resource_name, request.body.validate_only
+        try:
+            self._security.alter_configs(request.caller, group_id)
+            if times > 1:
+                raise RequestError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            ours, theirs = split(resource.configs)
+            if theirs and (ours or validate_only):
+                await self._alter_theirs(request, group_id, theirs, True)
+            if ours:
+                await self._requests.ask(request, ALTER_CONFIGS, group_id, configs=ours, validate_only=validate_only)
+            if theirs and not validate_only:
+                await self._alter_theirs(request, group_id, theirs, False)
+        except RequestError as error:
+            return int(error.code), error.message
+        return OK
+
+    async def _alter_theirs(self, request: Request, group_id: str, configs: list[Any], validate_only: bool) -> None:
+        """Raises RequestError with the upstream's answer."""
+        resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+            resource_type=GROUP, resource_name=group_id, configs=configs
+        )
+        answers = await self._upstream.alter(request.caller.node_id, [resource], validate_only)
+        ((code, message),) = answers.values()
+        if code:
+            raise RequestError(_code(code), message or "")
+
+    async def _see_the_change(self) -> None:
+        """So that this gateway's data path has it before the client is answered."""
+        try:
+            await self._configs.refresh()
+        except RequestError:
+            return  # it is altered; the next reading tells
+
+
+def split(configs: Sequence[Any]) -> tuple[dict[str, str | None], list[Any]]:
+    """(our changes as {name: value, or None to take it away}, the upstream's changes as they are).
+
+    Raises RequestError: INVALID_REQUEST or INVALID_CONFIG in Kafka's words.
+    """
+    if len({config.name for config in configs}) < len(configs):
+        raise RequestError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    without = [config.name for config in configs if config.config_operation != DELETE and config.value is None]
+    if without:
+        raise RequestError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(without)}")
+    theirs = [config for config in configs if is_upstreams(config.name)]
+    return {config.name: _change(config) for config in configs if not is_upstreams(config.name)}, theirs
+
+
+def _change(config: Any) -> str | None:
+    operation = config.config_operation
+    if operation in (APPEND, SUBTRACT):
+        name = "APPEND" if operation == APPEND else "SUBTRACT"
+        raise RequestError(ErrorCode.INVALID_CONFIG, f"Can't {name} to key {config.name} because its type is not LIST.")
+    if operation not in (SET, DELETE):
+        raise RequestError(ErrorCode.INVALID_REQUEST, f"Unknown operations type {operation}")
+    return config.value if operation == SET else None
+
+
+def _code(code: int) -> ErrorCode:
+    """The upstream may know more codes than we do."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def _key(resource: Any) -> Resource:
+    return resource.resource_type, resource.resource_name

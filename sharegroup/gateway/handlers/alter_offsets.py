@@ -1,0 +1,102 @@
+"""AlterShareGroupOffsets (KIP-932): a row to the group coordinator query with the topics that the caller may read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.group_requests import GroupRequests
+from sharegroup.gateway.request import Request
+from sharegroup.gateway.topic_ids import NO_TOPIC_ID, topic_id_text
+from sharegroup.gateway.upstream_cluster import Topic, UpstreamCluster
+from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
+from sharegroup.protocol.messages import AlterShareGroupOffsetsResponse
+from sharegroup.protocol.request_rows import ALTER_OFFSETS, StartOffset, TopicMetadata
+from sharegroup.protocol.response_rows import PartitionError
+
+_Topic: Any = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic
+_Partition: Any = _Topic.AlterShareGroupOffsetsResponsePartition
+
+
+class AlterShareGroupOffsets:
+    """The handler. `security` raises RequestError for what the caller may not do."""
+
+    def __init__(self, requests: GroupRequests, cluster: UpstreamCluster, security: Any) -> None:
+        self._requests, self._cluster, self._security = requests, cluster, security
+
+    async def __call__(self, request: Request) -> Any:
+        """The whole request is refused, or each share-partition by itself."""
+        body = request.body
+        try:
+            self._security.alter_offsets(request.caller, body.group_id)
+            readable = [topic for topic in body.topics if self._security.may_read(request.caller, topic.topic_name)]
+            offsets = _offsets(readable)
+            known = await self._known(offsets)
+            errors = await self._alter(request, offsets, known) if offsets else ()
+        except RequestError as error:
+            return _response([], int(error.code), error.message)
+        except UpstreamUnavailableError as error:
+            return _response([], int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error))
+        refused = [topic for topic in body.topics if topic not in readable]
+        return _response(topic_errors([*errors, *_refused(refused)], known), 0, None)
+
+    async def _known(self, offsets: Iterable[StartOffset]) -> dict[str, Topic]:
+        """The topics; asked for anew when a partition is not known, since it may be a new one."""
+        names = {offset.topic for offset in offsets}
+        known = await self._cluster.topics(names)
+        if any(offset.topic in known and offset.partition not in known[offset.topic].leaders for offset in offsets):
+            await self._cluster.refresh()
+            known = await self._cluster.topics(names)
+        return known
+
+    async def _alter(
+        self, request: Request, offsets: tuple[StartOffset, ...], known: Mapping[str, Topic]
+    ) -> tuple[PartitionError, ...]:
+        topics = {
+            name: TopicMetadata(topic_id_text(topic.topic_id), len(topic.leaders)) for name, topic in known.items()
+        }
+        group_id = request.body.group_id
+        answer = await self._requests.ask(request, ALTER_OFFSETS, group_id, offsets=offsets, topics=topics)
+        return answer.partition_errors
+
+
+def _offsets(topics: Iterable[Any]) -> tuple[StartOffset, ...]:
+    return tuple(
+        StartOffset(topic.topic_name, partition.partition_index, partition.start_offset)
+        for topic in topics
+        for partition in topic.partitions
+    )
+
+
+def _refused(topics: Iterable[Any]) -> list[PartitionError]:
+    code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return [
+        PartitionError(topic.topic_name, partition.partition_index, code, "Topic authorization failed.")
+        for topic in topics
+        for partition in topic.partitions
+    ]
+
+
+def topic_errors(errors: Iterable[PartitionError], known: Mapping[str, Topic]) -> list[Any]:
+    """The errors of share-partitions, by topic, as the response has them."""
+    topics: dict[str, list[PartitionError]] = {}
+    for error in errors:
+        topics.setdefault(error.topic, []).append(error)
+    return [
+        _Topic(
+            topic_name=name,
+            topic_id=known[name].topic_id if name in known else NO_TOPIC_ID,
+            partitions=[
+                _Partition(
+                    partition_index=error.partition, error_code=error.error_code, error_message=error.error_message
+                )
+                for error in found
+            ],
+        )
+        for name, found in topics.items()
+    ]
+
+
+def _response(topics: list[Any], code: int, message: str | None) -> Any:
+    return AlterShareGroupOffsetsResponse(throttle_time_ms=0, error_code=code, error_message=message, responses=topics)

@@ -1,0 +1,59 @@
+"""DeleteShareGroupOffsets (KIP-932): a row to the group coordinator query with the topics that the caller may read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.group_requests import GroupRequests
+from sharegroup.gateway.request import Request
+from sharegroup.gateway.topic_ids import NO_TOPIC_ID
+from sharegroup.gateway.upstream_cluster import Topic, UpstreamCluster
+from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
+from sharegroup.protocol.messages import DeleteShareGroupOffsetsResponse
+from sharegroup.protocol.request_rows import DELETE_OFFSETS
+from sharegroup.protocol.response_rows import TopicError
+
+_Topic: Any = DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic
+
+
+class DeleteShareGroupOffsets:
+    """The handler. `security` raises RequestError for what the caller may not do."""
+
+    def __init__(self, requests: GroupRequests, cluster: UpstreamCluster, security: Any) -> None:
+        self._requests, self._cluster, self._security = requests, cluster, security
+
+    async def __call__(self, request: Request) -> Any:
+        """The whole request is refused, or each topic by itself."""
+        body, caller = request.body, request.caller
+        names = [topic.topic_name for topic in body.topics]
+        readable = tuple(name for name in names if self._security.may_read(caller, name))
+        try:
+            self._security.delete_offsets(caller, body.group_id)
+            known = await self._cluster.topics(readable)
+            answer = await self._requests.ask(request, DELETE_OFFSETS, body.group_id, topic_names=readable)
+        except RequestError as error:
+            return _response([], int(error.code), error.message)
+        except UpstreamUnavailableError as error:
+            return _response([], int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error))
+        code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        refused = [TopicError(name, code, "Topic authorization failed.") for name in names if name not in readable]
+        return _response([_topic(error, known) for error in (*answer.topic_errors, *refused)], 0, None)
+
+
+def _topic(error: TopicError, known: Mapping[str, Topic]) -> Any:
+    """A topic that is gone may still have offsets to delete; one without is told to be unknown, as in Kafka."""
+    topic, message = known.get(error.topic), error.error_message
+    if topic is None and error.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        message = "This server does not host this topic-partition."
+    return _Topic(
+        topic_name=error.topic,
+        topic_id=topic.topic_id if topic is not None else NO_TOPIC_ID,
+        error_code=error.error_code,
+        error_message=message,
+    )
+
+
+def _response(topics: list[Any], code: int, message: str | None) -> Any:
+    return DeleteShareGroupOffsetsResponse(throttle_time_ms=0, error_code=code, error_message=message, responses=topics)

@@ -1,0 +1,97 @@
+"""DescribeConfigs: `share.*` of groups from the tables and the file, everything else from the upstream."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse
+
+from sharegroup.config import GroupOverrides, JobConfig
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.group_config_entries import ConfigEntry, config_entries, is_upstreams
+from sharegroup.gateway.request import Request
+from sharegroup.gateway.stored_groups import StoredGroups
+from sharegroup.gateway.upstream_cluster import UpstreamCluster
+from sharegroup.gateway.upstream_configs import GROUP, UpstreamConfigs, described
+from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
+
+logger = logging.getLogger(__name__)
+
+DOCUMENTATION_VERSION = 3
+_Entry: Any = DescribeConfigsResponse.DescribeConfigsResult.DescribeConfigsResourceResult
+
+
+class DescribeConfigs:
+    """The handler. `security` raises RequestError for what the caller may not do."""
+
+    def __init__(self, config: JobConfig, stored: StoredGroups, cluster: UpstreamCluster, security: Any) -> None:
+        self._config, self._stored, self._security = config, stored, security
+        self._upstream = UpstreamConfigs(cluster, security)
+
+    async def __call__(self, request: Request) -> Any:
+        """Each resource by itself, in the order of the request."""
+        body = request.body
+        results: dict[int, Any] = {}
+        passed = []
+        for place, resource in enumerate(body.resources):
+            if resource.resource_type == GROUP:
+                results[place] = await self._group(request, resource)
+                continue
+            refusal = self._upstream.refusal(request.caller, resource)
+            if refusal is None:
+                passed.append((place, resource))
+            else:
+                results[place] = described((resource.resource_type, resource.resource_name), [], *refusal)
+        asked = [resource for _, resource in passed]
+        answers = await self._upstream.describe(request.caller.node_id, asked, body, request.version)
+        results |= {place: answers[item.resource_type, item.resource_name] for place, item in passed}
+        return DescribeConfigsResponse(throttle_time_ms=0, results=[results[place] for place in sorted(results)])
+
+    async def _group(self, request: Request, resource: Any) -> Any:
+        group_id, names = resource.resource_name, resource.configuration_keys
+        try:
+            self._security.describe_configs(request.caller, group_id)
+            if not group_id:
+                raise RequestError(ErrorCode.INVALID_REQUEST, "A config needs a group id.")
+            stored = (await self._stored.configs()).get(group_id, {})
+        except RequestError as error:
+            return described((GROUP, group_id), [], int(error.code), error.message)
+        of_file = self._config.groups.get(group_id) or GroupOverrides()
+        ours = config_entries(stored, of_file, self._config.group, names)
+        with_docs = request.version >= DOCUMENTATION_VERSION and request.body.include_documentation
+        entries = [_entry(entry, request.body.include_synonyms, with_docs) for entry in ours]
+        return described((GROUP, group_id), [*await self._others(request, resource), *entries])
+
+    async def _others(self, request: Request, resource: Any) -> list[Any]:
+        """What the upstream has of a group; brokers before 3.8 know no such resource, and one may be away."""
+        names = resource.configuration_keys
+        theirs = None if names is None else [name for name in names if is_upstreams(name)]
+        if theirs is not None and not theirs:
+            return []
+        asked = DescribeConfigsRequest.DescribeConfigsResource(
+            resource_type=GROUP, resource_name=resource.resource_name, configuration_keys=theirs
+        )
+        try:
+            answers = await self._upstream.describe(request.caller.node_id, [asked], request.body, request.version)
+        except UpstreamUnavailableError as error:
+            logger.warning("group %s is described without the upstream's configs: %s", resource.resource_name, error)
+            return []
+        (result,) = answers.values()
+        return [entry for entry in result.configs if is_upstreams(entry.name)]
+
+
+def _entry(entry: ConfigEntry, with_synonyms: bool, with_documentation: bool) -> Any:
+    synonym = _Entry.DescribeConfigsSynonym
+    return _Entry(
+        name=entry.name,
+        value=entry.value,
+        read_only=False,
+        config_source=int(entry.source),
+        is_sensitive=False,
+        synonyms=[synonym(name=s.name, value=s.value, source=int(s.source)) for s in entry.synonyms]
+        if with_synonyms
+        else [],
+        config_type=int(entry.config_type),
+        documentation=entry.documentation if with_documentation else None,
+    )

@@ -1,0 +1,68 @@
+"""Groups as the tables have them, read beside the event loop: also while the job is down."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from deltalake.exceptions import TableNotFoundError
+
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.tables import (
+    GroupListing,
+    ShareGroupDescription,
+    SharePartitionOffset,
+    TableUnavailableError,
+    read_group,
+    read_group_configs,
+    read_groups,
+    read_share_group_offsets,
+)
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class StoredGroups:
+    """What administrators ask for. Where no job has run yet there is nothing.
+
+    Methods raise RequestError (COORDINATOR_NOT_AVAILABLE, which is retriable) when the tables cannot be read.
+    """
+
+    def __init__(self, tables_path: str) -> None:
+        self._tables_path = tables_path
+
+    async def listings(self) -> tuple[GroupListing, ...]:
+        """All groups with their states, by id."""
+        return await self._read(lambda: read_groups(self._tables_path), ())
+
+    async def describe(self, group_ids: Iterable[str]) -> dict[str, ShareGroupDescription]:
+        """Those of the named groups that exist."""
+        wanted = list(dict.fromkeys(group_ids))
+
+        def read() -> dict[str, ShareGroupDescription]:
+            found = ((group_id, read_group(self._tables_path, group_id)) for group_id in wanted)
+            return {group_id: group for group_id, group in found if group is not None}
+
+        return await self._read(read, {})
+
+    async def offsets(self, group_id: str) -> tuple[SharePartitionOffset, ...]:
+        """A group's offsets by topic and partition; none for an unknown group."""
+        return await self._read(lambda: read_share_group_offsets(self._tables_path, group_id), ())
+
+    async def configs(self) -> dict[str, dict[str, str]]:
+        """{group id: {config name: value as text}}: what requests have set."""
+        return await self._read(lambda: read_group_configs(self._tables_path), {})
+
+    async def _read(self, read: Callable[[], T], nothing: T) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(None, read)
+        except TableUnavailableError as error:
+            if isinstance(error.__cause__, TableNotFoundError):
+                logger.debug("no job has run on %s yet: %s", self._tables_path, error)
+                return nothing
+            logger.warning("%s", error)
+            raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error

@@ -1,0 +1,121 @@
+"""An upstream cluster whose answers are given, and the way of a request through a handler and back on the wire."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from sharegroup.errors import RequestError
+from sharegroup.gateway.request import Caller, Request
+from sharegroup.gateway.security.authorization import Authorization
+from sharegroup.gateway.upstream_cluster import Leader, Topic
+from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
+from sharegroup.gateway.wire import RequestHeader
+from sharegroup.protocol.response_rows import ShareGroupResponse
+from sharegroup.tables import GroupListing, ShareGroupDescription, SharePartitionOffset
+
+ALICE = Caller(1, 1, "127.0.0.1", "User:alice")
+EVERYTHING_ALLOWED = Authorization(None)
+T = uuid.UUID(int=7)
+
+
+class ScriptedUpstream:
+    """`answers` by request name: a function of the request. An API without an answer is one that it does not have."""
+
+    def __init__(
+        self,
+        answers: Mapping[str, Callable[[Any], Any]] | None = None,
+        versions: Mapping[int, int] | None = None,
+        topics: Mapping[str, int] | None = None,
+        node_ids: tuple[int, ...] = (1,),
+    ) -> None:
+        self.answers, self._versions, self.node_ids = dict(answers or {}), dict(versions or {}), list(node_ids)
+        self._topics = {
+            name: Topic(name, T, {index: Leader(1, 0) for index in range(count)})
+            for name, count in (topics or {}).items()
+        }
+        self.asked: list[Any] = []
+        self.refreshed = 0
+
+    async def ask(self, node_id: int, request: Any, response: Any, max_version: int | None = None) -> Any:
+        self.asked.append(request)
+        answer = self.answers.get(request.name)
+        if answer is None:
+            raise UpstreamUnavailableError(f"no answer to {request.name}")
+        return answer(request)
+
+    async def features(self, node_id: int) -> Any:
+        return SimpleNamespace(ranges={key: (0, version) for key, version in self._versions.items()})
+
+    async def topics(self, names: Any) -> dict[str, Topic]:
+        return {name: self._topics[name] for name in names if name in self._topics}
+
+    def topic(self, name: str) -> Topic | None:
+        return self._topics.get(name)
+
+    async def refresh(self) -> None:
+        self.refreshed += 1
+
+
+class FixedTables:
+    """What the tables hold; an `error` instead is raised by everything."""
+
+    def __init__(
+        self,
+        groups: Mapping[str, str] | None = None,
+        described: Mapping[str, ShareGroupDescription] | None = None,
+        offsets: tuple[SharePartitionOffset, ...] = (),
+        configs: Mapping[str, dict[str, str]] | None = None,
+        error: RequestError | None = None,
+    ) -> None:
+        self._groups, self._described, self._offsets = dict(groups or {}), dict(described or {}), offsets
+        self.set_configs, self._error = dict(configs or {}), error
+
+    async def listings(self) -> tuple[GroupListing, ...]:
+        return self._or_error(tuple(GroupListing(*item) for item in self._groups.items()))
+
+    async def describe(self, group_ids: Any) -> dict[str, ShareGroupDescription]:
+        return self._or_error({name: self._described[name] for name in group_ids if name in self._described})
+
+    async def offsets(self, group_id: str) -> tuple[SharePartitionOffset, ...]:
+        return self._or_error(self._offsets)
+
+    async def configs(self) -> dict[str, dict[str, str]]:
+        return self._or_error(dict(self.set_configs))
+
+    def _or_error(self, value: Any) -> Any:
+        if self._error is not None:
+            raise self._error
+        return value
+
+
+class RecordedRequests:
+    """Rows to the group coordinator as they would be sent; `answers` by group, {} for what just succeeds."""
+
+    def __init__(self, answers: Mapping[str, Mapping[str, Any] | RequestError] | None = None) -> None:
+        self._answers = dict(answers or {})
+        self.rows: list[tuple[str, str, dict[str, Any]]] = []
+
+    async def ask(self, request: Request, kind: str, group_id: str, **fields: Any) -> ShareGroupResponse:
+        self.rows.append((kind, group_id, fields))
+        answer = self._answers.get(group_id, {})
+        if isinstance(answer, RequestError):
+            raise answer
+        return ShareGroupResponse(kind, "1", "gateway", group_id, "", **answer)
+
+
+def answer(
+    handler: Callable[[Request], Awaitable[Any]], message: Any, response: Any, version: int, caller: Caller = ALICE
+) -> Any:
+    """The response to `message`; both are encoded and decoded in `version` on their way."""
+    body = type(message).decode(bytes(message.encode(version=version)), version=version)
+    header = RequestHeader(message.API_KEY, version, 1, "client", 0)
+
+    async def call() -> Any:
+        return await handler(Request(header, body, caller))
+
+    found = asyncio.run(call())
+    return response.decode(bytes(found.encode(version=version)), version=version)

@@ -1,0 +1,92 @@
+"""The configs in force for a group, as they are read from the table in the background."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from sharegroup.config import IsolationLevel, parse_config
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway import group_configs
+from sharegroup.gateway.group_configs import GroupConfigs
+from sharegroup.gateway.stored_groups import StoredGroups
+from tests.unit.gateway.scripted_upstream import FixedTables
+
+LOCK = "share.record.lock.duration.ms"
+CONFIG = parse_config({"groups": {"g": {LOCK: 25_000}}}, "test")
+
+
+def refresh(configs: GroupConfigs) -> None:
+    asyncio.run(configs.refresh())
+
+
+def test_what_a_request_has_set_goes_before_the_file() -> None:
+    tables = FixedTables(configs={"g": {LOCK: "40000"}, "h": {"share.isolation.level": "read_committed"}})
+    configs = GroupConfigs(CONFIG, tables)
+    assert configs.group_config("g").record_lock_duration_ms == 25_000
+    refresh(configs)
+    assert configs.group_config("g").record_lock_duration_ms == 40_000
+    assert configs.group_config("h").isolation_level is IsolationLevel.READ_COMMITTED
+    tables.set_configs = {}
+    refresh(configs)
+    assert configs.group_config("g").record_lock_duration_ms == 25_000
+
+
+def test_a_group_is_looked_up_once() -> None:
+    configs = GroupConfigs(CONFIG, FixedTables())
+    found = configs.group_config("g")
+    refresh(configs)
+    assert configs.group_config("g") is found
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_configs, "MAX_REMEMBERED", 2)
+    configs = GroupConfigs(CONFIG, FixedTables())
+    first = configs.group_config("g")
+    for number in range(3):
+        configs.group_config(f"other-{number}")
+    assert configs.group_config("g") is not first
+    assert configs.group_config("g") == first
+
+
+def test_a_value_outside_the_jobs_frame_is_clamped_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    configs = GroupConfigs(CONFIG, FixedTables(configs={"g": {LOCK: "1000000"}}))
+    refresh(configs)
+    assert configs.group_config("g").record_lock_duration_ms == 60_000
+    assert [record.getMessage().startswith(f"group g: {LOCK}") for record in caplog.records] == [True]
+
+
+def test_tables_that_cannot_be_read_change_nothing() -> None:
+    tables = FixedTables(configs={"g": {LOCK: "40000"}})
+    configs = GroupConfigs(CONFIG, tables)
+    refresh(configs)
+    tables._error = RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "away")
+    asyncio.run(configs.upkeep())
+    assert configs.group_config("g").record_lock_duration_ms == 40_000
+    with pytest.raises(RequestError):
+        refresh(configs)
+
+
+def test_where_no_job_has_run_there_is_nothing(tmp_path: Path) -> None:
+    stored = StoredGroups(str(tmp_path / "tables"))
+
+    async def read() -> list[object]:
+        return [
+            await stored.listings(),
+            await stored.configs(),
+            await stored.offsets("g"),
+            await stored.describe(["g"]),
+        ]
+
+    assert asyncio.run(read()) == [(), {}, (), {}]
+
+
+def test_a_table_that_is_broken_is_no_empty_one(tmp_path: Path) -> None:
+    log = tmp_path / "share_groups" / "_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020}.json").write_text("not JSON")
+    with pytest.raises(RequestError) as refused:
+        asyncio.run(StoredGroups(str(tmp_path)).listings())
+    assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE

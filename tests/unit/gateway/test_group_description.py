@@ -1,0 +1,74 @@
+"""ShareGroupDescribe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.handlers.describe_groups import ShareGroupDescribe
+from sharegroup.gateway.security.acl import Acl, AclEntry
+from sharegroup.gateway.security.authorization import Authorization
+from sharegroup.gateway.topic_ids import topic_id_text
+from sharegroup.protocol.messages import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from sharegroup.tables import MemberDescription, ShareGroupDescription
+from tests.unit.gateway.scripted_upstream import EVERYTHING_ALLOWED, FixedTables, T, answer
+
+MEMBER = MemberDescription("m", 3, "r1", "c", "/10.0.0.1", ("orders", "bills"), {"orders": (topic_id_text(T), (0, 2))})
+GROUP = ShareGroupDescription("g", "Stable", 5, 4, (MEMBER,), ())
+NOT_ASKED_FOR = -2147483648
+
+
+def describe(*group_ids: str, with_operations: bool = False, security: Authorization = EVERYTHING_ALLOWED) -> list[Any]:
+    handler = ShareGroupDescribe(FixedTables(described={"g": GROUP}), security)
+    request = ShareGroupDescribeRequest(group_ids=list(group_ids), include_authorized_operations=with_operations)
+    return list(answer(handler, request, ShareGroupDescribeResponse, 1).groups)
+
+
+def test_a_group_with_its_member() -> None:
+    (group,) = describe("g")
+    assert (group.error_code, group.error_message, group.group_id, group.group_state) == (0, None, "g", "Stable")
+    assert (group.group_epoch, group.assignment_epoch, group.assignor_name) == (5, 4, "simple")
+    assert group.authorized_operations == NOT_ASKED_FOR
+    (member,) = group.members
+    assert (member.member_id, member.member_epoch, member.rack_id) == ("m", 3, "r1")
+    assert (member.client_id, member.client_host) == ("c", "/10.0.0.1")
+    assert member.subscribed_topic_names == ["orders", "bills"]
+    (assigned,) = member.assignment.topic_partitions
+    assert (assigned.topic_name, assigned.topic_id, assigned.partitions) == ("orders", T, [0, 2])
+
+
+def test_groups_that_are_not_there() -> None:
+    found = [(group.group_id, group.error_code, group.error_message) for group in describe("h", "", "g")]
+    assert found == [("h", 69, "Group h not found."), ("", 24, "The group id is invalid."), ("g", 0, None)]
+
+
+def test_the_caller_must_be_allowed_to_see_every_topic() -> None:
+    on_groups = {"principal": "User:alice", "resource": "group", "name": "*", "operations": ["Describe"]}
+    on_orders = {"principal": "User:alice", "resource": "topic", "name": "orders", "operations": ["Describe"]}
+    on_topics = {"principal": "User:alice", "resource": "topic", "name": "*", "operations": ["Describe"]}
+
+    def code(*entries: dict[str, Any]) -> int:
+        acl = Acl([AclEntry.model_validate(entry) for entry in entries])
+        (group,) = describe("g", security=Authorization(acl))
+        assert bool(group.members) == (not group.error_code)
+        return int(group.error_code)
+
+    assert code() == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert code(on_groups) == code(on_groups, on_orders) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert code(on_groups, on_topics) == 0
+
+
+def test_what_the_caller_may_do() -> None:
+    acl = Acl([AclEntry.model_validate({"principal": "User:alice", "resource": "topic", "name": "*",
+                                        "operations": ["Describe"]}),
+               AclEntry.model_validate({"principal": "User:alice", "resource": "group", "name": "g",
+                                        "operations": ["Read"]})])  # fmt: skip
+    (group,) = describe("g", with_operations=True, security=Authorization(acl))
+    assert group.authorized_operations == (1 << 3) + (1 << 8)
+
+
+def test_tables_that_cannot_be_read() -> None:
+    tables = FixedTables(error=RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no tables"))
+    request = ShareGroupDescribeRequest(group_ids=["g", "h"], include_authorized_operations=False)
+    groups = answer(ShareGroupDescribe(tables, EVERYTHING_ALLOWED), request, ShareGroupDescribeResponse, 1).groups
+    assert [(group.group_id, group.error_code) for group in groups] == [("g", 15), ("h", 15)]
