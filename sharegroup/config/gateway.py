@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from sharegroup.config.family import ConfigFamily, Whole
+from sharegroup.config.family import ConfigFamily, Flag, Whole
 
 __all__ = ["GatewayConfig"]
 
@@ -26,6 +26,11 @@ class GatewayConfig(ConfigFamily):
         default="",
         alias="gateway.advertised.host",
         description="Host that clients are told; empty: gateway.listener.host.",
+    )
+    allow_insecure_listener: Flag = Field(
+        default=False,
+        alias="gateway.allow.insecure.listener",
+        description="Listen on other addresses than loopback without TLS and SASL.",
     )
     max_connections: Whole = Field(
         default=5_000, alias="gateway.max.connections", ge=1, description="Most client connections of this gateway."

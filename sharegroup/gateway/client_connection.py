@@ -2,73 +2,95 @@
 
 As in Kafka, a connection has one request of the gateway's own at work at a time; those that pass through to the
 upstream broker may follow each other before their answers are there. A client that sends faster than it is answered,
-or does not read its answers, is not read from: what it can make the gateway hold is bounded.
+or does not read its answers, is not read from: what it can make the gateway hold is bounded. What is no request, or one
+that the client may not send, closes the connection, since Kafka has no answer for it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
-import ssl
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, cast
 
+from sharegroup.errors import RequestError
 from sharegroup.gateway import wire
 from sharegroup.gateway.framing import FrameProtocol
 from sharegroup.gateway.handlers.api_versions import API_VERSIONS, unsupported_version
 from sharegroup.gateway.passthrough import Passthrough
 from sharegroup.gateway.request import Caller, Request
+from sharegroup.gateway.request_decoding import decode_request
+from sharegroup.gateway.security.tls import certificate_principal
 from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
 from sharegroup.gateway.wire import MalformedRequestError, RequestHeader, UnknownVersionError
 
 if TYPE_CHECKING:
     from sharegroup.gateway.server import Gateway
 
-logger = logging.getLogger(__name__)
-
-#: Frames that wait to be handled before the client is not read from any more, and answers that may be on their way.
-MAX_WAITING_FRAMES, MAX_WAITING_ANSWERS = 16, 16
-#: A client that has not read its answers for so long is gone.
+#: Requests that wait to be handled before the client is not read from any more, their bytes, and answers that may be
+#: on their way.
+MAX_WAITING_FRAMES, MAX_WAITING_BYTES, MAX_WAITING_ANSWERS = 16, 1_048_576, 16
+#: Largest request that the gateway decodes itself: 10,000 acknowledgement batches are 190 KB, the acknowledgements of
+#: a million records one by one or a subscription to 4,000 topics with the longest names 1 MB. Decoding takes
+#: 0.1 s at the worst.
+MAX_OWN_REQUEST_BYTES = 1_048_576
+#: Largest request of a client that has not logged in. SASL messages are limited to 4 KiB.
+MAX_LOGIN_REQUEST_BYTES = 8_192
+#: A client that has not read any of its answers for so long is gone.
 UNREAD_TIMEOUT_S = 60.0
 WRITE_BUFFER_BYTES = 1_048_576
+#: Kafka's `connection.failed.authentication.delay.ms`: who guesses passwords is to take his time.
+FAILED_LOGIN_DELAY_S = 0.1
 
 
 class ClientConnection(FrameProtocol):
     """See the module; `node_id` is the upstream broker whose port the client came to."""
 
     def __init__(self, gateway: Gateway, node_id: int, connection_id: int) -> None:
-        super().__init__(gateway.config.request_max_bytes)
         self._gateway = gateway
+        self._sasl = gateway.security.authenticator()
+        super().__init__(self._max_request_bytes())
         self._node_id, self._connection_id = node_id, connection_id
         self._frames: deque[memoryview] = deque()
+        self._waiting_bytes = 0
         self._arrived = asyncio.Event()
-        self._is_reading = True
         self._answers: asyncio.Queue[Any] = asyncio.Queue(MAX_WAITING_ANSWERS)
         self._passthrough: Passthrough | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._caller = Caller(connection_id, node_id, "")
-        self._sasl = gateway.security.authenticator()
-        self._last_request = gateway.now()
-        self._had_request = False
+        self._connected_at = self._last_request = gateway.now()
+        self._had_request = self._is_closing = False
+        self._unread_timer: asyncio.TimerHandle | None = None
 
     # -- asyncio -----------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio's."""
         super().connection_made(transport)
-        assert self.transport is not None
-        peer = self.transport.get_extra_info("peername")
-        self._caller = Caller(self._connection_id, self._node_id, str(peer[0]) if peer else "")
         if not self._gateway.connected(self):
-            self.transport.abort()
+            self.close()
             return
-        self.transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
-        self._tasks = [asyncio.ensure_future(self._work()), asyncio.ensure_future(self._write())]
+        try:
+            self._serve(cast(asyncio.Transport, transport))
+        except Exception as error:  # noqa: BLE001 - asyncio would keep the connection, with nobody to serve it
+            self._give_up(error)
+
+    def _serve(self, transport: asyncio.Transport) -> None:
+        transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
+        peer = transport.get_extra_info("peername")
+        self._caller = Caller(self._connection_id, self._node_id, str(peer[0]) if peer else "")
+        principal = certificate_principal(transport.get_extra_info("ssl_object"))
+        if principal is not None and self._sasl is None:
+            self._log_in(principal)
+        self._tasks = [asyncio.ensure_future(self._until_closed(work)) for work in (self._work(), self._write())]
 
     def connection_lost(self, exc: Exception | None) -> None:
         """asyncio's: the client is gone, and with it its share sessions."""
         super().connection_lost(exc)
+        self._is_closing = True
+        self._frames.clear()
+        self._stop_unread_timer()
         for task in self._tasks:
             task.cancel()
         if self._passthrough is not None:
@@ -78,28 +100,70 @@ class ClientConnection(FrameProtocol):
     def frame_received(self, frame: memoryview) -> None:
         """A request."""
         self._frames.append(frame)
+        self._waiting_bytes += len(frame)
         self._last_request = self._gateway.now()
         self._arrived.set()
-        if len(self._frames) >= MAX_WAITING_FRAMES and self._is_reading and self.transport is not None:
-            self._is_reading = False
-            self.transport.pause_reading()
+        if len(self._frames) >= MAX_WAITING_FRAMES or self._waiting_bytes >= MAX_WAITING_BYTES:
+            self.hold_frames()
 
     def frame_error(self, problem: str) -> None:
         """What came is no Kafka request."""
-        logger.info("client %s: %s; connection closed", self._caller.host, problem)
-        self.close()
+        self._give_up(MalformedRequestError(problem))
+
+    def pause_writing(self) -> None:
+        """asyncio's: the client is slow to read."""
+        super().pause_writing()
+        assert self.transport is not None
+        self._expect_reading(self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        """asyncio's."""
+        super().resume_writing()
+        self._stop_unread_timer()
+
+    # -- its end -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Close the connection now."""
-        if self.transport is not None:
-            self.transport.abort()
+        self._is_closing = True
+        self.abort()
 
     def is_idle(self, now: float) -> bool:
-        """Whether the client has been silent for too long (seconds of the loop's clock)."""
+        """Whether the client has been silent, or without a login, for too long (seconds of the loop's clock)."""
         config = self._gateway.config
-        is_new = not self._had_request or not self._is_authenticated
-        limit_ms = config.first_request_timeout_ms if is_new else config.connections_max_idle_ms
-        return now - self._last_request > limit_ms / 1000
+        if not self._had_request or not self._is_authenticated:
+            return now - self._connected_at > config.first_request_timeout_ms / 1000
+        return now - self._last_request > config.connections_max_idle_ms / 1000
+
+    def _give_up(self, problem: Exception) -> None:
+        """Close the connection and say why; the line is at the level of whose fault it is."""
+        self.close()
+        log, client = self._gateway.log, f"client {self._caller.host}"
+        if isinstance(problem, (MalformedRequestError, UnknownVersionError, RequestError)):
+            log.log("request", logging.INFO, "%s is disconnected: %s", client, problem)
+        elif isinstance(problem, UpstreamUnavailableError):
+            log.log("upstream", logging.WARNING, "%s is disconnected: %s", client, problem)
+        else:
+            log.log("defect", logging.ERROR, "%s is disconnected: its request failed", client, exc_info=True)
+
+    def _expect_reading(self, unread_bytes: int) -> None:
+        loop = asyncio.get_running_loop()
+        self._unread_timer = loop.call_later(UNREAD_TIMEOUT_S, self._check_reading, unread_bytes)
+
+    def _check_reading(self, unread_bytes: int) -> None:
+        if self.transport is None:
+            return
+        if self.transport.get_write_buffer_size() < unread_bytes:
+            self._expect_reading(self.transport.get_write_buffer_size())
+            return
+        client = self._caller.host
+        self._gateway.log.log("unread", logging.INFO, "client %s does not read its responses; disconnected", client)
+        self.close()
+
+    def _stop_unread_timer(self) -> None:
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
@@ -107,30 +171,36 @@ class ClientConnection(FrameProtocol):
     def _is_authenticated(self) -> bool:
         return self._sasl is None or self._sasl.is_authenticated
 
-    async def _work(self) -> None:
-        """Handle the frames in order."""
+    def _max_request_bytes(self) -> int:
+        most = self._gateway.config.request_max_bytes
+        return most if self._is_authenticated else min(most, MAX_LOGIN_REQUEST_BYTES)
+
+    async def _until_closed(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run one of the two tasks; what goes wrong in it ends the connection."""
         try:
-            while True:
-                await self._handle(await self._next_frame())
+            await work
         except asyncio.CancelledError:
             raise
-        except (MalformedRequestError, UnknownVersionError) as error:
-            logger.info("client %s: %s; connection closed", self._caller.host, error)
-        except UpstreamUnavailableError as error:
-            logger.warning("client %s is disconnected: %s", self._caller.host, error)
-        except Exception:
-            logger.exception("a request of client %s failed; connection closed", self._caller.host)
-        self.close()
+        except Exception as error:  # noqa: BLE001 - each has its line in the log, and no other connection suffers
+            if not self._is_closing:
+                self._give_up(error)
+
+    async def _work(self) -> None:
+        """Handle the frames in order.
+
+        It ends by being cancelled, or by itself: before Python 3.12 `wait_for` may swallow a cancellation.
+        """
+        while not self._is_closing:
+            await self._handle(await self._next_frame())
 
     async def _next_frame(self) -> memoryview:
         while not self._frames:
             self._arrived.clear()
             await self._arrived.wait()
         frame = self._frames.popleft()
-        if not self._is_reading and len(self._frames) < MAX_WAITING_FRAMES // 2 and self.transport is not None:
-            self._is_reading = True
-            with contextlib.suppress(RuntimeError):  # the transport closes
-                self.transport.resume_reading()
+        self._waiting_bytes -= len(frame)
+        if self.is_held and len(self._frames) < MAX_WAITING_FRAMES // 2 and self._waiting_bytes < MAX_WAITING_BYTES:
+            self.release_frames()
         return frame
 
     async def _handle(self, frame: memoryview) -> None:
@@ -142,12 +212,16 @@ class ClientConnection(FrameProtocol):
         if message is None:
             await self._pass_through(header, frame)
             return
+        if len(frame) > MAX_OWN_REQUEST_BYTES:
+            raise MalformedRequestError(f"{message.name} of {len(frame)} bytes; allowed: up to {MAX_OWN_REQUEST_BYTES}")
         await self._answers.join()  # one of our own at a time, and in order with what passes through
         await self._answers.put(await self._own(message, header, frame))
+        if self._sasl is not None and self._sasl.has_failed:
+            await self._close_when_answered()
 
     async def _pass_through(self, header: RequestHeader, frame: memoryview) -> None:
-        if not self._gateway.passes_through(header.api_key):
-            raise UnknownVersionError(f"an API that is not offered: {header.api_key}")
+        self._gateway.security.pass_through(self._caller)
+        await self._gateway.check_offered(self._node_id, header)
         if self._passthrough is None:
             self._passthrough = self._gateway.passthrough(self._node_id)
         answer = await self._passthrough.forward(header, frame)
@@ -158,42 +232,51 @@ class ClientConnection(FrameProtocol):
         low, high = message.valid_versions
         if header.api_key == API_VERSIONS and not low <= header.api_version <= high:
             return wire.encode_response(unsupported_version(), 0, header.correlation_id)
-        body = wire.decode_request(message, header, frame)
-        request = Request(header, body, self._caller)
+        request = Request(header, decode_request(message, header, frame), self._caller)
         if self._sasl is not None and self._sasl.is_sasl(header.api_key):
-            response = self._sasl.handle(request)
-            if self._sasl.principal is not None:
-                self._caller = Caller(self._connection_id, self._node_id, self._caller.host, self._sasl.principal)
+            response = await self._authenticate(request)
         else:
             response = await self._gateway.handle(request)
         return wire.encode_response(response, header.api_version, header.correlation_id)
+
+    async def _authenticate(self, request: Request) -> Any:
+        """A step of the login, off the event loop: to check a password takes milliseconds."""
+        assert self._sasl is not None
+        response = await self._gateway.run_login(self._sasl.handle, request)
+        if self._sasl.has_failed:
+            await asyncio.sleep(FAILED_LOGIN_DELAY_S)
+        elif self._sasl.principal is not None:
+            self._log_in(self._sasl.principal)
+        return response
+
+    def _log_in(self, principal: str) -> None:
+        self._caller = Caller(self._connection_id, self._node_id, self._caller.host, principal)
+        self.max_frame_bytes = self._max_request_bytes()
+
+    async def _close_when_answered(self) -> None:
+        await self._answers.join()
+        self._is_closing = True
+        if self.transport is not None:
+            self.transport.close()
 
     # -- responses ---------------------------------------------------------------------------------------------------
 
     async def _write(self) -> None:
         """Send the answers in order, as fast as the client reads them."""
-        try:
-            while True:
-                answer = await self._answers.get()
-                try:
-                    await self._send(answer)
-                finally:
-                    self._answers.task_done()
-        except asyncio.CancelledError:
-            raise
-        except asyncio.TimeoutError:
-            logger.info("client %s does not read its responses; connection closed", self._caller.host)
-        except (UpstreamUnavailableError, ssl.SSLError, OSError) as error:
-            logger.info("client %s is disconnected: %s", self._caller.host, error)
-        self.close()
+        while True:
+            answer = await self._answers.get()
+            try:
+                await self._send(answer)
+            finally:
+                self._answers.task_done()
 
     async def _send(self, answer: Any) -> None:
-        assert self.transport is not None
         if isinstance(answer, asyncio.Future):
             frame: memoryview = await answer
-            self.transport.write(len(frame).to_bytes(4, "big"))
-            self.transport.write(frame)
-        else:
+            self.write_frame(frame)
+            await self.drained()
+            if self._passthrough is not None:
+                self._passthrough.taken(len(frame))
+        elif self.transport is not None:
             self.transport.write(answer)
-        if not self.is_drained:
-            await asyncio.wait_for(self.drained(), UNREAD_TIMEOUT_S)
+            await self.drained()

@@ -1,30 +1,48 @@
 """Frames of Kafka's protocol on an asyncio transport: four bytes of length, then the message.
 
-A frame is received into memory of its own, which grows with what has come and not with what the length promises: a
-connection that announces 100 MB and sends nothing costs 64 KiB. Small frames that came together share one buffer.
+What is received goes through one buffer that all connections of a thread share: asyncio fills it and hands it back in
+one go, so that it is never in use by two of them. A connection of its own has only what it cannot do without: less
+than a length, and the frame that is not complete yet. That one grows with what has come and not with what the length
+promises; a connection that announces 100 MB and sends nothing costs 4 KiB.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import struct
+import threading
 from typing import cast
 
 _LENGTH = struct.Struct(">i")
-_SMALL = 65_536
+_RECEIVED_BYTES = 65_536
+_FIRST_BYTES = 4_096
+#: Up to here a frame and its length are copied together, so that they are one packet.
+_JOINED_BYTES = 65_536
+
+
+class _Received(threading.local):
+    """The buffer of each thread."""
+
+    def __init__(self) -> None:
+        self.buffer = bytearray(_RECEIVED_BYTES)
+
+
+_received = _Received()
 
 
 class FrameProtocol(asyncio.BufferedProtocol):
     """Base of both sides' connections: `frame_received` gets each complete frame, `frame_error` what is none.
 
     `max_frame_bytes` may be changed at any time; it holds for the next length. Writing waits by `drained`.
+    `transport` is None before and after the connection; `is_held`: see `hold_frames`.
     """
 
     def __init__(self, max_frame_bytes: int) -> None:
         self.max_frame_bytes = max_frame_bytes
         self.transport: asyncio.Transport | None = None
-        self._small = bytearray(_SMALL)
-        self._filled = 0
+        self._rest = b""  # less than a length; while frames are held back, all that came
+        self.is_held = self._is_over = False
         self._frame: bytearray | None = None
         self._frame_filled = 0
         self._frame_size = 0
@@ -47,8 +65,41 @@ class FrameProtocol(asyncio.BufferedProtocol):
         return self._drained.is_set()
 
     async def drained(self) -> None:
-        """Wait until the transport takes more."""
+        """Wait until the transport takes more, or is gone."""
         await self._drained.wait()
+
+    def write_frame(self, frame: bytes | bytearray | memoryview) -> None:
+        """Send a frame with its length, if there still is a connection."""
+        if self.transport is None:
+            return
+        length = _LENGTH.pack(len(frame))
+        if len(frame) <= _JOINED_BYTES:
+            self.transport.write(b"".join((length, frame)))
+        else:
+            self.transport.write(length)
+            self.transport.write(frame)
+
+    def hold_frames(self) -> None:
+        """Hand out no frame and read no more, until `release_frames`."""
+        self.is_held = True
+        if self.transport is not None:
+            self.transport.pause_reading()
+
+    def release_frames(self) -> None:
+        """Hand out the frames that were held back, and read on, unless one of them has them held again."""
+        self.is_held = False
+        rest, self._rest = self._rest, b""
+        if rest:
+            self._cut(memoryview(rest))
+        if not self.is_held and self.transport is not None:
+            with contextlib.suppress(RuntimeError):  # the transport is closing
+                self.transport.resume_reading()
+
+    def abort(self) -> None:
+        """End the connection now; no frame is handed out any more."""
+        self._is_over, self._rest, self._frame = True, b"", None
+        if self.transport is not None:
+            self.transport.abort()
 
     # -- asyncio ---------------------------------------------------------------------------------------------------
 
@@ -58,6 +109,8 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """asyncio's."""
+        self._is_over, self._rest, self._frame = True, b"", None
+        self.transport = None
         self._drained.set()
 
     def pause_writing(self) -> None:
@@ -71,48 +124,43 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         """asyncio's: where the next bytes go."""
         if self._frame is None:
-            return memoryview(self._small)[self._filled :]
+            return memoryview(_received.buffer)
         if self._frame_filled == len(self._frame):
             self._frame.extend(bytes(min(len(self._frame), self._frame_size - len(self._frame))))
         return memoryview(self._frame)[self._frame_filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
         """asyncio's: that many bytes came."""
+        if self._is_over:
+            return
         if self._frame is None:
-            self._filled += nbytes
-            self._cut_small()
+            came = memoryview(_received.buffer)[:nbytes]
+            self._cut(memoryview(b"".join((self._rest, came))) if self._rest else came)
             return
         self._frame_filled += nbytes
         if self._frame_filled == self._frame_size:
             frame, self._frame = self._frame, None
             self.frame_received(memoryview(frame))
 
-    def _cut_small(self) -> None:
-        """Hand out the complete frames of the small buffer; the beginning of a long one gets memory of its own."""
+    def _cut(self, data: memoryview) -> None:
+        """Hand out the complete frames; the beginning of one gets memory of its own."""
         position = 0
-        while self._filled - position >= _LENGTH.size:
-            (size,) = _LENGTH.unpack_from(self._small, position)
+        while len(data) - position >= _LENGTH.size and not self.is_held and not self._is_over:
+            (size,) = _LENGTH.unpack_from(data, position)
             if not 0 <= size <= self.max_frame_bytes:
-                self._filled = 0
+                self._is_over, self._rest = True, b""
                 self.frame_error(f"a frame of {size} bytes; allowed: up to {self.max_frame_bytes}")
                 return
             start = position + _LENGTH.size
-            if self._filled - start < size:
-                break
             position = start + size
-            self.frame_received(memoryview(bytes(self._small[start:position])))
-        self._keep_rest(position)
-
-    def _keep_rest(self, position: int) -> None:
-        rest = self._small[position : self._filled]
-        if len(rest) >= _LENGTH.size:
-            (size,) = _LENGTH.unpack_from(rest, 0)
-            if size + _LENGTH.size > _SMALL:
-                received = rest[_LENGTH.size :]
-                self._frame_size, self._frame_filled = size, len(received)
-                self._frame = bytearray(min(size, max(_SMALL, 2 * len(received))))
-                self._frame[: len(received)] = received
-                self._filled = 0
+            if position > len(data):
+                self._begin(data[start:], size)
                 return
-        self._small[: len(rest)] = rest
-        self._filled = len(rest)
+            self.frame_received(memoryview(bytes(data[start:position])))
+        self._rest = b"" if self._is_over else bytes(data[position:])
+
+    def _begin(self, received: memoryview, size: int) -> None:
+        self._rest = b""
+        self._frame = bytearray(min(size, max(_FIRST_BYTES, 2 * len(received))))
+        self._frame[: len(received)] = received
+        self._frame_size, self._frame_filled = size, len(received)

@@ -7,42 +7,94 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from sharegroup.gateway.upstream_connection import UpstreamConnection
+from sharegroup.gateway.kept_connection import ConnectBackoff
+from sharegroup.gateway.upstream_connection import UpstreamConnection, UpstreamUnavailableError
 from sharegroup.gateway.wire import MalformedRequestError, RequestHeader, read_varint, skip_tagged_fields
 
 PRODUCE = 0
 _FLEXIBLE_PRODUCE = 9
 _TRANSACTIONAL_PRODUCE = 3
-_INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
+_INT16 = struct.Struct(">h")
+#: Responses that the client has not taken yet, before no more of them are read from the broker. One is always read to
+#: its end, however long it is.
+MAX_UNTAKEN_BYTES = 1_048_576
 
 
 class Passthrough:
-    """Opened by the first request that passes through, closed with its client."""
+    """Opened by the first request that passes through, closed with its client.
 
-    def __init__(self, address: tuple[str, int], settings: Mapping[str, Any]) -> None:
-        self._address, self._settings = address, settings
-        self._connection: UpstreamConnection | None = None
+    `backoff` is shared by all links to the broker. Each response is to be reported by `taken` once it is sent.
+    """
+
+    def __init__(self, address: tuple[str, int], settings: Mapping[str, Any], backoff: ConnectBackoff) -> None:
+        self._address, self._settings, self._backoff = address, settings, backoff
+        self._connection: _Link | None = None
+        self._is_closed = False
 
     async def forward(self, header: RequestHeader, frame: memoryview) -> asyncio.Future[memoryview] | None:
         """Send a client's frame; a future of the response's frame, None where there is none.
 
-        Raises UpstreamUnavailableError.
+        Raises UpstreamUnavailableError, and MalformedRequestError for a Produce that cannot be one.
         """
-        if self._connection is None:
-            self._connection = await UpstreamConnection.connect(*self._address, self._settings)
-        connection = self._connection
         has_response = expects_response(header, frame)
+        connection = self._connection or await self._connect()
         await connection.drained()
-        connection.send(_INT32.pack(len(frame)))
-        if not has_response:
-            connection.send(frame)
-            return None
-        return connection.forward(frame, header.correlation_id)
+        if has_response:
+            return connection.forward(frame, header.correlation_id)
+        connection.send(frame)
+        return None
+
+    def taken(self, size: int) -> None:
+        """A response of so many bytes has gone to the client."""
+        if self._connection is not None:
+            self._connection.taken(size)
 
     def close(self) -> None:
         """Close the link."""
+        self._is_closed = True
         if self._connection is not None:
             self._connection.close()
+
+    async def _connect(self) -> _Link:
+        loop = asyncio.get_running_loop()
+        pause_s = self._backoff.remaining_s(loop.time())
+        if pause_s:
+            await asyncio.sleep(pause_s)  # a client that comes back at once has to wait, too
+            raise UpstreamUnavailableError("the last attempt to connect to the upstream broker failed")
+        try:
+            connection = await _Link.connect(*self._address, self._settings)
+        except UpstreamUnavailableError:
+            self._backoff.failed(loop.time())
+            raise
+        self._backoff.succeeded()
+        if self._is_closed:  # the client went while we connected (before Python 3.12, wait_for may swallow that)
+            connection.close()
+            raise UpstreamUnavailableError("the client is gone")
+        connection.untaken = 0  # not what the login took
+        self._connection = connection
+        return connection
+
+
+class _Link(UpstreamConnection):
+    """Reads no more than a client takes; `untaken` counts the bytes that it has not."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.untaken = 0
+
+    def frame_received(self, frame: memoryview) -> None:
+        """A response."""
+        super().frame_received(frame)
+        self.untaken += len(frame)
+        if self.untaken > MAX_UNTAKEN_BYTES:
+            self.hold_frames()
+
+    def taken(self, size: int) -> None:
+        """The client has it."""
+        was_held = self.untaken > MAX_UNTAKEN_BYTES
+        self.untaken -= size
+        if was_held and self.untaken <= MAX_UNTAKEN_BYTES:
+            self.release_frames()
 
 
 def expects_response(header: RequestHeader, frame: memoryview) -> bool:

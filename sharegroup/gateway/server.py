@@ -6,35 +6,43 @@ import asyncio
 import contextlib
 import itertools
 import logging
-import ssl
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from kafka.protocol import admin as admin_messages
 from kafka.protocol import metadata as metadata_messages
+from kafka.protocol import sasl as sasl_messages
 
 from sharegroup.channel.client_settings import python_properties
 from sharegroup.channel.row_channel import RowTopics
 from sharegroup.config import GatewayConfig, JobConfig
+from sharegroup.gateway.bounded_log import BoundedLog
 from sharegroup.gateway.client_connection import ClientConnection
 from sharegroup.gateway.engine_channel import EngineChannel
-from sharegroup.gateway.handlers.api_versions import API_VERSIONS, HIDDEN, ApiVersions
+from sharegroup.gateway.handlers.api_versions import ApiVersions, passed_through
 from sharegroup.gateway.handlers.cluster import ClusterApis
 from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat
 from sharegroup.gateway.handlers.share_fetch import ShareApis
+from sharegroup.gateway.kept_connection import ConnectBackoff
 from sharegroup.gateway.listeners import Listeners
 from sharegroup.gateway.passthrough import Passthrough
 from sharegroup.gateway.request import Handler, Request
 from sharegroup.gateway.security import Security
+from sharegroup.gateway.security.sasl_server import sasl_is_off
 from sharegroup.gateway.upstream_cluster import UpstreamCluster
 from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
+from sharegroup.gateway.wire import RequestHeader, UnknownVersionError
 from sharegroup.protocol import messages as share_messages
 
 logger = logging.getLogger(__name__)
 
-UPKEEP_INTERVAL_S = 0.1
-REFRESH_INTERVAL_S = 30.0
-#: Highest API key that a broker could know and that is passed through when it comes.
+UPKEEP_INTERVAL_S, IDLE_CHECK_INTERVAL_S, REFRESH_INTERVAL_S = 0.1, 1.0, 30.0
+#: Connections that may wait to be accepted.
 BACKLOG = 1_024
+#: Passwords that are checked at the same time; the other logins wait, and nobody else with them.
+LOGIN_THREADS = 2
 
 
 class Gateway:
@@ -43,6 +51,7 @@ class Gateway:
     def __init__(self, config: JobConfig) -> None:
         self._job_config = config
         self.config: GatewayConfig = config.gateway
+        self.log = BoundedLog(logger)
         settings = python_properties(config.job.bootstrap_servers, config.job.kafka)
         self._settings = settings
         self.security = Security.of(self.config)
@@ -59,14 +68,17 @@ class Gateway:
         self._connections: set[ClientConnection] = set()
         self._connection_ids = itertools.count(1)
         self._opening = asyncio.Lock()
-        self._tls: ssl.SSLContext | None = self.security.tls
+        self._backoffs: defaultdict[int, ConnectBackoff] = defaultdict(ConnectBackoff)
+        self._logins = ThreadPoolExecutor(LOGIN_THREADS, thread_name_prefix="login")
         self._tasks: list[asyncio.Task[None]] = []
 
     def _routes(self) -> dict[int, tuple[Any, Handler]]:
         """{api key: (request message, handler)}"""
-        cluster = ClusterApis(self._cluster, self._listeners, self._open_ports)
+        cluster = ClusterApis(self._cluster, self._listeners, self._open_new_ports, self.security)
         heartbeat = ShareGroupHeartbeat(self._engine, self._cluster, self.security)
         routes: list[tuple[Any, Handler]] = [
+            (sasl_messages.SaslHandshakeRequest, sasl_is_off),
+            (sasl_messages.SaslAuthenticateRequest, sasl_is_off),
             (metadata_messages.ApiVersionsRequest, ApiVersions(self._cluster)),
             (metadata_messages.MetadataRequest, cluster.metadata),
             (metadata_messages.FindCoordinatorRequest, cluster.find_coordinator),
@@ -84,7 +96,12 @@ class Gateway:
         self._engine.start()
         await self._cluster.refresh()
         await self._open_ports()
-        self._tasks = [asyncio.ensure_future(self._upkeep()), asyncio.ensure_future(self._refresh())]
+        upkeep = {
+            UPKEEP_INTERVAL_S: self._share.upkeep,
+            IDLE_CHECK_INTERVAL_S: self.close_idle,
+            REFRESH_INTERVAL_S: self._refresh,
+        }
+        self._tasks = [asyncio.ensure_future(_each(interval_s, work)) for interval_s, work in upkeep.items()]
 
     async def stop(self) -> None:
         """Close the ports, give back what members hold, and end."""
@@ -97,6 +114,7 @@ class Gateway:
             connection.close()
         await self._engine.close()
         self._cluster.close()
+        self._logins.shutdown(wait=False, cancel_futures=True)
 
     @property
     def host(self) -> str:
@@ -109,22 +127,38 @@ class Gateway:
         return {node_id: self._listeners.port(node_id) for node_id in self._listeners.node_ids}
 
     async def _open_ports(self) -> None:
-        """A port for each broker: base port + its place among the broker ids, new brokers after the others."""
+        """A port for each broker: base port + its place among the broker ids, new brokers after the others.
+
+        Raises OSError for a port that is taken.
+        """
         async with self._opening:
-            loop = asyncio.get_running_loop()
             for node_id in self._listeners.missing(self._cluster.node_ids):
                 base = self.config.listener_port
-                port = base + len(self._servers) if base else 0
-                server = await loop.create_server(
-                    lambda node_id=node_id: self._connection(node_id),
-                    self.config.listener_host,
-                    port,
-                    ssl=self._tls,
-                    backlog=BACKLOG,
-                )
+                server = await self.listen(node_id, base + len(self._servers) if base else 0)
                 self._servers[node_id] = server
                 self._listeners.add(node_id, server.sockets[0].getsockname()[1])
                 logger.info("broker %d is served on port %d", node_id, self._listeners.port(node_id))
+
+    async def _open_new_ports(self) -> None:
+        """For brokers that came while we serve; clients do not see one whose port cannot be had."""
+        try:
+            await self._open_ports()
+        except OSError as error:
+            self.log.log("port", logging.WARNING, "no port for a new upstream broker: %s", error)
+
+    async def listen(self, node_id: int, port: int) -> asyncio.Server:
+        """Serve an upstream broker on a port; 0: any free one. Raises OSError."""
+        tls = self.security.tls
+        # Until its handshake is through, a client is not a connection of ours yet, and asyncio has to see it off.
+        handshake_s = self.config.first_request_timeout_ms / 1000 if tls is not None else None
+        return await asyncio.get_running_loop().create_server(
+            lambda: self._connection(node_id),
+            self.config.listener_host,
+            port,
+            ssl=tls,
+            ssl_handshake_timeout=handshake_s,
+            backlog=BACKLOG,
+        )
 
     def _connection(self, node_id: int) -> ClientConnection:
         return ClientConnection(self, node_id, next(self._connection_ids))
@@ -138,7 +172,8 @@ class Gateway:
     def connected(self, connection: ClientConnection) -> bool:
         """Take a connection in; False when there are too many."""
         if len(self._connections) >= self.config.max_connections:
-            logger.warning("more than %d connections: one is refused", self.config.max_connections)
+            most = self.config.max_connections
+            self.log.log("connections", logging.WARNING, "more than %d connections: one is refused", most)
             return False
         self._connections.add(connection)
         return True
@@ -148,13 +183,20 @@ class Gateway:
         self._connections.discard(connection)
         self._share.disconnected(connection_id)
 
-    def passes_through(self, api_key: int) -> bool:
-        """Whether requests of this API go to the upstream broker."""
-        return api_key >= 0 and api_key not in HIDDEN and api_key != API_VERSIONS
+    async def check_offered(self, node_id: int, header: RequestHeader) -> None:
+        """Raises UnknownVersionError for what the upstream broker does not have, or clients are not to use of it."""
+        offered = passed_through(await self._cluster.features(node_id))
+        low, high = offered.get(header.api_key, (0, -1))
+        if not low <= header.api_version <= high:
+            raise UnknownVersionError(f"request {header.api_key} of version {header.api_version} is not offered")
 
     def passthrough(self, node_id: int) -> Passthrough:
         """A link for one client."""
-        return Passthrough(self._cluster.address(node_id), self._settings)
+        return Passthrough(self._cluster.address(node_id), self._settings, self._backoffs[node_id])
+
+    async def run_login(self, step: Callable[[Request], Any], request: Request) -> Any:
+        """A step of a login, in a thread of its own."""
+        return await asyncio.get_running_loop().run_in_executor(self._logins, step, request)
 
     async def handle(self, request: Request) -> Any:
         """The response message to one of our own requests."""
@@ -163,24 +205,32 @@ class Gateway:
 
     # -- upkeep --------------------------------------------------------------------------------------------------------
 
-    async def _upkeep(self) -> None:
-        """Give back what was acquired ahead and is not wanted; close silent connections."""
-        while True:
-            await asyncio.sleep(UPKEEP_INTERVAL_S)
-            self._share.upkeep()
-            now = self.now()
-            for connection in [c for c in self._connections if c.is_idle(now)]:
-                connection.close()
+    def close_idle(self) -> None:
+        """Disconnect the clients that have been silent for too long."""
+        now = self.now()
+        for connection in [connection for connection in self._connections if connection.is_idle(now)]:
+            connection.close()
 
     async def _refresh(self) -> None:
         """Learn of new topics, partitions, leaders and brokers."""
-        while True:
-            await asyncio.sleep(REFRESH_INTERVAL_S)
-            try:
-                await self._cluster.refresh()
-                await self._open_ports()
-            except (UpstreamUnavailableError, OSError) as error:
-                logger.warning("the upstream cluster's metadata cannot be read, will try again: %s", error)
+        try:
+            await self._cluster.refresh()
+        except UpstreamUnavailableError as error:
+            logger.warning("the upstream cluster's metadata cannot be read, will try again: %s", error)
+        else:
+            await self._open_new_ports()
+
+
+async def _each(interval_s: float, work: Callable[[], Awaitable[None] | None]) -> None:
+    """Do it for ever, whatever goes wrong."""
+    while True:
+        await asyncio.sleep(interval_s)
+        try:
+            done = work()
+            if done is not None:
+                await done
+        except Exception:
+            logger.exception("the gateway's upkeep failed, will try again")
 
 
 @contextlib.asynccontextmanager

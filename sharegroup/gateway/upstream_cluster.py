@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
+from sharegroup.gateway.kept_connection import KeptConnection
 from sharegroup.gateway.topic_ids import NO_TOPIC_ID, made_topic_id
-from sharegroup.gateway.upstream_connection import Features, KeptConnection, UpstreamUnavailableError
+from sharegroup.gateway.upstream_connection import Features, UpstreamUnavailableError
 
 logger = logging.getLogger(__name__)
 

@@ -7,12 +7,11 @@ the responses belong to the requests that wait, first come first served.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import ssl
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka.net.sasl import get_sasl_mechanism
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
@@ -26,6 +25,9 @@ from kafka.protocol.sasl import (
 from sharegroup.errors import ErrorCode, ShareGroupError
 from sharegroup.gateway import wire
 from sharegroup.gateway.framing import FrameProtocol
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 logger = logging.getLogger(__name__)
 
@@ -56,11 +58,11 @@ class UpstreamConnection(FrameProtocol):
         self.is_open = False
 
     @classmethod
-    async def connect(cls, host: str, port: int, settings: Mapping[str, Any]) -> UpstreamConnection:
+    async def connect(cls, host: str, port: int, settings: Mapping[str, Any]) -> Self:
         """Connect and authenticate; `settings` are kafka-python's (security_protocol, ssl_*, sasl_*)."""
         loop = asyncio.get_running_loop()
-        context = tls_context(settings)
         try:
+            context = tls_context(settings)
             _, connection = await asyncio.wait_for(
                 loop.create_connection(cls, host, port, ssl=context), CONNECT_TIMEOUT_S
             )
@@ -104,23 +106,21 @@ class UpstreamConnection(FrameProtocol):
         self.close()
 
     def forward(self, frame: bytes | bytearray | memoryview, correlation_id: int) -> asyncio.Future[memoryview]:
-        """Send a framed request; the future gives the response's frame."""
+        """Send a request; the future gives the response's frame. Neither has its length before it."""
         self.send(frame)
-        future: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
-        self._waiting.append((correlation_id, future))
-        return future
+        return self._response_to(correlation_id)
 
     def send(self, frame: bytes | bytearray | memoryview) -> None:
-        """Send a framed request that has no response (Produce with acks=0)."""
-        if not self.is_open or self.transport is None:
-            raise UpstreamUnavailableError("the connection to the upstream broker is closed")
-        self.transport.write(frame)
+        """Send a request that has no response (Produce with acks=0)."""
+        self._open_transport()
+        self.write_frame(frame)
 
     async def ask(self, request: Any, response: Any, version: int, timeout_s: float = 30.0) -> Any:
         """A request of our own: kafka-python's message in, an instance of the class `response` out."""
         self._next_correlation_id = (self._next_correlation_id + 1) & 0x7FFFFFFF
         number = self._next_correlation_id
-        future = self.forward(wire.encode_request(request, version, number, CLIENT_ID), number)
+        self._open_transport().write(wire.encode_request(request, version, number, CLIENT_ID))
+        future = self._response_to(number)
         try:
             frame = await asyncio.wait_for(future, timeout_s)
         except asyncio.TimeoutError:
@@ -128,11 +128,20 @@ class UpstreamConnection(FrameProtocol):
             raise UpstreamUnavailableError(f"no answer from the upstream broker within {timeout_s:g} s") from None
         return wire.decode_response(response, version, frame)
 
+    def _open_transport(self) -> asyncio.Transport:
+        if not self.is_open or self.transport is None:
+            raise UpstreamUnavailableError("the connection to the upstream broker is closed")
+        return self.transport
+
+    def _response_to(self, correlation_id: int) -> asyncio.Future[memoryview]:
+        future: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+        self._waiting.append((correlation_id, future))
+        return future
+
     def close(self) -> None:
         """Close; who waits gets UpstreamUnavailableError."""
         self.is_open = False
-        if self.transport is not None:
-            self.transport.abort()
+        self.abort()
 
 
 async def features(connection: UpstreamConnection) -> Features:
@@ -173,59 +182,3 @@ async def _authenticate(connection: UpstreamConnection, host: str, settings: Map
         mechanism.receive(bytes(response.auth_bytes))
     if not mechanism.is_authenticated():
         raise UpstreamUnavailableError("the upstream broker's login failed")
-
-
-class KeptConnection:
-    """A connection that is made when it is needed, and again when it was lost."""
-
-    def __init__(self, host: str, port: int, settings: Mapping[str, Any]) -> None:
-        self._host, self._port, self._settings = host, port, settings
-        self._connection: UpstreamConnection | None = None
-        self._lock = asyncio.Lock()
-        self._features: Features | None = None
-
-    async def get(self) -> UpstreamConnection:
-        """The open connection. Raises UpstreamUnavailableError."""
-        async with self._lock:
-            if self._connection is None or not self._connection.is_open:
-                self._connection = await UpstreamConnection.connect(self._host, self._port, self._settings)
-                self._features = await features(self._connection)
-            return self._connection
-
-    async def features(self) -> Features:
-        """What the broker offers, as of the newest connection. Raises UpstreamUnavailableError."""
-        await self.get()
-        assert self._features is not None
-        return self._features
-
-    async def ask(self, request: Any, response: Any, max_version: int | None = None, timeout_s: float = 30.0) -> Any:
-        """Ask in the newest version that both know (at most `max_version`). Raises UpstreamUnavailableError."""
-        connection = await self.get()
-        assert self._features is not None
-        return await connection.ask(request, response, common_version(self._features, request, max_version), timeout_s)
-
-    def close(self) -> None:
-        """Close; it may be opened again."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-
-def common_version(offered: Features, request: Any, max_version: int | None) -> int:
-    """The newest version of `request` that both know. Raises UpstreamUnavailableError when there is none."""
-    low, high = request.valid_versions
-    broker_low, broker_high = offered.ranges.get(request.API_KEY, (1, 0))
-    version = min(high, broker_high, high if max_version is None else max_version)
-    if version < max(low, broker_low):
-        raise UpstreamUnavailableError(f"the upstream broker has no {request.name} of a version that is known here")
-    return int(version)
-
-
-@contextlib.asynccontextmanager
-async def closing_connection(host: str, port: int, settings: Mapping[str, Any]) -> Any:
-    """A connection for one exchange."""
-    connection = await UpstreamConnection.connect(host, port, settings)
-    try:
-        yield connection
-    finally:
-        connection.close()

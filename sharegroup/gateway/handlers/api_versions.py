@@ -9,6 +9,7 @@ from kafka.protocol.metadata import ApiVersionsResponse
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.request import Request
 from sharegroup.gateway.upstream_cluster import UpstreamCluster
+from sharegroup.gateway.upstream_connection import Features
 
 API_VERSIONS = 18
 PRODUCE, FETCH = 0, 1
@@ -18,7 +19,7 @@ SHARE_VERSION = "share.version"
 OWN = {
     3: (0, 13),  # Metadata: librdkafka aborts its process below 12
     16: (0, 5),  # ListGroups: share groups are asked for by type
-    17: (0, 1),  # SaslHandshake
+    17: (1, 1),  # SaslHandshake; what follows its version 0 are bare SASL messages, without Kafka's headers
     API_VERSIONS: (0, 4),
     32: (1, 4),  # DescribeConfigs
     36: (0, 2),  # SaslAuthenticate
@@ -36,7 +37,9 @@ OWN = {
 #: Highest versions of what passes through or is rewritten. Newer ones carry addresses of brokers in tagged fields, or
 #: are unknown to the classes that rewrite them.
 CAPS = {PRODUCE: 9, FETCH: 15, 10: 6, 55: 1, 60: 2}
-#: Broker to broker (the share coordinator's): not for clients, and the upstream's own share groups are not used.
+#: The share groups' own: the upstream's are not used.
+SHARE = frozenset({76, 77, 78, 79, 90, 91, 92})
+#: Broker to broker (the share coordinator's): not for clients.
 HIDDEN = frozenset({83, 84, 85, 86, 87})
 
 
@@ -49,8 +52,7 @@ class ApiVersions:
     async def __call__(self, request: Request) -> Any:
         """The offer; an unknown version is answered in version 0 by the connection itself."""
         offered = await self._cluster.features(request.caller.node_id)
-        ranges = {key: (low, min(high, CAPS.get(key, high))) for key, (low, high) in offered.ranges.items()}
-        ranges = {key: value for key, value in ranges.items() if key not in HIDDEN and value[0] <= value[1]} | OWN
+        ranges = passed_through(offered) | OWN
         features = offered.response
         supported = [f for f in features.supported_features or () if f.name != SHARE_VERSION]
         finalized = [f for f in features.finalized_features or () if f.name != SHARE_VERSION]
@@ -72,6 +74,12 @@ class ApiVersions:
                 response.FinalizedFeatureKey(name=SHARE_VERSION, max_version_level=1, min_version_level=1),
             ],
         )
+
+
+def passed_through(offered: Features) -> dict[int, tuple[int, int]]:
+    """What clients may use of a broker's offer: {api key: (min, max)}."""
+    capped = {key: (low, min(high, CAPS.get(key, high))) for key, (low, high) in offered.ranges.items()}
+    return {key: (low, high) for key, (low, high) in capped.items() if key not in HIDDEN | SHARE and low <= high}
 
 
 def unsupported_version() -> Any:

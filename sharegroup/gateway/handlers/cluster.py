@@ -1,8 +1,12 @@
-"""Metadata, FindCoordinator, DescribeCluster: the upstream's answers with the gateway's addresses in them."""
+"""Metadata, FindCoordinator, DescribeCluster: the upstream's answers with the gateway's addresses in them.
+
+The upstream knows the gateway's rights and not the caller's: what the caller may not see is left out here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import Any
 
 from kafka.protocol.admin import DescribeClusterRequest, DescribeClusterResponse
@@ -13,13 +17,14 @@ from kafka.protocol.metadata import (
     MetadataResponse,
 )
 
-from sharegroup.errors import ErrorCode
+from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.listeners import Listeners
 from sharegroup.gateway.request import Request
+from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.topic_ids import NO_TOPIC_ID
 from sharegroup.gateway.upstream_cluster import UpstreamCluster
 
-SHARE_COORDINATOR = 2
+GROUP, SHARE_COORDINATOR = 0, 2
 #: The first version with topic ids in the request, and with those in the response.
 IDS_IN_METADATA_REQUEST, IDS_IN_METADATA_RESPONSE = 12, 10
 
@@ -28,9 +33,13 @@ class ClusterApis:
     """The handlers. `open_ports` opens a port for each broker that has none yet."""
 
     def __init__(
-        self, cluster: UpstreamCluster, listeners: Listeners, open_ports: Callable[[], Awaitable[None]]
+        self,
+        cluster: UpstreamCluster,
+        listeners: Listeners,
+        open_ports: Callable[[], Awaitable[None]],
+        security: Authorization,
     ) -> None:
-        self._cluster, self._listeners, self._open_ports = cluster, listeners, open_ports
+        self._cluster, self._listeners, self._open_ports, self._security = cluster, listeners, open_ports, security
 
     async def metadata(self, request: Request) -> Any:
         """In the client's version, whatever the upstream's is."""
@@ -56,7 +65,7 @@ class ClusterApis:
             ],
             cluster_id=answer.cluster_id,
             controller_id=answer.controller_id,
-            topics=[*answer.topics, *unknown],
+            topics=[*self._visible(request, answer.topics), *unknown],
         )
 
     async def _upstream_request(self, request: Request) -> tuple[MetadataRequest, list[Any]]:
@@ -70,25 +79,42 @@ class ClusterApis:
                 if topic.name is None:
                     known = self._cluster.topic_by_id(topic.topic_id)
                     if known is None:
-                        unknown.append(_unknown_topic(topic.topic_id))
+                        unknown.append(_no_topic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic.topic_id))
                         continue
                     topic = MetadataRequest.MetadataRequestTopic(name=known.name)
                 names.append(topic)
         if not names and request.version == 0:
             names = None  # version 0 asks for all topics with an empty list
-        asked = MetadataRequest(topics=names, allow_auto_topic_creation=body.allow_auto_topic_creation)
+        may_create = body.allow_auto_topic_creation and self._may_pass_through(request)
+        asked = MetadataRequest(topics=names, allow_auto_topic_creation=may_create)
         if request.version >= 8:
             asked.include_topic_authorized_operations = body.include_topic_authorized_operations
         return asked, unknown
+
+    def _visible(self, request: Request, topics: list[Any]) -> Iterator[Any]:
+        """What the caller may see; of the rest only that he may not, and only where he named it himself."""
+        may_see = partial(self._security.may_see, request.caller)
+        named = {topic.name for topic in request.body.topics or () if topic.name}
+        for topic in topics:
+            if topic.name is None or may_see(topic.name):
+                yield topic
+            elif topic.name in named:
+                yield _no_topic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic.name, NO_TOPIC_ID)
+            elif request.body.topics:  # by its id: he is not to learn its name
+                yield _no_topic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic.topic_id)
+
+    def _may_pass_through(self, request: Request) -> bool:
+        try:
+            self._security.pass_through(request.caller)
+        except RequestError:
+            return False
+        return True
 
     async def find_coordinator(self, request: Request) -> Any:
         """The upstream's coordinators at our ports; the share coordinator is the gateway's own business."""
         body = request.body
         keys = list(body.coordinator_keys) if request.version >= 4 else [body.key]
-        if body.key_type == SHARE_COORDINATOR:
-            found = [self._coordinator(key, request.caller.node_id, 0, None) for key in keys]
-        else:
-            found = [await self._find(request, key) for key in keys]
+        found = [await self._find(request, key) for key in keys]
         if request.version >= 4:
             return FindCoordinatorResponse(throttle_time_ms=0, coordinators=found)
         only = found[0]
@@ -102,7 +128,17 @@ class ClusterApis:
         )
 
     async def _find(self, request: Request, key: str) -> Any:
-        asked = FindCoordinatorRequest(key=key, key_type=request.body.key_type, coordinator_keys=[key])
+        key_type = request.body.key_type
+        try:
+            if key_type == GROUP:
+                self._security.find_coordinator(request.caller, key)
+            else:
+                self._security.pass_through(request.caller)
+        except RequestError as error:
+            return self._coordinator(key, -1, int(error.code), error.message)
+        if key_type == SHARE_COORDINATOR:
+            return self._coordinator(key, request.caller.node_id, 0, None)
+        asked = FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[key])
         answer = await self._cluster.ask(request.caller.node_id, asked, FindCoordinatorResponse)
         found = answer.coordinators[0] if answer.coordinators else answer
         if found.error_code:
@@ -147,7 +183,7 @@ class ClusterApis:
         )
 
 
-def _unknown_topic(topic_id: Any) -> Any:
+def _no_topic(code: ErrorCode, name: str | None, topic_id: Any) -> Any:
     return MetadataResponse.MetadataResponseTopic(
-        error_code=int(ErrorCode.UNKNOWN_TOPIC_ID), name=None, topic_id=topic_id or NO_TOPIC_ID, partitions=[]
+        error_code=int(code), name=name, topic_id=topic_id or NO_TOPIC_ID, partitions=[]
     )

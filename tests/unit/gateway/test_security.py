@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import ssl
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,21 +13,6 @@ from sharegroup.gateway.request import Caller
 from sharegroup.gateway.security import Security
 from sharegroup.gateway.security.credentials import hash_password
 from sharegroup.gateway.security.tls import certificate_principal, listener_context
-
-
-@pytest.fixture(scope="module")
-def pems(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with cert.pem and key.pem of one self-signed certificate, and locked.pem, a key with a passphrase."""
-    openssl = shutil.which("openssl")
-    assert openssl, "the tests of TLS need the openssl command"
-    directory = tmp_path_factory.mktemp("pems")
-    new_key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-keyout", "key.pem", "-nodes"]
-    subject = ["-subj", "/C=DE/O=Share, Group/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    make = [openssl, "req", "-x509", *new_key, "-out", "cert.pem", "-days", "2", *subject]
-    lock = [openssl, "pkcs8", "-topk8", "-in", "key.pem", "-out", "locked.pem", "-passout", "pass:secret"]
-    for command in (make, lock):
-        subprocess.run(command, cwd=directory, check=True, capture_output=True)
-    return directory
 
 
 def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> tuple[ssl.SSLObject, ssl.SSLObject]:
@@ -99,6 +82,26 @@ def test_everything_is_off_by_default() -> None:
     assert security.tls is None
     assert security.authenticator() is None
     security.pass_through(Caller(1, 0, "127.0.0.1"))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "kafka.example.org"])
+def test_a_door_is_not_left_open_by_mistake(host: str, pems: Path, tmp_path: Path) -> None:
+    (tmp_path / "users.yaml").write_text(hash_password("alice", "secret"), encoding="utf-8")
+    listener = {"gateway.listener.host": host}
+    tls = {
+        "gateway.ssl.certificate.location": str(pems / "cert.pem"),
+        "gateway.ssl.key.location": str(pems / "key.pem"),
+    }
+    with pytest.raises(InvalidConfigError, match=f"{host} is open to others, with neither TLS nor SASL"):
+        Security.of(GatewayConfig.model_validate(listener))
+    Security.of(GatewayConfig.model_validate({**listener, **tls}))
+    Security.of(GatewayConfig.model_validate({**listener, "gateway.sasl.users.location": str(tmp_path / "users.yaml")}))
+    Security.of(GatewayConfig.model_validate({**listener, "gateway.allow.insecure.listener": True}))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "::1", "localhost", "LOCALHOST"])
+def test_this_machine_s_own_clients_need_no_security(host: str) -> None:
+    assert Security.of(GatewayConfig.model_validate({"gateway.listener.host": host})).tls is None
 
 
 def test_everything_on(pems: Path, tmp_path: Path) -> None:

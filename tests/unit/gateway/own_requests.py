@@ -1,0 +1,70 @@
+"""Every request that the gateway decodes, in every version, with anything in it that its schema allows."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from hypothesis import strategies as st
+from kafka.protocol import admin, metadata, sasl
+
+from sharegroup.protocol import messages
+
+OWN_REQUESTS: list[Any] = [
+    metadata.ApiVersionsRequest,
+    metadata.MetadataRequest,
+    metadata.FindCoordinatorRequest,
+    admin.DescribeClusterRequest,
+    sasl.SaslHandshakeRequest,
+    sasl.SaslAuthenticateRequest,
+    admin.ListGroupsRequest,
+    admin.DescribeConfigsRequest,
+    admin.DeleteGroupsRequest,
+    admin.IncrementalAlterConfigsRequest,
+    admin.ListConfigResourcesRequest,
+    *(getattr(messages, name) for name in messages.__all__ if name.endswith("Request")),
+]
+
+
+def _versions(message: Any) -> range:
+    low, high = message.valid_versions
+    return range(low, high + 1)
+
+
+OWN_VERSIONS = [(message, version) for message in OWN_REQUESTS for version in _versions(message)]
+
+_NUMBERS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
+_IDS = st.one_of(st.none(), st.builds(uuid.UUID, int=st.integers(1, 2**128 - 1)))
+
+
+def bodies(message: Any, version: int) -> st.SearchStrategy[Any]:
+    """Instances of `message` for this version."""
+    return _structs(message, message._struct, version)
+
+
+def _structs(data_class: Any, schema: Any, version: int) -> st.SearchStrategy[Any]:
+    fields = {field.name: _values(field, version) for field in schema.untagged_fields(version)}
+    return st.builds(data_class, version=st.just(version), **fields)
+
+
+def _values(field: Any, version: int) -> st.SearchStrategy[Any]:
+    if field.is_struct_array():
+        values = st.lists(_structs(field.array_of.data_class, field.array_of, version), max_size=3)
+    elif field.is_array():
+        values = st.lists(_simple(field.array_of.type_str), max_size=4)
+    else:
+        values = _simple(field.type_str)
+    return st.one_of(st.none(), values) if field.nullable_for_version_q(version) else values
+
+
+def _simple(type_name: str) -> st.SearchStrategy[Any]:
+    if type_name in _NUMBERS:
+        half = 2 ** (_NUMBERS[type_name] - 1)
+        return st.integers(-half, half - 1)
+    simple: dict[str, st.SearchStrategy[Any]] = {
+        "bool": st.booleans(),
+        "uuid": _IDS,
+        "string": st.text(max_size=10),
+        "bytes": st.binary(max_size=20),
+    }
+    return simple[type_name]

@@ -1,0 +1,192 @@
+"""Requests decoded by our own decoder: what kafka-python makes of them, and nothing from what is none."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kafka.protocol.admin import DescribeConfigsRequest
+from kafka.protocol.consumer import FetchRequest
+from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
+
+from sharegroup.gateway import request_decoding, wire
+from sharegroup.gateway.client_connection import MAX_OWN_REQUEST_BYTES
+from sharegroup.gateway.request_decoding import MAX_ELEMENTS, decode_request
+from sharegroup.gateway.wire import MalformedRequestError, UnknownVersionError, read_header
+from sharegroup.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest
+from tests.unit.gateway.own_requests import OWN_VERSIONS, bodies
+from tests.unit.gateway.wire_bytes import varint
+
+ID = [f"{message.name}-{version}" for message, version in OWN_VERSIONS]
+
+
+def decode(message: Any, frame: bytes | bytearray | memoryview) -> Any:
+    """The request in an unframed frame."""
+    view = memoryview(frame)
+    return decode_request(message, read_header(view), view)
+
+
+def encoded(message: Any, version: int, body: Any) -> bytes:
+    return bytes(wire.encode_request(body, version, 7, "client"))[4:]
+
+
+def share_fetch(batches: int) -> Any:
+    topic = ShareFetchRequest.FetchTopic
+    partition = topic.FetchPartition(
+        partition_index=0,
+        acknowledgement_batches=[
+            topic.FetchPartition.AcknowledgementBatch(first_offset=n, last_offset=n, acknowledge_types=[1])
+            for n in range(batches)
+        ],
+    )
+    return ShareFetchRequest(
+        group_id="group", member_id="member", topics=[topic(partitions=[partition])], forgotten_topics_data=[]
+    )
+
+
+@pytest.mark.parametrize(("message", "version"), OWN_VERSIONS, ids=ID)
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_the_same_as_kafka_python(message: Any, version: int, data: st.DataObject) -> None:
+    frame = encoded(message, version, data.draw(bodies(message, version)))
+    header = read_header(memoryview(frame))
+    start = header.end + message.flexible_version_q(version)
+    original = message.decode(frame[start:], version=version)
+    ours = decode(message, frame)
+    assert type(ours) is type(original)
+    assert ours.version == version
+    assert ours == original
+    assert ours.to_dict(json=False) == original.to_dict(json=False)
+
+
+@pytest.mark.parametrize(("message", "version"), OWN_VERSIONS, ids=ID)
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_what_is_cut_off_is_none(message: Any, version: int, data: st.DataObject) -> None:
+    frame = encoded(message, version, data.draw(bodies(message, version)))
+    for end in range(read_header(memoryview(frame)).end, len(frame)):
+        with pytest.raises(MalformedRequestError):
+            decode(message, frame[:end])
+
+
+@pytest.mark.parametrize(("message", "version"), OWN_VERSIONS, ids=ID)
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_random_bytes_are_a_request_or_none(message: Any, version: int, data: st.DataObject) -> None:
+    frame = bytearray(encoded(message, version, data.draw(bodies(message, version))))
+    start = read_header(memoryview(frame)).end
+    for place, byte in data.draw(st.lists(st.tuples(st.integers(start, len(frame)), st.integers(0, 255)), max_size=5)):
+        frame[place : place + 1] = bytes([byte])
+    frame += data.draw(st.binary(max_size=10))
+    try:
+        decode(message, frame)
+    except MalformedRequestError:
+        return
+
+
+def test_tagged_fields_are_skipped_wherever_they_are() -> None:
+    plain = DescribeConfigsRequest(
+        resources=[DescribeConfigsRequest.DescribeConfigsResource(resource_type=2, resource_name="a")]
+    )
+    frame = encoded(DescribeConfigsRequest, 4, plain)
+    tags = b"\2" + b"\0\3abc" + b"\x09\1z"  # two fields: tag 0 of three bytes, tag 9 of one
+    name_end = frame.index(b"\2a") + 2
+    after_keys = name_end + 1
+    assert frame[after_keys] == 0
+    assert frame[-1] == 0
+    tagged = frame[:after_keys] + tags + frame[after_keys + 1 : -1] + tags
+    assert decode(DescribeConfigsRequest, tagged) == decode(DescribeConfigsRequest, frame)
+
+
+def test_an_unknown_version() -> None:
+    with pytest.raises(UnknownVersionError, match=r"ShareFetchRequest version 3, known are 1..2"):
+        decode(ShareFetchRequest, b"\0\x4e\0\3\0\0\0\7\xff\xff\0")
+    with pytest.raises(UnknownVersionError):
+        decode(ShareFetchRequest, b"\0\x4e\xff\xff\0\0\0\7\xff\xff\0")
+
+
+@pytest.mark.parametrize("count", [2**31 - 1, 2**31, 2**32 - 2, 50_001, 3])
+def test_an_array_that_is_longer_than_its_frame(count: int) -> None:
+    header = b"\0\x03\0\x0c\0\0\0\7\xff\xff\0"
+    topics = varint(count + 1)
+    with pytest.raises(MalformedRequestError):
+        decode(MetadataRequest, header + topics + bytes(16) + b"\0\0")
+    if count < 2**31:
+        with pytest.raises(MalformedRequestError):
+            decode(MetadataRequest, b"\0\x03\0\1\0\0\0\7\xff\xff" + struct.pack(">i", count) + b"\0\1a")
+
+
+def test_a_frame_full_of_small_elements_is_refused_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is two bytes there and a hundred here."""
+    monkeypatch.setattr(request_decoding, "MAX_ELEMENTS", 1_000)
+    header = b"\0\x03\0\x09\0\0\0\7\xff\xff\0"
+    topic, end = b"\2a\0", b"\0\0\0\0"
+    assert len(decode(MetadataRequest, header + varint(1_001) + topic * 1_000 + end).topics) == 1_000
+    with pytest.raises(MalformedRequestError, match="more than 1000 elements"):
+        decode(MetadataRequest, header + varint(1_002) + topic * 1_001 + end)
+
+
+def test_nested_elements_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_decoding, "MAX_ELEMENTS", 1_000)
+    batches = share_fetch(998)  # and a topic and a partition
+    assert decode(ShareFetchRequest, encoded(ShareFetchRequest, 2, batches))
+    with pytest.raises(MalformedRequestError, match="elements"):
+        decode(ShareFetchRequest, encoded(ShareFetchRequest, 2, share_fetch(999)))
+
+
+def test_ten_thousand_acknowledgement_batches_fit() -> None:
+    frame = encoded(ShareFetchRequest, 2, share_fetch(10_000))
+    assert len(frame) < MAX_OWN_REQUEST_BYTES / 4
+    assert MAX_ELEMENTS >= 5 * 10_000
+    assert len(decode(ShareFetchRequest, frame).topics[0].partitions[0].acknowledgement_batches) == 10_000
+
+
+def test_null_where_it_is_not_allowed() -> None:
+    frame = encoded(FindCoordinatorRequest, 2, FindCoordinatorRequest(key=None, key_type=0))
+    with pytest.raises(MalformedRequestError, match="key must not be null"):
+        decode(FindCoordinatorRequest, frame)
+    types = encoded(ShareAcknowledgeRequest, 2, ShareAcknowledgeRequest(group_id="g", member_id="m", topics=None))
+    with pytest.raises(MalformedRequestError, match="topics must not be null"):
+        decode(ShareAcknowledgeRequest, types)
+
+
+def test_schemas_that_the_decoder_does_not_know_are_no_silent_loss() -> None:
+    """Fetch has tagged fields that mean something."""
+    with pytest.raises(TypeError, match="tagged fields"):
+        decode(FetchRequest, b"\0\1\0\x0c\0\0\0\7\xff\xff\0")
+
+
+class CountedBytes(bytearray):
+    """Counts what is read from it: the bytes of slices, and one for everything else."""
+
+    read_bytes = 0
+
+    def __getitem__(self, key: Any) -> Any:
+        found = super().__getitem__(key)
+        self.read_bytes += len(found) if isinstance(key, slice) else 1
+        return found
+
+
+@pytest.mark.parametrize("tags", [b"\0", b"\1\x05\1z"], ids=["no tags", "tags everywhere"])
+def test_the_cost_is_linear(tags: bytes) -> None:
+    """kafka-python copies the rest of the frame for each struct with tagged fields."""
+
+    def read_bytes(topics: int) -> int:
+        header = b"\0\x03\0\x09\0\0\0\7\xff\xff\0"
+        body = varint(topics + 1) + (b"\4abc" + tags) * topics + b"\0\0\0" + tags
+        frame: Any = CountedBytes(header + body)
+        assert len(decode_request(MetadataRequest, read_header(memoryview(header + body)), frame).topics) == topics
+        return int(frame.read_bytes)
+
+    few, many = read_bytes(500), read_bytes(8_000)
+    assert 15 * few < many < 17 * few
+    assert many < 2 * 8_000 * (4 + len(tags))
+
+
+@pytest.mark.parametrize("byte", [b"\xff", b"\x80"])
+def test_a_length_without_an_end(byte: bytes) -> None:
+    with pytest.raises(MalformedRequestError, match="varint without an end"):
+        decode(MetadataRequest, b"\0\x03\0\x09\0\0\0\7\xff\xff\0" + byte * 1_000_000)
