@@ -29,6 +29,9 @@ logger = logging.getLogger(__name__)
 
 #: After a demand that was refused or could not be sent.
 RETRY_MS = 1_000
+#: A range whose lock ends so soon is not handed out; a short lock may be over by this part of it.
+MIN_LOCK_LEFT_MS = 2_000
+_PART_OF_LOCK = 4
 
 Outcome = tuple[int, str | None]
 
@@ -44,6 +47,7 @@ class MemberPartition:
         read_ahead: ReadAhead,
         arrived: Callable[[], None],
         demand_wait_ms: int,
+        lock_duration_ms: int,
     ) -> None:
         self.key, self.member_id = key, member_id
         self.read_ahead = read_ahead
@@ -51,6 +55,7 @@ class MemberPartition:
         self._engine = engine
         self._arrived = arrived
         self._demand_wait_ms = demand_wait_ms
+        self._min_lock_left_ms = min(MIN_LOCK_LEFT_MS, lock_duration_ms // _PART_OF_LOCK)
         self._is_closed = False
 
     # -- records -----------------------------------------------------------------------------------------------------
@@ -98,9 +103,14 @@ class MemberPartition:
         if ranges:
             self._engine.append_soon(self._request(UNACQUIRE, self._engine.new_id())._replace(ranges=tuple(ranges)))
 
-    def upkeep(self, now_ms: int, idle_ms: int, min_left_ms: int) -> None:
+    def expire(self, now_ms: int) -> None:
+        """Give back what the member could not use any more: its lock is nearly over."""
+        self.give_back(self.read_ahead.expire(now_ms, self._min_lock_left_ms))
+
+    def upkeep(self, now_ms: int, idle_ms: int) -> None:
         """Give back what the member does not take, and what it could not use any more."""
-        self.give_back([*self.read_ahead.expire(now_ms, min_left_ms), *self.read_ahead.idle(now_ms, idle_ms)])
+        self.expire(now_ms)
+        self.give_back(self.read_ahead.idle(now_ms, idle_ms))
 
     # -- the session -------------------------------------------------------------------------------------------------
 

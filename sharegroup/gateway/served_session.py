@@ -23,8 +23,6 @@ logger = logging.getLogger(__name__)
 
 #: Of one partition in one response: what is looked at beyond MaxRecords costs time on the event loop.
 MAX_PART_BYTES = 1_048_576
-#: A range whose lock ends so soon is not handed out.
-MIN_LOCK_LEFT_MS = 2_000
 
 
 class PartRecords(NamedTuple):
@@ -81,7 +79,7 @@ class ServedSession:
         """Partitions that the member does not fetch any more: what is ahead of it goes back."""
         for key in partitions:
             if key not in self.session.partitions and key in self._partitions:
-                self._partitions[key].upkeep(now_ms, 0, 0)
+                self._partitions[key].upkeep(now_ms, 0)
 
     def stopped_waiting(self, now_ms: int) -> None:
         """The response is made: no fetch of the member waits any more."""
@@ -130,7 +128,7 @@ class ServedSession:
         """
         partition = self.partition(key)
         buffer = partition.read_ahead
-        partition.give_back(buffer.expire(now_ms, MIN_LOCK_LEFT_MS))
+        partition.expire(now_ms)
         while ranges := buffer.ranges():
             first = ranges[0].first_offset
             most = min(limits.max_bytes, MAX_PART_BYTES)

@@ -11,13 +11,14 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.acknowledge_rules import check_renewing_fetch
 from sharegroup.gateway.batch_cache import BatchCache
 from sharegroup.gateway.engine_channel import EngineChannel
+from sharegroup.gateway.group_configs import GroupConfigs
 from sharegroup.gateway.handlers.share_responses import AcknowledgeResponse, FetchResponse
 from sharegroup.gateway.listeners import Listeners
 from sharegroup.gateway.log_reader import LogPosition, LogReader
 from sharegroup.gateway.member_partition import MemberPartition, Outcome
 from sharegroup.gateway.read_ahead import ReadAhead
 from sharegroup.gateway.request import Caller, Request
-from sharegroup.gateway.served_session import MIN_LOCK_LEFT_MS, FetchLimits, ServedSession
+from sharegroup.gateway.served_session import FetchLimits, ServedSession
 from sharegroup.gateway.share_session import ContextKind, ShareSession, ShareSessions, TopicIdPartition
 from sharegroup.gateway.topic_ids import NO_TOPIC_ID
 from sharegroup.gateway.upstream_cluster import Topic, UpstreamCluster
@@ -36,13 +37,14 @@ class ShareApis:
     def __init__(
         self,
         config: JobConfig,
+        group_configs: GroupConfigs,
         engine: EngineChannel,
         cluster: UpstreamCluster,
         listeners: Listeners,
         security: Any,
     ) -> None:
         self._config, self._engine, self._cluster, self._security = config, engine, cluster, security
-        self._listeners = listeners
+        self._group_configs, self._listeners = group_configs, listeners
         self._reader = LogReader(cluster, BatchCache(config.gateway.batch_cache_max_bytes))
         self._sessions: dict[int, ShareSessions] = {}
         self._served: dict[ShareSession, ServedSession] = {}
@@ -64,7 +66,7 @@ class ShareApis:
             return
         waiting = {part.key for part in parts if part.read_ahead.is_waiting}
         for part in buffers:
-            part.upkeep(now_ms, self._config.gateway.read_ahead_idle_ms, MIN_LOCK_LEFT_MS)
+            part.upkeep(now_ms, self._config.gateway.read_ahead_idle_ms)
             if part.key in waiting:
                 part.give_back(part.read_ahead.spare(now_ms, KEEP_MS))
 
@@ -93,7 +95,7 @@ class ShareApis:
     def _member_partition(self, session: ShareSession, key: TopicIdPartition, arrived: Any) -> MemberPartition:
         topic = self._cluster.topic_by_id(key.topic_id)
         assert topic is not None  # checked before a partition is looked at
-        group = self._config.group_config(session.key.group_id)
+        group = self._group_configs.group_config(session.key.group_id)
         limit = min(self._config.gateway.read_ahead_max_records, group.partition_max_record_locks)
         return MemberPartition(
             SharePartitionKey(session.key.group_id, topic.name, key.partition),
@@ -102,6 +104,7 @@ class ShareApis:
             ReadAhead(limit, group.record_lock_duration_ms, self._config.gateway.demand_wait_ms + LOST_AFTER_MS),
             arrived,
             self._config.gateway.demand_wait_ms,
+            group.record_lock_duration_ms,
         )
 
     # -- ShareFetch ----------------------------------------------------------------------------------------------------
@@ -185,7 +188,7 @@ class ShareApis:
     ) -> None:
         body = request.body
         is_record_limit = request.version >= 2 and body.share_acquire_mode == RECORD_LIMIT
-        group = self._config.group_config(body.group_id)
+        group = self._group_configs.group_config(body.group_id)
         read_committed = group.isolation_level is IsolationLevel.READ_COMMITTED
         for key in partitions:
             room = body.max_records - response.record_count
@@ -267,7 +270,7 @@ class ShareApis:
         return None
 
     def _lock_timeout_ms(self, group_id: str) -> int:
-        return self._config.group_config(group_id).record_lock_duration_ms
+        return self._group_configs.group_config(group_id).record_lock_duration_ms
 
 
 async def _all(outcomes: Mapping[TopicIdPartition, Awaitable[Outcome]]) -> dict[TopicIdPartition, Outcome]:
