@@ -21,6 +21,9 @@ from sharegroup.config import GatewayConfig, JobConfig
 from sharegroup.gateway.bounded_log import BoundedLog
 from sharegroup.gateway.client_connection import ClientConnection
 from sharegroup.gateway.engine_channel import EngineChannel
+from sharegroup.gateway.group_configs import REFRESH_INTERVAL_S as CONFIGS_INTERVAL_S
+from sharegroup.gateway.group_configs import GroupConfigs
+from sharegroup.gateway.handlers.admin import admin_routes
 from sharegroup.gateway.handlers.api_versions import ApiVersions, passed_through
 from sharegroup.gateway.handlers.cluster import ClusterApis
 from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat
@@ -31,6 +34,7 @@ from sharegroup.gateway.passthrough import Passthrough
 from sharegroup.gateway.request import Handler, Request
 from sharegroup.gateway.security import Security
 from sharegroup.gateway.security.sasl_server import sasl_is_off
+from sharegroup.gateway.stored_groups import StoredGroups
 from sharegroup.gateway.upstream_cluster import UpstreamCluster
 from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
 from sharegroup.gateway.wire import RequestHeader, UnknownVersionError
@@ -61,7 +65,11 @@ class Gateway:
             config.job.group_requests_topic, config.job.partition_requests_topic, config.job.responses_topic
         )
         self._engine = EngineChannel(settings, topics, self.config.engine_timeout_ms / 1000)
-        self._share = ShareApis(config, self._engine, self._cluster, self._listeners, self.security)
+        self._stored = StoredGroups(config.job.tables_path)
+        self._group_configs = GroupConfigs(config, self._stored)
+        self._share = ShareApis(
+            config, self._group_configs, self._engine, self._cluster, self._listeners, self.security
+        )
         self._handlers = self._routes()
         self.messages = {api_key: message for api_key, (message, _) in self._handlers.items()}
         self._servers: dict[int, asyncio.Server] = {}
@@ -86,6 +94,9 @@ class Gateway:
             (share_messages.ShareGroupHeartbeatRequest, heartbeat),
             (share_messages.ShareFetchRequest, self._share.fetch),
             (share_messages.ShareAcknowledgeRequest, self._share.acknowledge),
+            *admin_routes(
+                self._job_config, self._engine, self._cluster, self._stored, self._group_configs, self.security
+            ),
         ]
         return {message.API_KEY: (message, handler) for message, handler in routes}
 
@@ -95,10 +106,12 @@ class Gateway:
         """Connect to the upstream cluster and open the ports. Raises UpstreamUnavailableError or OSError."""
         self._engine.start()
         await self._cluster.refresh()
+        await self._group_configs.refresh()  # before the first fetch: a group may be a read_committed one
         await self._open_ports()
         upkeep = {
             UPKEEP_INTERVAL_S: self._share.upkeep,
             IDLE_CHECK_INTERVAL_S: self.close_idle,
+            CONFIGS_INTERVAL_S: self._group_configs.upkeep,
             REFRESH_INTERVAL_S: self._refresh,
         }
         self._tasks = [asyncio.ensure_future(_each(interval_s, work)) for interval_s, work in upkeep.items()]

@@ -1,0 +1,48 @@
+"""The APIs of administrators, and which handler answers which."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka.protocol import admin as admin_messages
+
+from sharegroup.config import JobConfig
+from sharegroup.gateway.engine_channel import EngineChannel
+from sharegroup.gateway.group_configs import GroupConfigs
+from sharegroup.gateway.group_requests import GroupRequests
+from sharegroup.gateway.handlers.alter_configs import IncrementalAlterConfigs
+from sharegroup.gateway.handlers.alter_offsets import AlterShareGroupOffsets
+from sharegroup.gateway.handlers.delete_groups import DeleteGroups
+from sharegroup.gateway.handlers.delete_offsets import DeleteShareGroupOffsets
+from sharegroup.gateway.handlers.describe_configs import DescribeConfigs
+from sharegroup.gateway.handlers.describe_groups import ShareGroupDescribe
+from sharegroup.gateway.handlers.describe_offsets import DescribeShareGroupOffsets
+from sharegroup.gateway.handlers.list_config_resources import ListConfigResources
+from sharegroup.gateway.handlers.list_groups import ListGroups
+from sharegroup.gateway.request import Handler
+from sharegroup.gateway.stored_groups import StoredGroups
+from sharegroup.gateway.upstream_cluster import UpstreamCluster
+from sharegroup.protocol import messages as share_messages
+
+
+def admin_routes(
+    config: JobConfig,
+    engine: EngineChannel,
+    cluster: UpstreamCluster,
+    stored: StoredGroups,
+    configs: GroupConfigs,
+    security: Any,
+) -> list[tuple[Any, Handler]]:
+    """(request message, handler) of each. What is read comes from the tables, what is written goes by rows."""
+    rows = GroupRequests(engine)
+    return [
+        (share_messages.ShareGroupDescribeRequest, ShareGroupDescribe(stored, security)),
+        (share_messages.DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsets(stored, cluster, security)),
+        (share_messages.AlterShareGroupOffsetsRequest, AlterShareGroupOffsets(rows, cluster, security)),
+        (share_messages.DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsets(rows, cluster, security)),
+        (admin_messages.ListGroupsRequest, ListGroups(stored, cluster, security)),
+        (admin_messages.DeleteGroupsRequest, DeleteGroups(rows, stored, cluster, security)),
+        (admin_messages.DescribeConfigsRequest, DescribeConfigs(config, stored, cluster, security)),
+        (admin_messages.IncrementalAlterConfigsRequest, IncrementalAlterConfigs(rows, configs, cluster, security)),
+        (admin_messages.ListConfigResourcesRequest, ListConfigResources(stored, cluster, security)),
+    ]
