@@ -182,6 +182,11 @@ class Gateway:
         """The loop's clock, in seconds."""
         return asyncio.get_running_loop().time()
 
+    @property
+    def connection_count(self) -> int:
+        """Clients that are connected."""
+        return len(self._connections)
+
     def connected(self, connection: ClientConnection) -> bool:
         """Take a connection in; False when there are too many."""
         if len(self._connections) >= self.config.max_connections:

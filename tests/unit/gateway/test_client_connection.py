@@ -1,0 +1,460 @@
+"""Clients' connections over real sockets: what is no request, too much, too slow, or not allowed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import socket
+import ssl
+import struct
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from kafka.protocol.consumer import ListOffsetsRequest
+from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.sasl import SaslHandshakeRequest
+from scramp import ScramClient
+
+from sharegroup.gateway import client_connection, wire
+from sharegroup.gateway.bounded_log import LINES
+from sharegroup.gateway.client_connection import (
+    MAX_LOGIN_REQUEST_BYTES,
+    MAX_OWN_REQUEST_BYTES,
+    MAX_WAITING_FRAMES,
+    ClientConnection,
+)
+from sharegroup.gateway.security.credentials import hash_password
+from sharegroup.gateway.server import Gateway
+from tests.unit.gateway.served_clients import UNKNOWN_API_VERSIONS, Client, serving, unknown_api_versions
+from tests.unit.gateway.wire_bytes import framed
+
+T = TypeVar("T")
+DEADLINE_S = 60.0
+
+
+def run(test: Callable[[Gateway, Client], Awaitable[T]], config: dict[str, object] | None = None) -> T:
+    """A test against a served gateway. The deadline is for a test that hangs."""
+
+    async def main() -> T:
+        async with serving(config) as (gateway, client):
+            return await test(gateway, client)
+
+    return asyncio.run(asyncio.wait_for(main(), DEADLINE_S))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.005)
+
+
+def request(api_key: int, version: int, body: bytes = b"") -> bytes:
+    return framed(struct.pack(">hhih", api_key, version, 7, -1) + body)
+
+
+def metadata(version: int = 1) -> bytes:
+    return bytes(wire.encode_request(MetadataRequest(topics=[]), version, 7, "test"))
+
+
+NO_REQUEST = {
+    "not Kafka": b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "TLS": bytes.fromhex("16030100f8010000f40303") + bytes(240),
+    "a negative length": b"\xff\xff\xff\xff",
+    "too long": struct.pack(">i", 2**31 - 1),
+    "an empty frame": framed(b""),
+    "half a header": framed(b"\0\x12\0\3\0"),
+    "a client id that is cut off": framed(b"\0\x12\0\3\0\0\0\7\0\x10abc"),
+    "an unknown version": request(3, 99),
+    "a negative version": request(78, -1),
+    "an unknown API": request(999, 0),
+    "a negative API": request(-1, 0),
+    "a hidden API": request(83, 0),
+    "Metadata that is cut off": request(3, 1, b"\0\0\0\1\0\5abc"),
+    "ShareFetch of random bytes": request(78, 2, random.Random(1).randbytes(100)),
+    "an array without an end": request(3, 9, b"\0\xff\xff\xff\xff\x0f"),
+    "a varint without an end": request(3, 9, b"\xff" * 1_000),
+    "an own request that is too long": request(17, 1, b"\0\1x" + bytes(MAX_OWN_REQUEST_BYTES)),
+}
+
+
+@pytest.mark.parametrize("garbage", NO_REQUEST.values(), ids=NO_REQUEST)
+def test_what_is_no_request_closes_its_connection_and_no_other(
+    garbage: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(gateway: Gateway, client: Client) -> bool:
+        other = await client.another().connect()
+        await client.connect()
+        client.send(garbage)
+        return await client.is_closed() and await other.is_served()
+
+    with caplog.at_level(logging.INFO):
+        assert run(test)
+    line = [record for record in caplog.records if record.name == "sharegroup.gateway.server"]
+    assert len(line) == 1
+    assert line[0].levelno <= logging.WARNING
+    assert "client 127.0.0.1 is disconnected: " in line[0].message
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+def test_what_came_before_the_garbage_is_answered() -> None:
+    async def test(gateway: Gateway, client: Client) -> bytes:
+        await client.connect()
+        assert await client.is_served()
+        client.send(unknown_api_versions(7))
+        answer = await client.frame()
+        client.send(request(999, 0))
+        assert await client.is_closed()
+        return answer
+
+    assert run(test) == UNKNOWN_API_VERSIONS
+
+
+def test_a_frame_that_never_ends_is_closed_with_its_client() -> None:
+    async def test(gateway: Gateway, client: Client) -> int:
+        await client.connect()
+        client.send(metadata()[:-1])
+        await until(lambda: gateway.connection_count == 1)
+        client.close()
+        await until(lambda: gateway.connection_count == 0)
+        return gateway.connection_count
+
+    assert run(test) == 0
+
+
+def test_garbage_does_not_flood_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(gateway: Gateway, client: Client) -> None:
+        for _ in range(5 * LINES):
+            other = await client.another().connect()
+            other.send(b"GET / HTTP/1.1\r\n\r\n")
+            assert await other.is_closed()
+
+    with caplog.at_level(logging.INFO):
+        run(test)
+    assert len([record for record in caplog.records if "is disconnected" in record.message]) == LINES
+
+
+def test_thousands_of_requests_in_a_row_are_answered_in_order() -> None:
+    async def test(gateway: Gateway, client: Client) -> list[int]:
+        await client.connect()
+        client.send(b"".join(map(unknown_api_versions, range(5_000))))
+        return [int.from_bytes((await client.frame())[:4], "big") for _ in range(5_000)]
+
+    assert run(test) == list(range(5_000))
+
+
+def connection_of(gateway: Gateway) -> ClientConnection:
+    (connection,) = gateway._connections
+    return connection
+
+
+def test_a_client_that_never_reads_is_not_read_from_and_then_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_connection, "UNREAD_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(client_connection, "WRITE_BUFFER_BYTES", 1_024)
+
+    async def test(gateway: Gateway, client: Client) -> tuple[int, bool]:
+        with socket.socket() as unread:
+            unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            unread.setblocking(False)
+            loop = asyncio.get_running_loop()
+            await loop.sock_connect(unread, ("127.0.0.1", client.port))
+            await until(lambda: gateway.connection_count == 1)
+            connection = connection_of(gateway)
+            assert connection.transport is not None
+            accepted = connection.transport.get_extra_info("socket")
+            accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+            sending = asyncio.ensure_future(loop.sock_sendall(unread, unknown_api_versions(1) * 1_000_000))
+            await until(lambda: connection.is_held and not connection.is_drained)
+            waiting = len(connection._frames)
+            other = await client.another().connect()
+            assert await other.is_served()
+            other.close()
+            await until(lambda: gateway.connection_count == 0)
+            (failure,) = await asyncio.gather(sending, return_exceptions=True)
+            return waiting, isinstance(failure, ConnectionError)
+
+    waiting, is_closed = run(test)
+    assert waiting <= MAX_WAITING_FRAMES
+    assert is_closed
+
+
+def test_a_thousand_connections_at_once() -> None:
+    async def test(gateway: Gateway, client: Client) -> int:
+        clients = await asyncio.gather(*(client.another().connect() for _ in range(1_000)))
+        served = await asyncio.gather(*(each.is_served() for each in clients))
+        for each in clients:
+            each.close()
+        return sum(served)
+
+    assert run(test) == 1_000
+
+
+def test_too_many_connections() -> None:
+    async def test(gateway: Gateway, client: Client) -> None:
+        first, second = await client.another().connect(), await client.another().connect()
+        assert await first.is_served()
+        assert await second.is_served()
+        assert await (await client.another().connect()).is_closed()
+        first.close()
+        await until(lambda: gateway.connection_count == 1)
+        assert await (await client.another().connect()).is_served()
+
+    run(test, {"gateway.max.connections": 2})
+
+
+def test_a_client_that_says_nothing() -> None:
+    async def test(gateway: Gateway, client: Client) -> bool:
+        silent = await client.another().connect()
+        talking = await client.another().connect()
+        assert await talking.is_served()
+        closing = asyncio.ensure_future(silent.is_closed())
+        while not closing.done():
+            gateway.close_idle()
+            await asyncio.sleep(0.01)
+        return closing.result() and await talking.is_served()
+
+    assert run(test, {"gateway.first.request.timeout.ms": 100})
+
+
+def test_a_client_that_has_been_silent_for_long() -> None:
+    async def test(gateway: Gateway, client: Client) -> tuple[bool, bool]:
+        await client.connect()
+        assert await client.is_served()
+        connection, now = connection_of(gateway), gateway.now()
+        return connection.is_idle(now + 599.9), connection.is_idle(now + 600.1)
+
+    assert run(test) == (False, True)
+
+
+def test_clients_that_come_and_go_leave_nothing_behind() -> None:
+    """`serving` waits until all tasks are gone."""
+
+    async def visit(client: Client, choice: random.Random) -> None:
+        await client.connect()
+        client.send(b"".join(unknown_api_versions(number) for number in range(choice.randrange(40))))
+        client.send(metadata()[: choice.randrange(30)])
+        for _ in range(choice.randrange(5)):
+            await asyncio.sleep(0)
+        if choice.random() < 0.5:
+            client.writer.write_eof()
+            await client.is_closed()
+        elif choice.random() < 0.5:
+            reset = struct.pack("ii", 1, 0)
+            client.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+        client.close()
+
+    async def test(gateway: Gateway, client: Client) -> None:
+        choice = random.Random(7)
+        await asyncio.gather(*(visit(client.another(), choice) for _ in range(300)))
+
+    run(test)
+
+
+# -- brokers that are away ---------------------------------------------------------------------------------------------
+
+
+def test_while_the_brokers_are_away_who_needs_them_is_disconnected(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(gateway: Gateway, client: Client) -> bool:
+        for _ in range(3):
+            other = await client.another().connect()
+            other.send(metadata())
+            assert await other.is_closed()
+        return await (await client.connect()).is_served()
+
+    assert run(test)
+    assert {record.levelno for record in caplog.records} == {logging.WARNING}
+    assert all("no upstream broker 1" in message for message in caplog.messages)
+
+
+# -- security ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def users(tmp_path: Path) -> dict[str, object]:
+    path = tmp_path / "users.yaml"
+    path.write_text(hash_password("alice", "secret"), encoding="utf-8")
+    return {"gateway.sasl.users.location": str(path)}
+
+
+def test_a_login(users: dict[str, object]) -> None:
+    async def test(gateway: Gateway, client: Client) -> str:
+        await client.connect()
+        assert await client.is_served()  # ApiVersions comes before the login
+        assert await client.handshake() == 0
+        assert await client.authenticate(b"\0alice\0secret") == (0, b"")
+        assert await client.handshake() == 34  # only once
+        long = SaslHandshakeRequest(mechanism="x" * 20_000)
+        client.send(wire.encode_request(long, 1, 9, "test"))  # longer requests are allowed from now on
+        assert (await client.frame())[:6] == b"\0\0\0\x09\0\x22"
+        return connection_of(gateway)._caller.principal
+
+    assert run(test, users) == "User:alice"
+
+
+def test_a_login_by_scram(users: dict[str, object]) -> None:
+    async def test(gateway: Gateway, client: Client) -> str:
+        await client.connect()
+        assert await client.handshake("SCRAM-SHA-512") == 0
+        scram = ScramClient(["SCRAM-SHA-512"], "alice", "secret")
+        code, challenge = await client.authenticate(scram.get_client_first().encode())
+        assert code == 0
+        scram.set_server_first(challenge.decode())
+        code, proof = await client.authenticate(scram.get_client_final().encode())
+        assert code == 0
+        scram.set_server_final(proof.decode())
+        return connection_of(gateway)._caller.principal
+
+    assert run(test, users) == "User:alice"
+
+
+def test_a_wrong_password_is_answered_before_the_connection_is_closed(users: dict[str, object]) -> None:
+    async def test(gateway: Gateway, client: Client) -> bool:
+        await client.connect()
+        assert await client.handshake() == 0
+        assert await client.authenticate(b"\0alice\0wrong") == (58, b"")
+        return await client.is_closed()
+
+    assert run(test, users)
+
+
+def test_a_login_in_the_wrong_order_is_answered_before_the_connection_is_closed(users: dict[str, object]) -> None:
+    async def test(gateway: Gateway, client: Client) -> bool:
+        await client.connect()
+        assert await client.authenticate(b"\0alice\0secret") == (34, b"")
+        return await client.is_closed()
+
+    assert run(test, users)
+
+
+@pytest.mark.parametrize(
+    "early",
+    [metadata(), request(0, 3, b"\xff\xff\0\0"), request(78, 2), framed(bytes(MAX_LOGIN_REQUEST_BYTES + 1))],
+    ids=["an own request", "one to pass through", "ShareFetch", "a long one"],
+)
+def test_nothing_else_is_served_before_the_login(users: dict[str, object], early: bytes) -> None:
+    async def test(gateway: Gateway, client: Client) -> bool:
+        await client.connect()
+        assert await client.is_served()
+        client.send(early)
+        return await client.is_closed()
+
+    assert run(test, users)
+
+
+def test_who_only_talks_does_not_put_off_the_login(users: dict[str, object]) -> None:
+    async def test(gateway: Gateway, client: Client) -> int:
+        await client.connect()
+        requests = 0
+        try:
+            while True:
+                assert await client.handshake("NO-SUCH-MECHANISM") == 33
+                requests += 1
+                gateway.close_idle()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return requests
+
+    assert run(test, {**users, "gateway.first.request.timeout.ms": 300}) > 1
+
+
+def test_many_logins_at_once_keep_nobody_waiting(users: dict[str, object]) -> None:
+    """Each takes milliseconds of work; another client's requests are answered between them."""
+
+    async def log_in(client: Client) -> tuple[int, bytes]:
+        await client.connect()
+        await client.handshake()
+        return await client.authenticate(b"\0alice\0secret")
+
+    async def test(gateway: Gateway, client: Client) -> int:
+        await client.connect()
+        logins = asyncio.gather(*(log_in(client.another()) for _ in range(50)))
+        served = 0
+        while not logins.done():
+            assert await client.is_served()
+            served += 1
+        assert set(await logins) == {(0, b"")}
+        return served
+
+    assert run(test, users) >= 50
+
+
+def test_without_sasl_there_is_no_login() -> None:
+    async def test(gateway: Gateway, client: Client) -> tuple[int, int, bool]:
+        await client.connect()
+        handshake = await client.handshake()
+        code, _ = await client.authenticate(b"\0alice\0secret")
+        return handshake, code, await client.is_served()
+
+    assert run(test) == (34, 34, True)
+
+
+def test_passing_through_needs_rights(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(gateway: Gateway, client: Client) -> bool:
+        await client.connect()
+        client.send(wire.encode_request(ListOffsetsRequest(topics=[]), 1, 7, "test"))
+        return await client.is_closed()
+
+    (tmp_path / "acl.yaml").write_text("[]", encoding="utf-8")
+    with caplog.at_level(logging.INFO):
+        assert run(test, {"gateway.acls.location": str(tmp_path / "acl.yaml")})
+    assert "User:ANONYMOUS is not authorized: ALL on cluster kafka-cluster" in caplog.text
+
+
+def tls(pems: Path, **more: object) -> dict[str, object]:
+    keys = {"gateway.ssl.certificate.location": "cert.pem", "gateway.ssl.key.location": "key.pem"}
+    return {**{key: str(pems / name) for key, name in keys.items()}, **more}
+
+
+def client_context(pems: Path) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=pems / "cert.pem")
+    context.load_cert_chain(pems / "cert.pem", pems / "key.pem")
+    return context
+
+
+def test_a_certificate_is_a_login(pems: Path) -> None:
+    async def test(gateway: Gateway, client: Client) -> str:
+        client.context = client_context(pems)
+        await client.connect()
+        assert await client.is_served()
+        return connection_of(gateway)._caller.principal
+
+    with_certificate = tls(pems, **{"gateway.ssl.client.ca.location": str(pems / "cert.pem")})
+    assert run(test, with_certificate) == r"User:CN=localhost,O=Share\, Group,C=DE"
+    assert run(test, tls(pems)) == "User:ANONYMOUS"
+
+
+def test_with_sasl_a_certificate_is_none(pems: Path, users: dict[str, object]) -> None:
+    async def test(gateway: Gateway, client: Client) -> bool:
+        client.context = client_context(pems)
+        await client.connect()
+        client.send(metadata())
+        return await client.is_closed()
+
+    assert run(test, tls(pems, **{"gateway.ssl.client.ca.location": str(pems / "cert.pem"), **users}))
+
+
+@pytest.mark.parametrize(
+    "said", [b"", metadata(), b"\x16\x03\x01", os.urandom(5_000)], ids=["nothing", "plain", "half", "random"]
+)
+def test_no_tls_handshake(pems: Path, said: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(gateway: Gateway, client: Client) -> bool:
+        await client.connect()
+        client.send(said)
+        is_closed = await client.is_closed()  # an alert may come before
+        other = client.another()
+        other.context = client_context(pems)
+        return (is_closed or bool(said)) and await (await other.connect()).is_served()
+
+    assert run(test, tls(pems, **{"gateway.first.request.timeout.ms": 200}))
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+def test_requests_over_tls_in_a_row_are_answered_in_order(pems: Path) -> None:
+    async def test(gateway: Gateway, client: Client) -> list[int]:
+        client.context = client_context(pems)
+        await client.connect()
+        client.send(b"".join(map(unknown_api_versions, range(3_000))))
+        return [int.from_bytes((await client.frame())[:4], "big") for _ in range(3_000)]
+
+    assert run(test, tls(pems)) == list(range(3_000))
