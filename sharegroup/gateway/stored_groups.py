@@ -15,10 +15,10 @@ from sharegroup.tables import (
     ShareGroupDescription,
     SharePartitionOffset,
     TableUnavailableError,
-    read_group,
     read_group_configs,
+    read_group_descriptions,
     read_groups,
-    read_share_group_offsets,
+    read_offsets_by_group,
 )
 
 logger = logging.getLogger(__name__)
@@ -41,17 +41,13 @@ class StoredGroups:
 
     async def describe(self, group_ids: Iterable[str]) -> dict[str, ShareGroupDescription]:
         """Those of the named groups that exist."""
-        wanted = list(dict.fromkeys(group_ids))
+        wanted = set(group_ids)
+        return await self._read(lambda: read_group_descriptions(self._tables_path, wanted), {})
 
-        def read() -> dict[str, ShareGroupDescription]:
-            found = ((group_id, read_group(self._tables_path, group_id)) for group_id in wanted)
-            return {group_id: group for group_id, group in found if group is not None}
-
-        return await self._read(read, {})
-
-    async def offsets(self, group_id: str) -> tuple[SharePartitionOffset, ...]:
-        """A group's offsets by topic and partition; none for an unknown group."""
-        return await self._read(lambda: read_share_group_offsets(self._tables_path, group_id), ())
+    async def offsets(self, group_ids: Iterable[str]) -> dict[str, tuple[SharePartitionOffset, ...]]:
+        """The groups' offsets by topic and partition, without groups that have none."""
+        wanted = set(group_ids)
+        return await self._read(lambda: read_offsets_by_group(self._tables_path, wanted), {})
 
     async def configs(self) -> dict[str, dict[str, str]]:
         """{group id: {config name: value as text}}: what requests have set."""

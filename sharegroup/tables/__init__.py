@@ -11,9 +11,10 @@ from sharegroup.tables.groups import (
     ShareGroupDescription,
     SharePartitionDescription,
     read_group,
+    read_group_descriptions,
     read_groups,
 )
-from sharegroup.tables.offsets import SharePartitionOffset, read_share_group_offsets
+from sharegroup.tables.offsets import SharePartitionOffset, read_offsets_by_group, read_share_group_offsets
 from sharegroup.tables.rows import TableUnavailableError
 from sharegroup.tables.schemas import table_path
 
@@ -26,7 +27,9 @@ __all__ = [
     "TableUnavailableError",
     "read_group",
     "read_group_configs",
+    "read_group_descriptions",
     "read_groups",
+    "read_offsets_by_group",
     "read_share_group_offsets",
     "table_path",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from sharegroup.tables.rows import StorageOptions, read_rows
@@ -66,31 +66,56 @@ def read_groups(tables_path: str, storage_options: StorageOptions = None) -> tup
 
 def read_group(tables_path: str, group_id: str, storage_options: StorageOptions = None) -> ShareGroupDescription | None:
     """A group, None if there is none or it is being deleted. Raises TableUnavailableError."""
-    groups = read_rows(tables_path, SHARE_GROUPS, group_id, storage_options)
-    if not groups or groups[0]["group_state"] == _DEAD:
-        return None
-    members = read_rows(tables_path, SHARE_GROUP_MEMBERS, group_id, storage_options)
-    partitions = read_share_partitions(tables_path, group_id, storage_options)
-    topic_ids = {row.topic: row.topic_id for row in partitions}
-    return ShareGroupDescription(
-        group_id,
-        groups[0]["group_state"],
-        groups[0]["group_epoch"],
-        groups[0]["assignment_epoch"],
-        tuple(_member(row, topic_ids) for row in members),
-        partitions,
-    )
+    return read_group_descriptions(tables_path, [group_id], storage_options).get(group_id)
+
+
+def read_group_descriptions(
+    tables_path: str, group_ids: Collection[str], storage_options: StorageOptions = None
+) -> dict[str, ShareGroupDescription]:
+    """Those of the named groups that there are; each table is read once. Raises TableUnavailableError."""
+    if not group_ids:
+        return {}
+    rows = read_rows(tables_path, SHARE_GROUPS, group_ids, storage_options)
+    groups = {row["group_id"]: row for row in rows if row["group_state"] != _DEAD}
+    members = _by_group(read_rows(tables_path, SHARE_GROUP_MEMBERS, group_ids, storage_options))
+    partitions = read_share_partitions(tables_path, group_ids, storage_options)
+    return {
+        group_id: _description(group, members.get(group_id, ()), partitions.get(group_id, ()))
+        for group_id, group in groups.items()
+    }
 
 
 def read_share_partitions(
-    tables_path: str, group_id: str, storage_options: StorageOptions = None
-) -> tuple[SharePartitionDescription, ...]:
-    """A group's share-partitions, without those that are being deleted. Raises TableUnavailableError."""
-    rows = read_rows(tables_path, SHARE_PARTITIONS, group_id, storage_options)
-    return tuple(
-        SharePartitionDescription(*(row[field] for field in SharePartitionDescription._fields))
-        for row in rows
-        if row["status"] != _DELETING
+    tables_path: str, group_ids: Collection[str], storage_options: StorageOptions = None
+) -> dict[str, tuple[SharePartitionDescription, ...]]:
+    """The groups' share-partitions, without those that are being deleted. Raises TableUnavailableError."""
+    rows = read_rows(tables_path, SHARE_PARTITIONS, group_ids, storage_options)
+    return {
+        group_id: tuple(SharePartitionDescription(*(row[f] for f in SharePartitionDescription._fields)) for row in kept)
+        for group_id, kept in _by_group(row for row in rows if row["status"] != _DELETING).items()
+    }
+
+
+def _by_group(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, Any]]]:
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(row["group_id"], []).append(row)
+    return groups
+
+
+def _description(
+    group: Mapping[str, Any],
+    members: Iterable[Mapping[str, Any]],
+    partitions: tuple[SharePartitionDescription, ...],
+) -> ShareGroupDescription:
+    topic_ids = {row.topic: row.topic_id for row in partitions}
+    return ShareGroupDescription(
+        group["group_id"],
+        group["group_state"],
+        group["group_epoch"],
+        group["assignment_epoch"],
+        tuple(_member(row, topic_ids) for row in members),
+        partitions,
     )
 
 

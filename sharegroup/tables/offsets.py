@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
@@ -35,10 +36,20 @@ def read_share_group_offsets(
 
     An offset that was altered is told from the moment its alteration is durable, before the share-partition was reset.
     """
-    listed = read_share_partitions(tables_path, group_id, storage_options)
-    keys = [SharePartitionKey(group_id, row.topic, row.partition) for row in listed]
+    return read_offsets_by_group(tables_path, [group_id], storage_options).get(group_id, ())
+
+
+def read_offsets_by_group(
+    tables_path: str, group_ids: Collection[str], storage_options: StorageOptions = None
+) -> dict[str, tuple[SharePartitionOffset, ...]]:
+    """The same for several groups, without those that have none; each table is read once."""
+    listed = read_share_partitions(tables_path, group_ids, storage_options) if group_ids else {}
+    keys = [SharePartitionKey(group_id, row.topic, row.partition) for group_id, rows in listed.items() for row in rows]
     states = read_states(open_table(tables_path, SHARE_GROUP_STATE, storage_options), keys)
-    return tuple(_offset(row, states.get(key)) for row, key in zip(listed, keys, strict=True))
+    return {
+        group_id: tuple(_offset(row, states.get(SharePartitionKey(group_id, row.topic, row.partition))) for row in rows)
+        for group_id, rows in listed.items()
+    }
 
 
 def _offset(row: SharePartitionDescription, state: ShareGroupOffset | None) -> SharePartitionOffset:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from deltalake import DeltaTable
@@ -27,10 +27,13 @@ def open_table(tables_path: str, spec: TableSpec, storage_options: StorageOption
 
 
 def read_rows(
-    tables_path: str, spec: TableSpec, group_id: str | None = None, storage_options: StorageOptions = None
+    tables_path: str,
+    spec: TableSpec,
+    group_ids: Collection[str] | None = None,
+    storage_options: StorageOptions = None,
 ) -> list[dict[str, Any]]:
-    """The rows of one group, or of all, in the order of the table's key. Raises TableUnavailableError."""
-    filters = None if group_id is None else [("group_id", "=", group_id)]
+    """The rows of some groups, or of all, in the order of the table's key. Raises TableUnavailableError."""
+    filters = None if group_ids is None else [("group_id", "in", sorted(group_ids))]
     try:
         rows = open_table(tables_path, spec, storage_options).to_pyarrow_table(filters=filters).to_pylist()
     except (DeltaError, OSError) as error:

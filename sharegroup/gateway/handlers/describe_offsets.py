@@ -32,14 +32,22 @@ class DescribeShareGroupOffsets:
 
     async def __call__(self, request: Request) -> Any:
         """Each group by itself."""
-        with_lag = request.version >= LAG_VERSION
-        groups = [await self._group(request.caller, group, with_lag) for group in request.body.groups]
+        asked, with_lag = request.body.groups, request.version >= LAG_VERSION
+        try:
+            offsets = await self._stored.offsets(group.group_id for group in asked)
+        except RequestError as error:
+            groups = [_group(group.group_id, [], int(error.code), error.message) for group in asked]
+        else:
+            groups = [
+                await self._group(request.caller, group, offsets.get(group.group_id, ()), with_lag) for group in asked
+            ]
         return DescribeShareGroupOffsetsResponse(throttle_time_ms=0, groups=groups)
 
-    async def _group(self, caller: Caller, asked: Any, with_lag: bool) -> Any:
+    async def _group(
+        self, caller: Caller, asked: Any, offsets: Collection[SharePartitionOffset], with_lag: bool
+    ) -> Any:
         try:
             self._security.describe_group(caller, asked.group_id)
-            offsets = await self._stored.offsets(asked.group_id)
             topics = await self._topics(caller, asked.topics, offsets, with_lag)
         except UpstreamUnavailableError as error:
             return _group(asked.group_id, [], int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error))

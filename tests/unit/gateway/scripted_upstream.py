@@ -80,8 +80,8 @@ class FixedTables:
     async def describe(self, group_ids: Any) -> dict[str, ShareGroupDescription]:
         return self._or_error({name: self._described[name] for name in group_ids if name in self._described})
 
-    async def offsets(self, group_id: str) -> tuple[SharePartitionOffset, ...]:
-        return self._or_error(self._offsets)
+    async def offsets(self, group_ids: Any) -> dict[str, tuple[SharePartitionOffset, ...]]:
+        return self._or_error(dict.fromkeys(group_ids, self._offsets))
 
     async def configs(self) -> dict[str, dict[str, str]]:
         return self._or_error(dict(self.set_configs))

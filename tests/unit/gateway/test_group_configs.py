@@ -76,11 +76,11 @@ def test_where_no_job_has_run_there_is_nothing(tmp_path: Path) -> None:
         return [
             await stored.listings(),
             await stored.configs(),
-            await stored.offsets("g"),
+            await stored.offsets(["g"]),
             await stored.describe(["g"]),
         ]
 
-    assert asyncio.run(read()) == [(), {}, (), {}]
+    assert asyncio.run(read()) == [(), {}, {}, {}]
 
 
 def test_a_table_that_is_broken_is_no_empty_one(tmp_path: Path) -> None:
