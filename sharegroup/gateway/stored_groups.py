@@ -34,6 +34,7 @@ class StoredGroups:
 
     def __init__(self, tables_path: str) -> None:
         self._tables_path = tables_path
+        self._is_missing = False
 
     async def listings(self) -> tuple[GroupListing, ...]:
         """All groups with their states, by id."""
@@ -58,7 +59,13 @@ class StoredGroups:
             return await asyncio.get_running_loop().run_in_executor(None, read)
         except TableUnavailableError as error:
             if isinstance(error.__cause__, TableNotFoundError):
-                logger.debug("no job has run on %s yet: %s", self._tables_path, error)
+                self._say_missing()
                 return nothing
             logger.warning("%s", error)
             raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
+
+    def _say_missing(self) -> None:
+        """Once: a job may not have run yet, or the gateway looks in the wrong place."""
+        if not self._is_missing:
+            self._is_missing = True
+            logger.warning("there are no tables in %s: no job has run there yet", self._tables_path)

@@ -28,6 +28,7 @@ THEIRS = [
         "IncrementalAlterConfigs",
         "ListConfigResources",
         "ListGroups",
+        "ListOffsets",
         "Metadata",
         "SaslAuthenticate",
         "SaslHandshake",

@@ -69,7 +69,7 @@ def test_tables_that_cannot_be_read_change_nothing() -> None:
         refresh(configs)
 
 
-def test_where_no_job_has_run_there_is_nothing(tmp_path: Path) -> None:
+def test_where_no_job_has_run_there_is_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     stored = StoredGroups(str(tmp_path / "tables"))
 
     async def read() -> list[object]:
@@ -81,6 +81,9 @@ def test_where_no_job_has_run_there_is_nothing(tmp_path: Path) -> None:
         ]
 
     assert asyncio.run(read()) == [(), {}, {}, {}]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"there are no tables in {tmp_path / 'tables'}: no job has run there yet"
+    ]
 
 
 def test_a_table_that_is_broken_is_no_empty_one(tmp_path: Path) -> None:
