@@ -69,18 +69,18 @@ def share(
     directory: Path,
     group_id: str,
     records: int,
-    max_records: int,
 ) -> dict[str, object]:
-    """The same through a share group: seconds from joining it to Spark's commit of the last accepted batch."""
-    begin = time.time()
+    """The same through a share group: seconds from its assignment to Spark's commit of the last accepted batch."""
+    join = time.time()
     checkpoint = directory / "checkpoint"
     consumer = ShareConsumer(
-        spark, bootstrap_servers=bootstrap_servers, group_id=group_id, topics=[topic], checkpoint=str(checkpoint),
-        max_records=max_records,
-    )  # fmt: skip
+        spark, bootstrap_servers=bootstrap_servers, group_id=group_id, topics=[topic], checkpoint=str(checkpoint)
+    )
     sink = CountingSink(consumer, str(directory / "table"), records)
     query = consumer.start(sink)
     try:
+        _await(lambda: query.assignment, query)
+        begin = time.time()
         _await(sink.done.is_set, query)
         committed = checkpoint / "commits" / str(int(sink.batches[-1]["batch_id"]))
         _await(committed.exists, query)
@@ -90,7 +90,7 @@ def share(
     for batch in sink.batches:
         batch["begin"] -= begin
         batch["end"] -= begin
-    return {"seconds": end - begin, "batches": sink.batches}
+    return {"seconds": end - begin, "join_s": begin - join, "batches": sink.batches}
 
 
 def _await(condition: object, query: object) -> None:
@@ -108,7 +108,6 @@ def main() -> None:
     parser.add_argument("--topics", required=True, nargs=2, metavar=("WARM_UP", "MEASURED"))
     parser.add_argument("--records", required=True, type=int, nargs=2)
     parser.add_argument("--groups", required=True, nargs="+", help="the first one warms up")
-    parser.add_argument("--max-records", required=True, type=int)
     parser.add_argument("--directory", required=True, type=Path)
     parser.add_argument("--job-pid", required=True, type=int)
     parser.add_argument("--result", required=True, type=Path)
@@ -119,10 +118,7 @@ def main() -> None:
         topic, records = (options.topics[turn > 0], options.records[turn > 0])
         with ProcessTree(options.job_pid).held():
             plainly = plain(spark, options.bootstrap_servers, topic, options.directory / f"plain-{turn}")
-        shared = share(
-            spark, options.bootstrap_servers, topic, options.directory / f"share-{turn}", group_id, records,
-            options.max_records,
-        )  # fmt: skip
+        shared = share(spark, options.bootstrap_servers, topic, options.directory / f"share-{turn}", group_id, records)
         for kind in ("plain", "share"):
             _check(spark, options.directory / f"{kind}-{turn}" / "table", records)
         found.append({"plain": plainly, "share": shared})

@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from sharegroup.spark.share_consumer.batch_runner import BatchRunner
 from sharegroup.spark.share_consumer.member import Member
+from sharegroup.spark.share_consumer.ranges import SharePartition
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +62,11 @@ class ShareConsumerQuery:
     def member_id(self) -> str:
         """The member's id in the group."""
         return self._member.member_id
+
+    @property
+    def assignment(self) -> frozenset[SharePartition]:
+        """The topic-partitions that the group coordinator has assigned to the member; empty until it has joined."""
+        return self._member.assignment
 
     @property
     def is_active(self) -> bool:

@@ -115,6 +115,11 @@ class Member:
         """The member's id in the group."""
         return self._settings.member_id
 
+    @property
+    def assignment(self) -> frozenset[SharePartition]:
+        """What the member is to fetch from; empty until it has joined."""
+        return self._membership.assignment
+
     # -- for the driver --------------------------------------------------------------------------------------------
 
     def start(self) -> None:
