@@ -1,8 +1,9 @@
 """A share group at work, on this machine: `make demo`.
 
-A broker, a topic with 2 partitions and 200,000 records, the share-group job, and three members - more than there are
-partitions - in a Spark job of their own. Half-way the share-group job is killed with SIGKILL and started again. In the
-end SQL over the Delta tables tells what became of the records, and an audit goes through them one by one.
+A broker, a topic with 2 partitions and 200,000 records, the share-group job, and four members, more than there are
+partitions: three in a Spark job of their own, and one that knows nothing of this project, confluent-kafka's unmodified
+ShareConsumer, that comes through the gateway. Half-way the share-group job is killed with SIGKILL and started again. In
+the end SQL over the Delta tables tells what became of the records, and an audit goes through them one by one.
 
 Exit 0: every record reached exactly one final state and none was lost. Exit 1: something is wrong, and is told.
 Everything that the demo writes is in var/demo, and stays there to be looked at.
@@ -11,8 +12,10 @@ Everything that the demo writes is in var/demo, and stays there to be looked at.
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -29,12 +32,13 @@ from rich.table import Table
 
 from sharegroup.testkit.delivery_audit import Progress, TopicPartition, audit, progress
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka, EmbeddedKafkaError
+from sharegroup.testkit.gateway_process import GatewayProcess
 from sharegroup.testkit.jars import JarsError, jars
 from sharegroup.testkit.submitted_job import ROOT, SubmittedJob, SubmittedJobError
 
 HOME = ROOT / "var" / "demo"
 TABLES = HOME / "tables"
-GROUP_ID, TOPIC, PARTITIONS, MEMBERS = "demo", "orders", 2, 3
+GROUP_ID, TOPIC, PARTITIONS, MEMBERS = "demo", "orders", 2, 3  # and a Kafka client
 REFRESH_S = 2.0
 #: From the members' start, ten times what it takes on an idle machine.
 PATIENCE_S = 900.0
@@ -145,20 +149,31 @@ class Demo:
         with EmbeddedKafka() as kafka:
             self._display.say(f"a Kafka broker on {kafka.bootstrap_servers}")
             (HOME / "share_group.yaml").write_text(CONFIG.format(bootstrap_servers=kafka.bootstrap_servers))
-            with self._job() as job, self._members(kafka) as members:
+            with self._job() as job, self._members(kafka) as members, self._gateway() as gateway:
                 kafka.create_topic(TOPIC, partitions=PARTITIONS)
                 produce(kafka.bootstrap_servers, self._records)
                 self._display.say(f"{self._records:,} records in topic {TOPIC}, {PARTITIONS} partitions")
                 job.await_log(RUNNING)
                 self._display.say(f"the share-group job runs; starting {MEMBERS} members")
-                members.await_log("the members are running")
-                with self._display.on():
-                    is_done = self._watch(job, members)
-                exit_codes = {"the members": members.terminate(), "the share-group job": job.terminate()}
+                client = self._kafka_client(gateway)
+                self._display.say(f"an unmodified ShareConsumer beside them, on {gateway.bootstrap_servers} (gateway)")
+                try:
+                    members.await_log("the members are running")
+                    with self._display.on():
+                        is_done = self._watch(job, members)
+                finally:
+                    did = _ended(client)
+                exit_codes = {
+                    "the members": members.terminate(),
+                    "the Kafka client": client.returncode,
+                    "the share-group job": job.terminate(),
+                }
             problems = [f"{who} ended with exit code {code}" for who, code in exit_codes.items() if code]
             if not is_done:
                 problems.append(f"not finished after {PATIENCE_S:.0f} s; logs: {HOME}/*.log")
             self._tell_by_sql(kafka.bootstrap_servers)
+            counts = ", ".join(f"{what} {count:,}" for what, count in sorted(did.items())) or "nothing"
+            self._console.print(f"\nThe unmodified ShareConsumer acknowledged: {counts}", highlight=False)
         return self._verdict(problems + audit(str(TABLES), GROUP_ID, self._log_end_offsets))
 
     def _job(self) -> SubmittedJob:
@@ -169,6 +184,15 @@ class Demo:
         arguments = ["--bootstrap-servers", kafka.bootstrap_servers, "--group-id", GROUP_ID, "--topic", TOPIC]
         arguments += ["--checkpoint", str(HOME / "members"), "--members", str(MEMBERS)]
         return SubmittedJob("jobs/demo_consumers.py", arguments, HOME / "members.log", working_directory=HOME)
+
+    def _gateway(self) -> GatewayProcess:
+        return GatewayProcess(HOME / "share_group.yaml", HOME / "gateway.log")
+
+    def _kafka_client(self, gateway: GatewayProcess) -> subprocess.Popen[str]:
+        arguments = ["--bootstrap-servers", gateway.bootstrap_servers, "--group-id", GROUP_ID, "--topic", TOPIC]
+        command = [sys.executable, str(ROOT / "jobs" / "demo_kafka_client.py"), *arguments]
+        with (HOME / "kafka_client.log").open("w") as log:
+            return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
 
     def _watch(self, job: SubmittedJob, members: SubmittedJob) -> bool:
         """Until every record is finished, with the kill half-way; False when patience ends first."""
@@ -233,6 +257,19 @@ class Demo:
         self._display.say(f"each of the {self._records:,} records reached exactly one final state; none was lost")
         self._console.print(f"The tables are in {TABLES}, the logs beside them.", highlight=False, soft_wrap=True)
         return 0
+
+
+def _ended(client: subprocess.Popen[str]) -> dict[str, int]:
+    """Have the client end, and what it did by its own count."""
+    client.terminate()
+    try:
+        output, _ = client.communicate(timeout=60)
+    except subprocess.TimeoutExpired:
+        client.kill()
+        output, _ = client.communicate()
+    lines = output.splitlines()
+    did: dict[str, int] = json.loads(lines[-1]) if lines else {}
+    return did
 
 
 def produce(bootstrap_servers: str, records: int) -> None:

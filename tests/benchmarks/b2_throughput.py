@@ -1,7 +1,7 @@
 """B2: records per second through one downstream job, against a plain Spark copy of the same topic to Delta.
 
-Acquire, read, append to Delta, accept, from the member's assignment on. The share-group job is a process of its own on the same machine and takes its
-share of the same cores; the plain copy has the machine to itself.
+Acquire, read, append to Delta, accept, from the member's assignment on. The share-group job is a process of its own on
+the same machine and takes its share of the same cores; the plain copy has the machine to itself.
 """
 
 from __future__ import annotations

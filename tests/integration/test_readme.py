@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 import time
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from confluent_kafka import Producer
 
 from sharegroup.testkit.delivery_audit import audit, progress
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+from sharegroup.testkit.gateway_process import GatewayProcess
 from sharegroup.testkit.jars import IVY_XML
 from sharegroup.testkit.submitted_job import ROOT, SubmittedJob
 
@@ -46,7 +49,7 @@ def test_links_lead_somewhere(text: str) -> None:
 def test_the_twenty_lines_run(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Broker, configuration, job, member and SQL; every record is finished, as the handler said."""
     (shell,) = blocks("bash")
-    member, queries = blocks("python")
+    member, queries, client = blocks("python")
     (topic,) = re.findall(r"embedded_kafka --topic (\w+):2 &", shell)
     (config,) = re.findall(r"<<END\n(.*?)^END$", shell, re.DOTALL | re.MULTILINE)
     (script,) = re.findall(r"spark-submit --packages \S+ (\S+) --config billing.yaml &", shell)
@@ -67,13 +70,22 @@ def test_the_twenty_lines_run(spark: SparkSession, tmp_path: Path, capsys: pytes
             finally:
                 names["query"].stop()
             exec(compile(here(queries), "README.md", "exec"), names)
+            assert "ACKNOWLEDGED" in capsys.readouterr().out
+            with GatewayProcess(tmp_path / "billing.yaml", tmp_path / "gateway.log") as gateway:
+                producer = Producer({"bootstrap.servers": gateway.bootstrap_servers})
+                producer.produce(topic, b"through the gateway")
+                assert producer.flush(60) == 0
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")  # confluent-kafka calls its ShareConsumer a preview
+                    client = client.replace("127.0.0.1:9192", gateway.bootstrap_servers)
+                    exec(compile(client, "README.md", "exec"), {})
+                assert capsys.readouterr().out == "1 b'through the gateway'\n"
             assert job.terminate() == 0
-    assert "ACKNOWLEDGED" in capsys.readouterr().out
     end_offsets = names["orders"].sparkSession.sql("SELECT partition, end_offset FROM share_group_offsets").collect()
     ends = {(topic, row["partition"]): row["end_offset"] for row in end_offsets}
-    assert sum(ends.values()) == 1_000
+    assert sum(ends.values()) == 1_001
     assert audit(f"{tmp_path}/data/tables", "billing", ends) == []
-    assert dict(progress(f"{tmp_path}/data/tables", "billing").outcomes) == {"accepted": 900, "rejected": 100}
+    assert dict(progress(f"{tmp_path}/data/tables", "billing").outcomes) == {"accepted": 901, "rejected": 100}
     assert spark.read.format("delta").load(f"{tmp_path}/data/billed").count() == 1_000
 
 

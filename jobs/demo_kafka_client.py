@@ -1,0 +1,73 @@
+"""A member of the demo that knows nothing of this project: confluent-kafka's ShareConsumer, through the gateway.
+
+    python jobs/demo_kafka_client.py --bootstrap-servers localhost:9192 --group-id demo --topic orders
+
+Any KIP-932 client does; nothing is changed but its bootstrap address. It decides record by record, by the same rules as
+the Spark members (demo_consumers.py). Runs until SIGTERM, then prints what it did, as JSON, and ends with exit 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import sys
+import threading
+import warnings
+from collections import Counter
+from typing import Any
+
+
+def verdict(offset: int, delivery_count: int) -> str:
+    """What becomes of a record: the rules of demo_consumers.py."""
+    if offset % 10_000 == 5_000:
+        return "RELEASE"
+    if 1_000 <= offset % 4_000 <= 1_019:
+        return "REJECT"
+    if 2_000 <= offset % 4_000 <= 2_199 and delivery_count == 1:
+        return "RELEASE"
+    return "ACCEPT"
+
+
+def main() -> int:
+    """Consume until told to stop."""
+    from confluent_kafka import AcknowledgeType, ShareConsumer
+
+    arguments = _arguments()
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    warnings.simplefilter("ignore")
+    settings: dict[str, Any] = {
+        "bootstrap.servers": arguments.bootstrap_servers,
+        "group.id": arguments.group_id,
+        "client.id": "demo-kafka-client",
+        "share.acknowledgement.mode": "explicit",
+        "log_level": 3,
+    }
+    consumer = ShareConsumer(settings)
+    done: Counter[str] = Counter()
+    try:
+        consumer.subscribe([arguments.topic])
+        while not stop.is_set():
+            for message in consumer.poll(timeout=0.5):
+                if message.error() is None:
+                    what = verdict(message.offset(), message.delivery_count())
+                    consumer.acknowledge(message, getattr(AcknowledgeType, what))
+                    done[what] += 1
+    finally:
+        consumer.close()
+    print(json.dumps(done), flush=True)
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--bootstrap-servers", required=True)
+    parser.add_argument("--group-id", required=True)
+    parser.add_argument("--topic", required=True)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
