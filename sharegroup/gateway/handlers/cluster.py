@@ -179,7 +179,7 @@ class ClusterApis:
             cluster_id=answer.cluster_id,
             controller_id=answer.controller_id,
             brokers=brokers,
-            cluster_authorized_operations=answer.cluster_authorized_operations,
+            authorized_operations=answer.authorized_operations,
         )
 
 

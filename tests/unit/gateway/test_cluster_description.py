@@ -1,0 +1,47 @@
+"""DescribeCluster: the upstream's brokers at the gateway's addresses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kafka.protocol.admin import DescribeClusterRequest, DescribeClusterResponse
+
+from sharegroup.gateway.handlers.cluster import ClusterApis
+from sharegroup.gateway.listeners import Listeners
+from tests.unit.gateway.scripted_upstream import EVERYTHING_ALLOWED, ScriptedUpstream, answer
+
+READ, DESCRIBE = 3, 8
+
+
+async def no_new_ports() -> None:
+    """All brokers have their ports."""
+
+
+@pytest.mark.parametrize("version", range(3))
+@pytest.mark.parametrize("operations", [None, {READ, DESCRIBE}])
+def test_brokers_are_told_at_our_ports(version: int, operations: set[int] | None) -> None:
+    broker = DescribeClusterResponse.DescribeClusterBroker
+
+    def of_upstream(request: Any) -> Any:
+        found = DescribeClusterResponse(
+            error_code=0,
+            error_message=None,
+            cluster_id="c",
+            controller_id=2,
+            brokers=[broker(broker_id=n, host=f"b{n}", port=9092, rack="r", is_fenced=False) for n in (1, 2, 3)],
+            authorized_operations=operations,
+        )
+        return DescribeClusterResponse.decode(bytes(found.encode(version=version)), version=version)
+
+    listeners = Listeners("gateway")
+    listeners.add(1, 9192)
+    listeners.add(2, 9193)
+    cluster = ScriptedUpstream({"DescribeClusterRequest": of_upstream})
+    handler = ClusterApis(cluster, listeners, no_new_ports, EVERYTHING_ALLOWED).describe_cluster
+    response = answer(handler, DescribeClusterRequest(), DescribeClusterResponse, version)
+    assert (response.cluster_id, response.controller_id, response.authorized_operations) == ("c", 2, operations)
+    assert [(b.broker_id, b.host, b.port, b.rack) for b in response.brokers] == [
+        (1, "gateway", 9192, "r"),
+        (2, "gateway", 9193, "r"),
+    ]
