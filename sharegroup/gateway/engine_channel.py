@@ -59,11 +59,11 @@ class EngineChannel:
     async def close(self) -> None:
         """Send what is on its way, then close the connections."""
         self._stopping.set()
-        producer, reader = self._producer, self._reader
+        if self._reader is not None:
+            await self._loop.run_in_executor(None, self._reader.join, 5)
+        producer = self._producer  # after the reader, which may be about to make it, or look up topics by it
         if producer is not None:
             await self._loop.run_in_executor(None, lambda: producer.close(timeout=5))
-        if reader is not None:
-            await self._loop.run_in_executor(None, reader.join, 5)
 
     @property
     def is_ready(self) -> bool:
@@ -162,6 +162,7 @@ class EngineChannel:
     # -- responses: the reader's thread ------------------------------------------------------------------------------
 
     def _read(self) -> None:
+        """Until we stop, whatever goes wrong: a gateway that hears no responses is of no use."""
         consumer = None
         while not self._stopping.is_set():
             try:
@@ -169,8 +170,13 @@ class EngineChannel:
                     consumer = self._open()
                 for messages in consumer.poll(timeout_ms=POLL_MS).values():
                     self._receive(messages)
-            except KafkaError as error:
+            except Exception as error:  # noqa: BLE001 - kafka-python raises more than KafkaError
+                if self._stopping.is_set():
+                    break
                 logger.warning("responses cannot be read, will try again: %s", error)
+                if consumer is not None and not isinstance(error, KafkaError):
+                    consumer.close()
+                    consumer = None
                 self._stopping.wait(1)
         if consumer is not None:
             consumer.close()
@@ -187,17 +193,17 @@ class EngineChannel:
             **self._settings, group_id=None, enable_auto_commit=False, auto_offset_reset="latest", fetch_max_wait_ms=500
         )
         try:
-            while True:
-                partitions = consumer.partitions_for_topic(self._topics.responses)
-                if partitions or self._stopping.is_set():
-                    break
+            partitions = consumer.partitions_for_topic(self._topics.responses)
+            if not partitions:
                 logger.info("waiting for the job to create its topics")
-                self._stopping.wait(0.5)
+            while not partitions:
+                self._pause(0.5)
+                partitions = consumer.partitions_for_topic(self._topics.responses)
             for topic in (self._topics.share_group_requests, self._topics.share_partition_requests):
-                while not (self._knows(topic) or self._stopping.is_set()):
-                    self._stopping.wait(0.1)
-            index = (murmur2(self.reply_to.encode()) & 0x7FFFFFFF) % len(partitions or {0})
-            partition = TopicPartition(self._topics.responses, sorted(partitions or {0})[index])
+                while not self._knows(topic):
+                    self._pause(0.1)
+            index = (murmur2(self.reply_to.encode()) & 0x7FFFFFFF) % len(partitions)
+            partition = TopicPartition(self._topics.responses, sorted(partitions)[index])
             consumer.assign([partition])
             consumer.seek_to_end(partition)
             consumer.position(partition)  # now, not at the first poll: a response may come before
@@ -206,6 +212,11 @@ class EngineChannel:
             raise
         self._loop.call_soon_threadsafe(self._ready.set)
         return consumer
+
+    def _pause(self, seconds: float) -> None:
+        """Raises EngineUnavailableError when we are to stop."""
+        if self._stopping.wait(seconds):
+            raise EngineUnavailableError("the gateway stops")
 
     def _knows(self, topic: str) -> bool:
         """Whether the producer has the topic's metadata, so that `send` does not have to wait for it."""

@@ -1,24 +1,15 @@
-"""Certificates, made by openssl."""
+"""Certificates for the tests of TLS."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
+from tests.self_signed import make_pems
+
 
 @pytest.fixture(scope="session")
 def pems(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with cert.pem and key.pem of one self-signed certificate, and locked.pem, a key with a passphrase."""
-    openssl = shutil.which("openssl")
-    assert openssl, "the tests of TLS need the openssl command"
-    directory = tmp_path_factory.mktemp("pems")
-    new_key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-keyout", "key.pem", "-nodes"]
-    subject = ["-subj", "/C=DE/O=Share, Group/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
-    make = [openssl, "req", "-x509", *new_key, "-out", "cert.pem", "-days", "2", *subject]
-    lock = [openssl, "pkcs8", "-topk8", "-in", "key.pem", "-out", "locked.pem", "-passout", "pass:secret"]
-    for command in (make, lock):
-        subprocess.run(command, cwd=directory, check=True, capture_output=True)
-    return directory
+    """See `make_pems`."""
+    return make_pems(tmp_path_factory.mktemp("pems"))
