@@ -44,7 +44,7 @@ demo: setup
 
 .PHONY: lint
 lint: setup
-	$(VENV)/bin/ruff check
+	$(VENV)/bin/ruff check --no-cache
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports

@@ -28,10 +28,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def kafka() -> "Iterator[EmbeddedKafka]":
-    """One broker for all tests; they keep apart by the names of their topics and groups (`unique_name`)."""
+    """One broker for all tests, without share groups; tests keep apart by the names of their topics (`unique_name`)."""
     from sharegroup.testkit.embedded_kafka import EmbeddedKafka
 
-    with EmbeddedKafka() as broker:
+    with EmbeddedKafka(features={"share.version": 0}) as broker:
         yield broker
 
 

@@ -11,6 +11,7 @@ import typer
 from sharegroup.cli.gateway import run_gateway
 from sharegroup.config import JobConfig, load_config
 from sharegroup.errors import InvalidConfigError
+from sharegroup.gateway.line_limit import LineLimit
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Kafka share groups on Spark and Delta.")
 
@@ -23,6 +24,8 @@ def _settings(
         level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
     )
     logging.getLogger("kafka").setLevel(logging.ERROR)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(LineLimit())
 
 
 @app.command()

@@ -28,6 +28,8 @@ from sharegroup.gateway.wire import MalformedRequestError, RequestHeader, Unknow
 if TYPE_CHECKING:
     from sharegroup.gateway.server import Gateway
 
+logger = logging.getLogger(__name__)
+
 #: Requests that wait to be handled before the client is not read from any more, their bytes, and answers that may be
 #: on their way.
 MAX_WAITING_FRAMES, MAX_WAITING_BYTES, MAX_WAITING_ANSWERS = 16, 1_048_576, 16
@@ -138,13 +140,13 @@ class ClientConnection(FrameProtocol):
     def _give_up(self, problem: Exception) -> None:
         """Close the connection and say why; the line is at the level of whose fault it is."""
         self.close()
-        log, client = self._gateway.log, f"client {self._caller.host}"
+        client = self._caller.host
         if isinstance(problem, (MalformedRequestError, UnknownVersionError, RequestError)):
-            log.log("request", logging.INFO, "%s is disconnected: %s", client, problem)
+            logger.info("client %s is disconnected: %s", client, problem)
         elif isinstance(problem, UpstreamUnavailableError):
-            log.log("upstream", logging.WARNING, "%s is disconnected: %s", client, problem)
+            logger.warning("client %s is disconnected: %s", client, problem)
         else:
-            log.log("defect", logging.ERROR, "%s is disconnected: its request failed", client, exc_info=True)
+            logger.error("client %s is disconnected: its request failed", client, exc_info=problem)
 
     def _expect_reading(self, unread_bytes: int) -> None:
         loop = asyncio.get_running_loop()
@@ -156,8 +158,7 @@ class ClientConnection(FrameProtocol):
         if self.transport.get_write_buffer_size() < unread_bytes:
             self._expect_reading(self.transport.get_write_buffer_size())
             return
-        client = self._caller.host
-        self._gateway.log.log("unread", logging.INFO, "client %s does not read its responses; disconnected", client)
+        logger.info("client %s is disconnected: it does not read its responses", self._caller.host)
         self.close()
 
     def _stop_unread_timer(self) -> None:

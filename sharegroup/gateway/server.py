@@ -18,7 +18,6 @@ from kafka.protocol import sasl as sasl_messages
 from sharegroup.channel.client_settings import python_properties
 from sharegroup.channel.row_channel import RowTopics
 from sharegroup.config import GatewayConfig, JobConfig
-from sharegroup.gateway.bounded_log import BoundedLog
 from sharegroup.gateway.client_connection import ClientConnection
 from sharegroup.gateway.engine_channel import EngineChannel
 from sharegroup.gateway.group_configs import REFRESH_INTERVAL_S as CONFIGS_INTERVAL_S
@@ -55,7 +54,6 @@ class Gateway:
     def __init__(self, config: JobConfig) -> None:
         self._job_config = config
         self.config: GatewayConfig = config.gateway
-        self.log = BoundedLog(logger)
         settings = python_properties(config.job.bootstrap_servers, config.job.kafka)
         self._settings = settings
         self.security = Security.of(self.config)
@@ -157,7 +155,7 @@ class Gateway:
         try:
             await self._open_ports()
         except OSError as error:
-            self.log.log("port", logging.WARNING, "no port for a new upstream broker: %s", error)
+            logger.warning("no port for a new upstream broker: %s", error)
 
     async def listen(self, node_id: int, port: int) -> asyncio.Server:
         """Serve an upstream broker on a port; 0: any free one. Raises OSError."""
@@ -190,8 +188,7 @@ class Gateway:
     def connected(self, connection: ClientConnection) -> bool:
         """Take a connection in; False when there are too many."""
         if len(self._connections) >= self.config.max_connections:
-            most = self.config.max_connections
-            self.log.log("connections", logging.WARNING, "more than %d connections: one is refused", most)
+            logger.warning("more than %d connections: one is refused", self.config.max_connections)
             return False
         self._connections.add(connection)
         return True

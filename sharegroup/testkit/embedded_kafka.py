@@ -1,4 +1,4 @@
-"""A real single-node Kafka broker as a child process, for tests, notebooks and the demo.
+"""A real Kafka broker as a child process, for tests, notebooks and the demo.
 
     with EmbeddedKafka() as kafka:
         kafka.create_topic("orders", partitions=3)
@@ -6,10 +6,11 @@
 
     python -m sharegroup.testkit.embedded_kafka --port 9092     # one to try things on, until Ctrl-C
 
-Broker and controller are one KRaft node, on free ports, with the JARs of `conf/ivy.xml`. The child must not outlive us,
-however we end: a watchdog process holds the reading end of a pipe of which only this process has the writing end, so
-the pipe closes when we die, even by SIGKILL, and the watchdog stops the broker and removes its files. (Linux's
-PR_SET_PDEATHSIG would do with less, but it fires when the *thread* that started the child ends, and only on Linux.)
+Broker and controller are one KRaft node (for more, see `embedded_kafka_cluster`), on free ports, with the JARs of
+`conf/ivy.xml`. The child must not outlive us, however we end: a watchdog process holds the reading end of a pipe of
+which only this process has the writing end, so the pipe closes when we die, even by SIGKILL, and the watchdog stops the
+broker and removes its files. (Linux's PR_SET_PDEATHSIG would do with less, but it fires when the *thread* that started
+the child ends, and only on Linux.)
 """
 
 import argparse
@@ -39,6 +40,8 @@ START_DEADLINE_S = 60.0
 STOP_DEADLINE_S = 30.0
 LOG_TAIL_LINES = 30
 PORT_ATTEMPTS = 3
+#: Kafka's releases that can be run, and the configuration of conf/ivy.xml that has the JARs. 3.9 has no share groups.
+VERSIONS = {"4.3": "broker", "3.9": "broker-3.9"}
 
 _LOG4J2_PROPERTIES = Path(__file__).resolve().parents[2] / "conf" / "log4j2.properties"
 
@@ -72,9 +75,12 @@ class EmbeddedKafka:
         properties: broker settings that replace or join the ones in `_properties`.
         features: `StorageTool --feature` levels, say `{"share.version": 0}` for a broker without share groups.
         heap: the JVM's heap option.
+        version: Kafka's release, one of `VERSIONS`.
+        node_id: the broker's id.
+        join: the first node of the cluster that this one is to be a broker of; that one is its controller.
 
     Attributes:
-        bootstrap_servers: `127.0.0.1:<port>`, valid once started.
+        bootstrap_servers: `127.0.0.1:<port>`, valid once started, as `controller` and `cluster_id`.
         log_path: the broker's log; it stays when a start fails or the `with` block raises.
     """
 
@@ -85,8 +91,16 @@ class EmbeddedKafka:
         properties: Mapping[str, str] | None = None,
         features: Mapping[str, int] | None = None,
         heap: str = "-Xmx512m",
+        version: str = "4.3",
+        node_id: int = 1,
+        join: "EmbeddedKafka | None" = None,
     ) -> None:
         self.port = port
+        self.controller = ""
+        self.cluster_id = ""
+        self.node_id = node_id
+        self._conf = VERSIONS[version]
+        self._first = join
         self._port_is_ours = port == 0
         self._data_dir = data_dir
         self._overrides = dict(properties or {})
@@ -126,7 +140,7 @@ class EmbeddedKafka:
         if self._broker is not None:
             raise EmbeddedKafkaError(f"already running on {self.bootstrap_servers}")
         logging = [f"-Dlog4j2.configurationFile={_LOG4J2_PROPERTIES}", "-Dsharegroup.log.level=info"]
-        command = [java(), "-cp", os.pathsep.join(str(jar) for jar in jars("broker")), *logging]
+        command = [java(), "-cp", os.pathsep.join(str(jar) for jar in jars(self._conf)), *logging]
         for attempt in range(1, PORT_ATTEMPTS + 1):
             try:
                 self._start_once(command)
@@ -165,11 +179,19 @@ class EmbeddedKafka:
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
         """Creates a topic and returns when each of its partitions has a leader."""
         topic = {"num_partitions": partitions, "replication_factor": 1, "configs": dict(config or {})}
-        self._admin_client().create_topics({name: topic}, wait_for_metadata=True)
+        self.admin_client().create_topics({name: topic}, wait_for_metadata=True)
 
     def topics(self) -> list[str]:
         """The names of all topics, Kafka's internal ones included, in order."""
-        return sorted(self._admin_client().list_topics())
+        return sorted(self.admin_client().list_topics())
+
+    def admin_client(self) -> KafkaAdminClient:
+        """An admin client of the broker, closed with it. Raises EmbeddedKafkaError when it is not running."""
+        if self._admin is None:
+            if self._broker is None:
+                raise EmbeddedKafkaError("the broker is not running")
+            self._admin = KafkaAdminClient(bootstrap_servers=self.bootstrap_servers, bootstrap_timeout_ms=5_000)
+        return self._admin
 
     # -- starting
 
@@ -183,15 +205,28 @@ class EmbeddedKafka:
         self._spawn(java_command)
         self._await_ready()
 
-    def _properties(self) -> dict[str, str]:
-        controller = f"{HOST}:{_free_port()}"
+    def _roles(self) -> dict[str, str]:
+        """Who the controller is: the first node of a cluster."""
+        if self._first is not None:
+            self.controller = self._first.controller
+            return {
+                "process.roles": "broker",
+                "listeners": f"PLAINTEXT://{self.bootstrap_servers}",
+                "controller.quorum.voters": f"{self._first.node_id}@{self.controller}",
+            }
+        self.controller = f"{HOST}:{_free_port()}"
         return {
             "process.roles": "broker,controller",
-            "node.id": "1",
-            "listeners": f"PLAINTEXT://{self.bootstrap_servers},CONTROLLER://{controller}",
+            "listeners": f"PLAINTEXT://{self.bootstrap_servers},CONTROLLER://{self.controller}",
+            "controller.quorum.voters": f"{self.node_id}@{self.controller}",
+        }
+
+    def _properties(self) -> dict[str, str]:
+        return {
+            **self._roles(),
+            "node.id": str(self.node_id),
             "advertised.listeners": f"PLAINTEXT://{self.bootstrap_servers}",
             "controller.listener.names": "CONTROLLER",
-            "controller.quorum.voters": f"1@{controller}",
             "log.dirs": str(self._data()),
             # One broker holds the only replica of everything.
             "default.replication.factor": "1",
@@ -220,10 +255,11 @@ class EmbeddedKafka:
 
     def _format_storage(self, java_command: list[str]) -> None:
         if self._meta_properties().exists():  # a data_dir from an earlier start
+            self.cluster_id = self._formatted_id()
             return
+        self.cluster_id = self._first.cluster_id if self._first is not None else _new_cluster_id()
         tool = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "kafka.tools.StorageTool", "format"]
-        cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        tool += [f"--cluster-id={cluster_id}", f"--config={self.log_path.with_name('server.properties')}"]
+        tool += [f"--cluster-id={self.cluster_id}", f"--config={self.log_path.with_name('server.properties')}"]
         for feature, level in self._features.items():
             tool += ["--feature", f"{feature}={level}"]
         with self.log_path.open("ab") as log:
@@ -261,19 +297,20 @@ class EmbeddedKafka:
             raise self._failed(f"the broker ended with exit code {code}")
 
     def _answers(self) -> bool:
-        """Whether a Metadata request lists a broker of our cluster; someone else's may have the port that we wanted."""
+        """Whether our cluster says that this broker is one of it; someone else's may have the port that we wanted."""
         try:
             socket.create_connection((HOST, self.port), timeout=1).close()
         except OSError:
             return False
         try:
-            cluster = self._admin_client().describe_cluster()
-            return bool(cluster["brokers"]) and cluster["cluster_id"] == self._cluster_id()
+            cluster = self.admin_client().describe_cluster()
         except KafkaError:
             self._close_admin()
             return False
+        active = {broker["broker_id"] for broker in cluster["brokers"] if not broker.get("is_fenced")}
+        return cluster["cluster_id"] == self.cluster_id and self.node_id in active
 
-    def _cluster_id(self) -> str:
+    def _formatted_id(self) -> str:
         meta = self._meta_properties().read_text(encoding="utf-8")
         return next(line.partition("=")[2] for line in meta.splitlines() if line.startswith("cluster.id="))
 
@@ -299,13 +336,6 @@ class EmbeddedKafka:
 
     # -- talking to it
 
-    def _admin_client(self) -> KafkaAdminClient:
-        if self._admin is None:
-            if self._broker is None:
-                raise EmbeddedKafkaError("the broker is not running")
-            self._admin = KafkaAdminClient(bootstrap_servers=self.bootstrap_servers, bootstrap_timeout_ms=5_000)
-        return self._admin
-
     def _close_admin(self) -> None:
         if self._admin is not None:
             self._admin.close()
@@ -317,6 +347,10 @@ class EmbeddedKafka:
     def _failed(self, what: str, kind: type[EmbeddedKafkaError] = EmbeddedKafkaError) -> EmbeddedKafkaError:
         tail = "\n".join(self._log_text().splitlines()[-LOG_TAIL_LINES:])
         return kind(f"embedded Kafka: {what}; the end of {self.log_path}:\n{tail}")
+
+
+def _new_cluster_id() -> str:
+    return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
 def _free_port() -> int:

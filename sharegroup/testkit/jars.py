@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 IVY_XML = Path(__file__).resolve().parents[2] / "conf" / "ivy.xml"
-CONFS = ("spark", "broker", "tools")
+CONFS = ("spark", "broker", "broker-3.9", "tools")
 MIN_JAVA = 17
 
 _DOWNLOADED = re.compile(r"\[SUCCESSFUL ] [^#]+#(?P<name>[^;]+);(?P<rev>[^!]+)!")

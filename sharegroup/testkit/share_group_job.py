@@ -33,8 +33,8 @@ GROUP_KINDS: Mapping[str, Mapping[str, Any]] = {
     "short_lock": {"share.record.lock.duration.ms": 2_000},
     "restart_lock": {"share.record.lock.duration.ms": 30_000},
 }
-GROUPS_OF_A_KIND = {"earliest": 30}
-_GROUPS_OF_ANOTHER_KIND = 4
+GROUPS_OF_A_KIND = {"earliest": 60}
+_GROUPS_OF_ANOTHER_KIND = 8
 
 _JOB: Mapping[str, Any] = {"log.idle.poll.interval.ms": 1_000}
 #: Long sessions and locks: what ends by time is for the groups that say so.

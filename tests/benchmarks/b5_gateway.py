@@ -19,9 +19,9 @@ from confluent_kafka.admin import (
     ConfigResource,
     ResourceType,
 )
-from sharegroup.testkit.gateway_process import GatewayProcess
 
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+from sharegroup.testkit.gateway_process import GatewayProcess
 from sharegroup.testkit.submitted_job import ROOT
 from tests.benchmarks import topics
 from tests.benchmarks.engine import Engine, write_config

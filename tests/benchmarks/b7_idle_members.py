@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 import psutil
-from sharegroup.testkit.gateway_process import GatewayProcess
 
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+from sharegroup.testkit.gateway_process import GatewayProcess
 from sharegroup.testkit.submitted_job import ROOT
 from tests.benchmarks.engine import Engine, write_config
 from tests.benchmarks.figures import Figure

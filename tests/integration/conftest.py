@@ -12,8 +12,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+    from sharegroup.testkit.gateway_process import GatewayProcess
+    from sharegroup.testkit.share_group_job import ShareGroupJobRun
 
 NewTopic = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def gateway(share_group_job: ShareGroupJobRun, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    """A gateway to the main job, for all tests that leave it running."""
+    from sharegroup.testkit.gateway_process import GatewayProcess
+
+    with GatewayProcess(share_group_job.config_path, tmp_path_factory.mktemp("gateway") / "gateway.log") as process:
+        yield process
+        assert process.terminate() == 0
+        assert " ERROR " not in process.log_path.read_text()
 
 
 @pytest.fixture

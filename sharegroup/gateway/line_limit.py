@@ -1,0 +1,38 @@
+"""A log that clients cannot fill, nor write lines of their own into."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+LINES, WINDOW_S = 10, 10.0
+
+
+class LineLimit(logging.Filter):
+    """For a log handler: at most `LINES` lines of each message in `WINDOW_S`, whatever the values in it.
+
+    The first line of the next window tells how many were left out. Line ends and the like, which come from outside if
+    they come at all, are escaped. Messages are told apart by the code's own texts, so that there are few of them.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._now = now
+        self._windows: dict[tuple[str, int], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """logging's: whether the record is written."""
+        now, place = self._now(), (record.pathname, record.lineno)
+        start, count = self._windows.get(place, (float("-inf"), 0))
+        is_new = now - start >= WINDOW_S
+        self._windows[place] = (now, 1) if is_new else (start, count + 1)
+        if not is_new and count >= LINES:
+            return False
+        text = record.getMessage()
+        if not text.isprintable():
+            text = text.encode("unicode_escape").decode("ascii")
+        left_out = count - LINES if is_new else 0
+        record.msg = f"{text} ({left_out} such lines were left out before)" if left_out > 0 else text
+        record.args = ()
+        return True

@@ -1,0 +1,21 @@
+"""A gateway without a job behind it: for everything that needs the broker only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+
+from sharegroup.testkit.gateway_process import GatewayProcess
+
+
+def lone_gateway(directory: Path, bootstrap_servers: str, **gateway: object) -> GatewayProcess:
+    """To be started; `gateway` are keys of its section of the file, with _ for dots."""
+    keys = {key.replace("_", "."): value for key, value in gateway.items()}
+    config = {
+        "job": {"bootstrap.servers": bootstrap_servers, "tables.path": str(directory / "tables")},
+        "gateway": {"gateway.engine.timeout.ms": 100, **keys},
+    }
+    path = directory / "gateway.yaml"
+    path.write_text(yaml.safe_dump(config))
+    return GatewayProcess(path, directory / "gateway.log")

@@ -1,0 +1,373 @@
+"""Clients that are broken, slow, many or hostile, and brokers that go away: everyone else is served."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import struct
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from kafka.protocol.consumer import FetchRequest, FetchResponse
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.producer import ProduceRequest
+
+from sharegroup.config import EngineConfig, GatewayConfig, JobConfig
+from sharegroup.gateway import wire
+from sharegroup.gateway.passthrough import MAX_UNTAKEN_BYTES
+from sharegroup.gateway.server import Gateway, running_gateway
+from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+from sharegroup.testkit.gateway_process import GatewayProcess
+from tests.integration.conftest import NewTopic
+from tests.integration.lone_gateway import lone_gateway
+from tests.unit.gateway.own_requests import OWN_VERSIONS, bodies
+from tests.unit.gateway.served_clients import UNKNOWN_API_VERSIONS, Client, unknown_api_versions
+from tests.unit.gateway.wire_bytes import framed
+
+FRAMES, FRAMES_OF_AN_EXAMPLE = 100_000, 4_000
+CLIENTS = 200
+#: What the whole of them may add to the gateway's memory after the first example.
+MAX_GROWTH_BYTES = 64 * 1_048_576
+
+
+@pytest.fixture(scope="module")
+def gateway(kafka: EmbeddedKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    """In place of the one with a job. At the end it has to be there still, and to end as if nothing had been."""
+    with lone_gateway(tmp_path_factory.mktemp("lone-gateway"), kafka.bootstrap_servers) as process:
+        yield process
+        assert process.terminate() == 0
+        log = process.log_path.read_text()
+        assert "Traceback" not in log, log[-5_000:]
+        assert len(log) < 100_000
+
+
+def port_of(gateway: GatewayProcess) -> int:
+    (address,) = gateway.addresses.values()
+    return int(address.rpartition(":")[2])
+
+
+# -- fuzz --------------------------------------------------------------------------------------------------------------
+
+NUMBERS = [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\xff\xff", b"\xff\xff\xff\xff\x0f", b"\0" * 8]
+#: Produce, Fetch, ListOffsets, InitProducerId, nobody's and hidden ones.
+OTHER_API_KEYS = [0, 1, 2, 22, 83, 84, 150, 32_767, -1, -32_768]
+
+
+def mutated(frame: bytes, choice: random.Random) -> bytes:
+    """The frame, with its length, changed somewhere; the header mostly stays, so that the rest is looked at."""
+    data = bytearray(frame)
+    for _ in range(choice.randrange(4)):
+        first = 0 if choice.random() < 0.1 else min(8, len(data))
+        place = choice.randrange(first, len(data) + 1)
+        kind = choice.randrange(5)
+        if kind == 0:
+            data[place : place + 1] = choice.randbytes(1)
+        elif kind == 1:
+            data[place:place] = choice.choice(NUMBERS)
+        elif kind == 2:
+            del data[place : place + choice.randrange(8)]
+        elif kind == 3:
+            data[place:place] = data[place - choice.randrange(30) : place]
+        else:
+            data[place : place + 4] = choice.choice(NUMBERS)[:4]
+    if choice.random() < 0.03:
+        data[:2] = struct.pack(">h", choice.choice(OTHER_API_KEYS))
+    if choice.random() < 0.03:
+        data = bytearray(choice.randbytes(choice.randrange(60)))
+    whole = framed(bytes(data))
+    if choice.random() < 0.01:
+        return struct.pack(">i", choice.choice([-1, 2**31 - 1, len(data) + 5, max(0, len(data) - 5)])) + whole[4:]
+    return whole
+
+
+async def is_answered_or_closed(client: Client, frame: bytes) -> bool:
+    """Whether the connection goes on. What is answered late (members wait for records) is not waited for."""
+    client.send(frame + unknown_api_versions(7))
+    try:
+        while await asyncio.wait_for(client.frame(), 0.5) != UNKNOWN_API_VERSIONS:
+            pass
+    except (asyncio.IncompleteReadError, ConnectionError, asyncio.TimeoutError):
+        return False
+    return True
+
+
+async def send_all(port: int, frames: list[bytes]) -> None:
+    """Each on the connection of the one before it, unless that one closed it."""
+    first = Client(port, [])
+    client = None
+    for frame in frames:
+        if client is None:
+            client = await first.another().connect()
+        if not await is_answered_or_closed(client, frame):
+            client.close()
+            client = None
+    await first.close_all()
+
+
+REQUESTS = st.sampled_from(OWN_VERSIONS).flatmap(
+    lambda own: bodies(*own).map(lambda body: bytes(wire.encode_request(body, own[1], 7, "fuzz"))[4:])
+)
+
+
+def test_fuzz(gateway: GatewayProcess) -> None:
+    """100,000 frames: valid ones of every API of the gateway's own, mutated, and random ones."""
+    port, process = port_of(gateway), psutil.Process(gateway.pid)
+    sizes: list[int] = []
+    sent = 0
+
+    @settings(
+        max_examples=FRAMES // FRAMES_OF_AN_EXAMPLE,
+        deadline=None,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(st.lists(REQUESTS, min_size=40, max_size=40), st.integers(0, 2**64))
+    def frames(requests: list[bytes], seed: int) -> None:
+        nonlocal sent
+        choice = random.Random(seed)
+        each = FRAMES_OF_AN_EXAMPLE // CLIENTS
+        of_clients = [[mutated(choice.choice(requests), choice) for _ in range(each)] for _ in range(CLIENTS)]
+
+        async def send() -> bool:
+            await asyncio.gather(*(send_all(port, of_client) for of_client in of_clients))
+            return await (await Client(port, []).connect()).is_served()
+
+        assert asyncio.run(send())
+        sizes.append(process.memory_info().rss)
+        sent += CLIENTS * each
+
+    frames()
+    assert sent >= FRAMES
+    assert sizes[-1] - sizes[0] < MAX_GROWTH_BYTES
+    assert process.memory_info().rss < 300 * 1_048_576
+
+
+# -- many, large and slow ----------------------------------------------------------------------------------------------
+
+
+def test_a_thousand_clients_at_once(gateway: GatewayProcess, new_topic: NewTopic) -> None:
+    topic = new_topic(partitions=3)
+    request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
+
+    async def partitions(client: Client) -> int:
+        await client.connect()
+        answer = await client.ask(request, MetadataResponse, 8)
+        return len(answer.topics[0].partitions)
+
+    async def ask_all() -> list[int]:
+        first = Client(port_of(gateway), [])
+        answers = await asyncio.gather(*(partitions(first.another()) for _ in range(1_000)))
+        await first.close_all()
+        return answers
+
+    assert asyncio.run(ask_all()) == [3] * 1_000
+
+
+def test_others_are_served_while_one_sends_garbage(gateway: GatewayProcess, new_topic: NewTopic) -> None:
+    topic = new_topic()
+    garbage = [b"GET / HTTP/1.1\r\n\r\n", struct.pack(">i", 2**31 - 1), framed(b"\0\x03\0\x09" + b"\xff" * 50_000)]
+    producer = Producer({"bootstrap.servers": gateway.bootstrap_servers})
+
+    async def send() -> None:
+        for number in range(300):
+            client = await Client(port_of(gateway), []).connect()
+            client.send(garbage[number % 3])
+            assert await client.is_closed()
+            producer.produce(topic, b"%d" % number)
+            producer.poll(0)
+
+    asyncio.run(send())
+    assert producer.flush(30) == 0
+    _, end = watermarks(gateway, topic)
+    assert end == 300
+
+
+def watermarks(gateway: GatewayProcess, topic: str) -> tuple[int, int]:
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": gateway.bootstrap_servers, "group.id": "watermarks"})
+    try:
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
+        return low, high
+    finally:
+        consumer.close()
+
+
+def in_loop(kafka: EmbeddedKafka, test: Callable[[Gateway, Client], Awaitable[None]], **gateway: object) -> None:
+    """A test that looks into the gateway."""
+    config = replace(
+        JobConfig(),
+        job=EngineConfig.model_validate({"bootstrap.servers": kafka.bootstrap_servers}),
+        gateway=GatewayConfig.model_validate({"gateway.listener.port": 0, **gateway}),
+    )
+
+    async def main() -> None:
+        async with running_gateway(config) as running:
+            client = Client(next(iter(running.ports.values())), [])
+            await test(running, client)
+            await client.close_all()
+
+    asyncio.run(asyncio.wait_for(main(), 100))
+
+
+def large_topic(kafka: EmbeddedKafka, name: str, records: int, size: int) -> None:
+    from kafka import KafkaProducer
+
+    kafka.create_topic(name, config={"max.message.bytes": str(2 * size)})
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, max_request_size=2 * size, batch_size=0)
+    for _ in range(records):
+        producer.send(name, bytes(size))
+    producer.flush()
+    producer.close()
+
+
+def fetch(topic: str, offset: int) -> FetchRequest:
+    partition = FetchRequest.FetchTopic.FetchPartition(
+        partition=0, fetch_offset=offset, partition_max_bytes=1, current_leader_epoch=-1, log_start_offset=-1
+    )
+    wanted = FetchRequest.FetchTopic(topic=topic, partitions=[partition])
+    return FetchRequest(replica_id=-1, max_wait_ms=100, min_bytes=1, max_bytes=1, isolation_level=0, topics=[wanted])
+
+
+def test_a_client_that_does_not_read_large_responses_costs_one_of_them(
+    kafka: EmbeddedKafka, unique_name: Callable[[str], str]
+) -> None:
+    """It may have sent all its requests; the broker's responses wait with the broker."""
+    topic, size, count = unique_name("large"), 4 * 1_048_576, 12
+    large_topic(kafka, topic, count, size)
+
+    async def test(gateway: Gateway, client: Client) -> None:
+        await client.connect()
+        for offset in range(count):
+            client.send(wire.encode_request(fetch(topic, offset), 4, offset, "slow"))
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        (connection,) = gateway._connections
+        while connection._passthrough is None or connection._passthrough._connection is None:
+            await asyncio.sleep(0.01)
+        link = connection._passthrough._connection
+        while not link.is_held:
+            await asyncio.sleep(0.01)
+        held = [link.untaken]
+        for _ in range(50):  # whatever else comes
+            await asyncio.sleep(0.01)
+            held.append(link.untaken)
+        assert size < max(held) <= MAX_UNTAKEN_BYTES + 1.1 * size
+        client.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        for offset in range(count):
+            frame = await client.frame()
+            assert int.from_bytes(frame[:4], "big") == offset
+            answer = wire.decode_response(FetchResponse, 4, memoryview(frame))
+            assert len(answer.responses[0].partitions[0].records) > size
+
+    in_loop(kafka, test)
+
+
+def test_produce_without_acknowledgement_is_followed_by_the_next_request(
+    kafka: EmbeddedKafka, new_topic: NewTopic
+) -> None:
+    """It has no response: the next one's must not be taken for it."""
+    topic = new_topic()
+
+    async def test(gateway: Gateway, client: Client) -> None:
+        await client.connect()
+        nothing = ProduceRequest(transactional_id=None, acks=0, timeout_ms=1_000, topic_data=[])
+        for version in (3, 8, 9):
+            client.send(wire.encode_request(nothing, version, 99, "test"))
+            answer = await client.ask(fetch(topic, 0), FetchResponse, 4)
+            assert answer.responses[0].partitions[0].error_code == 0
+
+    in_loop(kafka, test)
+
+
+@pytest.mark.parametrize("version", [10, 99, -1])
+def test_a_version_that_was_not_offered_does_not_pass_through(kafka: EmbeddedKafka, version: int) -> None:
+    """Produce 10 has addresses of brokers in its response."""
+
+    async def test(gateway: Gateway, client: Client) -> None:
+        await client.connect()
+        client.send(framed(struct.pack(">hhih", 0, version, 7, -1) + b"\0" * 20))
+        assert await client.is_closed()
+
+    in_loop(kafka, test)
+
+
+def test_an_own_request_beyond_its_limit_and_one_that_passes_through(
+    kafka: EmbeddedKafka, unique_name: Callable[[str], str]
+) -> None:
+    topic = unique_name("large")
+    kafka.create_topic(topic, config={"max.message.bytes": str(20 * 1_048_576)})
+    messages = [bytes(5 * 1_048_576)] * 3
+
+    async def test(gateway: Gateway, client: Client) -> None:
+        own = await client.another().connect()
+        topics = [MetadataRequest.MetadataRequestTopic(name="x" * 200)] * 6_000
+        own.send(wire.encode_request(MetadataRequest(topics=topics), 8, 7, "test"))
+        assert await own.is_closed()
+        port = client.port
+        await asyncio.get_running_loop().run_in_executor(None, produce, f"127.0.0.1:{port}", topic, messages)
+
+    in_loop(kafka, test)
+
+
+def produce(bootstrap_servers: str, topic: str, messages: list[bytes]) -> None:
+    failures: list[Any] = []
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "message.max.bytes": 10 * 1_048_576})
+    for message in messages:
+        producer.produce(topic, message, on_delivery=lambda error, _: failures.append(error) if error else None)
+    assert producer.flush(60) == 0
+    assert not failures
+
+
+# -- brokers that go away ----------------------------------------------------------------------------------------------
+
+
+def test_a_broker_that_goes_away_and_comes_back(tmp_path: Path) -> None:
+    """The gateway is the same process all the time; a producer's records are all there at the end."""
+    kafka = EmbeddedKafka(data_dir=tmp_path / "data", heap="-Xmx256m")
+    delivered: list[bytes] = []
+
+    def on_delivery(error: object, message: Any) -> None:
+        assert error is None
+        delivered.append(message.value())
+
+    kafka.start()
+    try:
+        kafka.create_topic("orders")
+        with lone_gateway(tmp_path, kafka.bootstrap_servers) as gateway:
+            servers = {"bootstrap.servers": gateway.bootstrap_servers}
+            producer = Producer({**servers, "enable.idempotence": True, "log_level": 0})
+            for number in range(100):
+                producer.produce("orders", b"before %d" % number, on_delivery=on_delivery)
+            assert producer.flush(60) == 0
+
+            kafka.stop()
+            for number in range(100):
+                producer.produce("orders", b"while away %d" % number, on_delivery=on_delivery)
+            with pytest.raises(KafkaException, match=r"_TRANSPORT|_TIMED_OUT|_ALL_BROKERS_DOWN"):
+                AdminClient({**servers, "log_level": 0}).list_topics(timeout=3)
+            assert len(delivered) == 100
+
+            kafka.start()
+            assert producer.flush(60) == 0
+            assert len(set(delivered)) == 200
+            assert watermarks(gateway, "orders") == (0, 200)
+            assert gateway.terminate() == 0
+            log = gateway.log_path.read_text()
+            assert "Traceback" not in log
+            assert log.count("is disconnected") < 100
+    finally:
+        kafka.stop()
+
+
+def test_a_gateway_without_brokers_says_so(tmp_path: Path) -> None:
+    gateway = lone_gateway(tmp_path, "127.0.0.1:1")
+    with pytest.raises(gateway.error, match="cannot be reached"):
+        gateway.start()

@@ -1,0 +1,69 @@
+"""Two upstream brokers of a release that has no share groups, and clients that go to the gateway's port of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from sharegroup.testkit.embedded_kafka_cluster import EmbeddedKafkaCluster
+from sharegroup.testkit.gateway_process import GatewayProcess
+from sharegroup.testkit.share_group_job import ShareGroupJobRun
+from tests.integration.share_members import Group, keys, once
+
+PARTITIONS, RECORDS = 4, 50
+
+
+@pytest.fixture(scope="module")
+def older_job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShareGroupJobRun]:
+    """A job on two brokers of Kafka 3.9."""
+    with (
+        EmbeddedKafkaCluster(brokers=2, version="3.9") as kafka,
+        ShareGroupJobRun(tmp_path_factory.mktemp("older-job"), kafka.bootstrap_servers, master="local[1]") as job,
+    ):
+        job.start()
+        job.await_running()
+        yield job
+
+
+@pytest.fixture(scope="module")
+def older_gateway(older_job: ShareGroupJobRun, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    with GatewayProcess(older_job.config_path, tmp_path_factory.mktemp("gateway") / "gateway.log") as gateway:
+        yield gateway
+        assert gateway.terminate() == 0
+        assert " ERROR " not in gateway.log_path.read_text()
+
+
+def test_all_that_clients_do_goes_through_the_ports_of_two_brokers(
+    older_job: ShareGroupJobRun, older_gateway: GatewayProcess, unique_name: Callable[[str], str]
+) -> None:
+    """An admin client makes the topic, a producer fills it and a member reads it, each from the gateway's address."""
+    servers = older_gateway.bootstrap_servers
+    assert set(older_gateway.addresses) == {1, 2}
+    group = Group(older_job, servers, unique_name("orders"))
+    admin = AdminClient({"bootstrap.servers": servers})
+    leaders = [[1 + number % 2] for number in range(PARTITIONS)]
+    created = admin.create_topics([NewTopic(group.topic, replica_assignment=leaders)])
+    created[group.topic].result(60)
+
+    metadata = admin.list_topics(group.topic, timeout=60)
+    assert {node: f"{b.host}:{b.port}" for node, b in metadata.brokers.items()} == older_gateway.addresses
+    assert [[p.leader] for _, p in sorted(metadata.topics[group.topic].partitions.items())] == leaders
+
+    failed: list[object] = []
+    producer = Producer({"bootstrap.servers": servers})
+    for number in range(PARTITIONS * RECORDS):
+        producer.produce(
+            group.topic, b"%d" % number, partition=number % PARTITIONS,
+            on_delivery=lambda error, _: failed.append(error) if error else None,
+        )  # fmt: skip
+    assert producer.flush(60) == 0
+    assert failed == []
+
+    with group.member() as member:
+        member.poll_until(lambda: member.accepted == keys(PARTITIONS, RECORDS))
+        assert once(member)
+        assert sorted(member.values.values()) == sorted(b"%d" % n for n in range(PARTITIONS * RECORDS))
+    assert group.await_finished().outcomes == {"accepted": PARTITIONS * RECORDS}

@@ -1,0 +1,111 @@
+"""TLS, logins and an access control list, with clients that no one here wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from sharegroup.gateway.security.credentials import hash_password
+from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+from sharegroup.testkit.gateway_process import GatewayProcess
+from tests.integration.conftest import NewTopic as MakeTopic
+from tests.integration.lone_gateway import lone_gateway
+from tests.self_signed import make_pems
+
+ACL = [
+    {"principal": "User:admin", "resource": "cluster", "operations": ["All"]},
+    {"principal": "User:admin", "resource": "topic", "name": "*", "operations": ["All"]},
+    {"principal": "User:reader", "resource": "topic", "prefix": "topic-test_a_reader", "operations": ["Read"]},
+]
+
+
+@pytest.fixture(scope="module")
+def secrets(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = make_pems(tmp_path_factory.mktemp("gateway-secrets"))
+    users = "\n".join(hash_password(user, f"{user}'s secret") for user in ("admin", "reader"))
+    (directory / "users.yaml").write_text(users, encoding="utf-8")
+    (directory / "acl.yaml").write_text(yaml.safe_dump(ACL), encoding="utf-8")
+    return directory
+
+
+@pytest.fixture(scope="module")
+def gateway(kafka: EmbeddedKafka, secrets: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    directory = tmp_path_factory.mktemp("secured-gateway")
+    keys = {
+        "gateway_ssl_certificate_location": str(secrets / "cert.pem"),
+        "gateway_ssl_key_location": str(secrets / "key.pem"),
+        "gateway_sasl_users_location": str(secrets / "users.yaml"),
+        "gateway_acls_location": str(secrets / "acl.yaml"),
+    }
+    with lone_gateway(directory, kafka.bootstrap_servers, **keys) as process:
+        yield process
+        assert process.terminate() == 0
+        assert "Traceback" not in process.log_path.read_text()
+
+
+class Login:
+    """The settings of a client, and what it said when it could not connect."""
+
+    def __init__(self, gateway: GatewayProcess, secrets: Path, user: str, mechanism: str, password: str) -> None:
+        self.errors: list[KafkaError] = []
+        self.settings = {
+            "bootstrap.servers": gateway.bootstrap_servers,
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(secrets / "cert.pem"),
+            "sasl.mechanism": mechanism,
+            "sasl.username": user,
+            "sasl.password": password,
+            "error_cb": self.errors.append,
+            "log_level": 0,
+        }
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_a_login_over_tls(gateway: GatewayProcess, secrets: Path, mechanism: str) -> None:
+    login = Login(gateway, secrets, "admin", mechanism, "admin's secret")
+    admin = AdminClient(login.settings)
+    name = f"made-over-{mechanism.lower()}"
+    admin.create_topics([NewTopic(name, 2, 1)])[name].result(30)
+    assert len(admin.list_topics(timeout=30).topics[name].partitions) == 2
+    producer = Producer(login.settings)
+    producer.produce(name, b"record")
+    assert producer.flush(30) == 0
+    assert not login.errors
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+@pytest.mark.parametrize("user", ["admin", "nobody"])
+def test_a_wrong_password_is_told(gateway: GatewayProcess, secrets: Path, user: str, mechanism: str) -> None:
+    login = Login(gateway, secrets, user, mechanism, "guessed")
+    admin = AdminClient(login.settings)
+    with pytest.raises(KafkaException):
+        admin.list_topics(timeout=2)
+    admin.poll(1)
+    assert KafkaError._AUTHENTICATION in [error.code() for error in login.errors]
+
+
+def test_without_tls_nobody_comes_in(gateway: GatewayProcess) -> None:
+    with pytest.raises(KafkaException):
+        AdminClient({"bootstrap.servers": gateway.bootstrap_servers, "log_level": 0}).list_topics(timeout=3)
+
+
+def test_a_reader_sees_his_topics_and_passes_nothing_through(
+    gateway: GatewayProcess, secrets: Path, new_topic: MakeTopic, kafka: EmbeddedKafka
+) -> None:
+    topic = new_topic(partitions=3)
+    kafka.create_topic(hidden := f"hidden-{topic}")
+    reader = AdminClient(Login(gateway, secrets, "reader", "SCRAM-SHA-512", "reader's secret").settings)
+    topics = reader.list_topics(timeout=30).topics
+    assert topic in topics
+    assert hidden not in topics
+    assert len(topics[topic].partitions) == 3
+    assert reader.list_topics(hidden, timeout=30).topics[hidden].error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    created = reader.create_topics([NewTopic(f"{topic}-too", 1, 1)], request_timeout=3)
+    with pytest.raises(KafkaException):
+        created[f"{topic}-too"].result(30)
+    assert f"{topic}-too" not in kafka.topics()

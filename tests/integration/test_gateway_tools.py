@@ -1,0 +1,59 @@
+"""Kafka's own Java clients, with their default settings, through the gateway."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from sharegroup.testkit.java_tool import run_tool
+from tests.integration.share_members import Group
+
+if TYPE_CHECKING:
+    from sharegroup.testkit.gateway_process import GatewayProcess
+    from sharegroup.testkit.share_group_job import ShareGroupJobRun
+    from tests.integration.conftest import NewTopic
+
+CONSOLE = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
+PERFORMANCE = "org.apache.kafka.tools.ShareConsumerPerformance"
+VERIFIABLE = "org.apache.kafka.tools.VerifiableShareConsumer"
+
+
+def test_console_share_consumer(
+    gateway: GatewayProcess, share_group_job: ShareGroupJobRun, new_topic: NewTopic
+) -> None:
+    group = Group(share_group_job, gateway.bootstrap_servers, new_topic(2, 50))
+    said = run_tool(
+        CONSOLE, "--bootstrap-server", gateway.bootstrap_servers, "--topic", group.topic, "--group", group.id,
+        "--max-messages", "100", "--timeout-ms", "60000",
+    )  # fmt: skip
+    assert sorted(said.splitlines()) == sorted(2 * [f"record {number}" for number in range(50)])
+    assert group.await_finished().outcomes == {"accepted": 100}
+
+
+def test_share_consumer_performance(
+    gateway: GatewayProcess, share_group_job: ShareGroupJobRun, new_topic: NewTopic
+) -> None:
+    group = Group(share_group_job, gateway.bootstrap_servers, new_topic(2, 2_000))
+    said = run_tool(
+        PERFORMANCE, "--bootstrap-server", gateway.bootstrap_servers, "--topic", group.topic, "--group", group.id,
+        "--num-records", "4000", "--timeout", "60000",
+    )  # fmt: skip
+    header, figures = said.splitlines()[:2]
+    assert dict(zip(header.split(", "), figures.split(", "), strict=True))["data.consumed.in.nMsg"] == "4000"
+    assert group.await_finished().outcomes == {"accepted": 4_000}
+
+
+def test_verifiable_share_consumer(
+    gateway: GatewayProcess, share_group_job: ShareGroupJobRun, new_topic: NewTopic
+) -> None:
+    group = Group(share_group_job, gateway.bootstrap_servers, new_topic(2, 50))
+    said = run_tool(
+        VERIFIABLE, "--bootstrap-server", gateway.bootstrap_servers, "--topic", group.topic, "--group-id", group.id,
+        "--max-messages", "100", "--acknowledgement-mode", "sync",
+    )  # fmt: skip
+    events = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    consumed = sum(event["count"] for event in events if event["name"] == "records_consumed")
+    acknowledged = [event for event in events if event["name"] == "offsets_acknowledged"]
+    assert (consumed, sum(event["count"] for event in acknowledged)) == (100, 100)
+    assert all(event["success"] for event in acknowledged)
+    assert group.await_finished().outcomes == {"accepted": 100}
