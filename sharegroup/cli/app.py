@@ -20,12 +20,14 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, help="Kafka share 
 def _settings(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens, not only what is wrong.")] = False,
 ) -> None:
+    lines = logging.StreamHandler()
+    lines.addFilter(LineLimit())
     logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+        level=logging.INFO if verbose else logging.WARNING,
+        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
+        handlers=[lines],
     )
     logging.getLogger("kafka").setLevel(logging.ERROR)
-    for handler in logging.getLogger().handlers:
-        handler.addFilter(LineLimit())
 
 
 @app.command()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 
 import pytest
 
@@ -15,11 +16,10 @@ def clock() -> list[float]:
 
 
 @pytest.fixture
-def lines(clock: list[float], caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    limit = LineLimit(now=lambda: clock[0])
-    caplog.handler.addFilter(limit)
+def lines(clock: list[float], caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
     caplog.set_level(logging.INFO)
-    return caplog
+    with caplog.filtering(LineLimit(now=lambda: clock[0])):
+        yield caplog
 
 
 def garbage(value: object) -> None:
