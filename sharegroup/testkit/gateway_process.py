@@ -24,11 +24,14 @@ _ADDRESS = re.compile(r"broker (\d+): (\S+?:\d+)")
 
 
 class GatewayProcess(LoggedProcess):
-    """See the module. `config_path` is the job's file; `port` 0 takes free ports; `options` go to the command."""
+    """See the module. `config_path` is the job's file; `options` go to the command.
+
+    `port` is the first one; 0: any free ones, and the first of them again when the gateway is started again.
+    """
 
     def __init__(self, config_path: Path, log_path: Path, *, port: int = 0, options: Sequence[str] = ()) -> None:
         command = [sys.executable, "-m", "sharegroup.cli", "--verbose", "gateway", f"--config={config_path}"]
-        super().__init__("gateway", [*command, f"--port={port}", *options], log_path)
+        super().__init__("gateway", [*command, *options, f"--port={port}"], log_path)
         #: {id of an upstream broker: where the gateway stands in for it}
         self.addresses: dict[int, str] = {}
 
@@ -42,6 +45,7 @@ class GatewayProcess(LoggedProcess):
             self.kill()
             raise
         self.addresses = {int(node_id): address for node_id, address in _ADDRESS.findall(line)}
+        self._command[-1] = f"--port={min(address.rpartition(':')[2] for address in self.addresses.values())}"
         return self
 
     @property

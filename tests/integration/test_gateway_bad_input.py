@@ -138,7 +138,11 @@ def test_fuzz(gateway: GatewayProcess) -> None:
 
         async def send() -> bool:
             await asyncio.gather(*(send_all(port, of_client) for of_client in of_clients))
-            return await (await Client(port, []).connect()).is_served()
+            client = await Client(port, []).connect()
+            try:
+                return await client.is_served()
+            finally:
+                await client.close_all()
 
         assert asyncio.run(send())
         sizes.append(process.memory_info().rss)

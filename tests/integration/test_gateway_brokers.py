@@ -45,7 +45,7 @@ def test_all_that_clients_do_goes_through_the_ports_of_two_brokers(
     group = Group(older_job, servers, unique_name("orders"))
     admin = AdminClient({"bootstrap.servers": servers})
     leaders = [[1 + number % 2] for number in range(PARTITIONS)]
-    created = admin.create_topics([NewTopic(group.topic, replica_assignment=leaders)])
+    created = admin.create_topics([NewTopic(group.topic, num_partitions=PARTITIONS, replica_assignment=leaders)])
     created[group.topic].result(60)
 
     metadata = admin.list_topics(group.topic, timeout=60)
