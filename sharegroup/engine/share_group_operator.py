@@ -13,6 +13,7 @@ from sharegroup.config import GroupConfig, JobConfig
 from sharegroup.engine import rows
 from sharegroup.engine.group_rows import table_records, table_row
 from sharegroup.engine.output import Output
+from sharegroup.engine.parked_heartbeats import ParkedHeartbeats
 from sharegroup.engine.rows import InputRow, RequestRow
 from sharegroup.errors import InvalidRequestRow
 from sharegroup.group_coordinator.records import ShareGroupConfigRecord, TableRecord
@@ -24,6 +25,7 @@ from sharegroup.protocol.request_rows import (
     INITIALIZED,
     RELEASE_MEMBER,
     AnswerableError,
+    ShareGroupRequest,
     SharePartitionRequest,
     decode_share_group_request,
 )
@@ -52,18 +54,22 @@ class _Run:
         self._group_id = group_id
         self._group = ShareGroup.restore(group_id, content["group"]) if content else self._loaded([])
         self._config = self._config_in_force(self._group.metadata.configs)
+        self._parked = ParkedHeartbeats(content.get("parked", {}) if content else {})
         self._output = Output(group_id, self._now_ms)
         self._has_state = content is not None
 
     def finish(self) -> tuple[Output, str | None]:
         """The effects and the state."""
-        self._output.deadline_ms = self._group.next_deadline_ms
+        for request in self._parked.take_ready(self._now_ms, self._group.is_initializing):
+            self._apply(self._group.heartbeat(request, self._now_ms, self._config))
+        deadlines = (self._group.next_deadline_ms, self._parked.next_deadline_ms())
+        self._output.deadline_ms = min((deadline for deadline in deadlines if deadline is not None), default=None)
         if self._group.is_deleted and self._group.metadata.group_epoch:
             self._output.deadline_ms = self._now_ms + FORGET_MS
         if not (self._group.metadata.group_epoch or self._group.metadata.configs):
             return self._output, None
-        state = json.dumps({"now_ms": self._now_ms, "group": self._group.dump()}, separators=(",", ":"))
-        return self._output, state
+        content = {"now_ms": self._now_ms, "group": self._group.dump(), "parked": self._parked.dump()}
+        return self._output, json.dumps(content, separators=(",", ":"))
 
     def take(self, row: InputRow) -> None:
         """One row."""
@@ -109,7 +115,7 @@ class _Run:
             self._output.rejected.append((row.kafka_partition, row.kafka_offset, str(error)))
             return
         if request.type == HEARTBEAT:
-            self._apply(self._group.heartbeat(request, self._now_ms, self._config))
+            self._heartbeat(request, row)
         elif request.type == INITIALIZED:
             self._apply(self._group.initialized(request.initialized, self._now_ms))
         elif request.type == DELETED:
@@ -117,6 +123,18 @@ class _Run:
         else:
             self._apply(self._group.administer(request, self._job))
             self._config = self._config_in_force(self._group.metadata.configs)
+
+    def _heartbeat(self, request: ShareGroupRequest, row: RequestRow) -> None:
+        """Answered at once, or parked until its assignment is what it should be; what it changes is changed now."""
+        result = self._group.heartbeat(request, self._now_ms, self._config)
+        if result.response is not None and result.response.error_code == 0:
+            self._apply(result._replace(response=None))
+            self._parked.drop(request.member_id)
+            if self._group.is_initializing(request.member_id):
+                self._parked.park(request, row.value, row.append_ms)
+                return
+            result = CoordinatorResult(response=result.response)
+        self._apply(result)
 
     def _apply(self, result: CoordinatorResult) -> None:
         self._group.apply(result)

@@ -9,6 +9,7 @@ from typing import Any
 from sharegroup.config import JobConfig
 from sharegroup.engine import rows
 from sharegroup.engine.output import Output
+from sharegroup.engine.parked_heartbeats import PARKED_MS
 from sharegroup.engine.share_group_operator import run_share_group
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.request_rows import (
@@ -130,8 +131,7 @@ def with_assignment() -> GroupDriver:
     """m1 has both partitions since time 20, at epoch 2."""
     group = GroupDriver()
     group.send(heartbeat("h1", 0, topics=ORDERS), at=0)
-    group.send(initialized(0, 1), at=10)
-    group.send(heartbeat("h2", 1), at=20)
+    group.send(initialized(0, 1), at=20)
     return group
 
 
@@ -146,9 +146,8 @@ def test_a_member_joins_and_is_assigned_what_has_been_initialized() -> None:
             "share_group_members": [member_row(1, [])],
             "share_partitions": [partition_row(0, "initializing"), partition_row(1, "initializing")],
         },
-        responses=[answered("h1", 1, 200, {})],
         positions={2: 1},
-        deadline_ms=T0 + SESSION_MS,
+        deadline_ms=T0 + PARKED_MS,
     )
 
     told = group.send(initialized(0, 1), at=10)
@@ -158,23 +157,52 @@ def test_a_member_joins_and_is_assigned_what_has_been_initialized() -> None:
         tables={
             "share_partitions": [partition_row(0, "initialized"), partition_row(1, "initialized")],
             "share_groups": [group_row(2)],
+            "share_group_members": [member_row(2, [0, 1])],
         },
+        responses=[answered("h1", 2, 5_000, {"orders": ["id-orders", [0, 1]]})],
         positions={2: 2},
-        deadline_ms=T0 + SESSION_MS,
-    )
-
-    assigned = group.send(heartbeat("h2", 1), at=20)
-    assert assigned == Output(
-        GROUP,
-        T0 + 20,
-        tables={"share_group_members": [member_row(2, [0, 1])]},
-        responses=[answered("h2", 2, 5_000, {"orders": ["id-orders", [0, 1]]})],
-        positions={2: 3},
-        deadline_ms=T0 + 20 + SESSION_MS,
+        deadline_ms=T0 + 10 + SESSION_MS,
     )
 
     stays = group.send(heartbeat("h3", 2), at=5_000)
     assert (stays.tables, stays.responses) == ({}, [answered("h3", 2, 5_000)])
+
+
+def test_initializing_that_takes_long_is_told_after_a_while() -> None:
+    group = GroupDriver()
+    group.send(heartbeat("h1", 0, topics=ORDERS), at=0)
+    assert group.send(initialized(0), at=10).responses == []
+    assert group.batch(tick(PARKED_MS - 1), at=PARKED_MS - 1).responses == []
+    told = group.batch(tick(PARKED_MS), at=PARKED_MS)
+    assert told.responses == [answered("h1", 2, 200, {"orders": ["id-orders", [0]]})]
+    assert told.deadline_ms == T0 + PARKED_MS + SESSION_MS
+    group.send(heartbeat("h2", 2), at=PARKED_MS + 10)
+    told = group.send(initialized(1), at=PARKED_MS + 20)
+    assert told.responses == [answered("h2", 3, 5_000, {"orders": ["id-orders", [0, 1]]})]
+
+
+def test_a_member_that_asks_again_is_answered_once() -> None:
+    group = GroupDriver()
+    group.send(heartbeat("h1", 0, topics=ORDERS), heartbeat("h2", 0, topics=ORDERS), at=0)
+    told = group.send(initialized(0, 1), at=10)
+    assert [response["id"] for response in told.responses] == ["h2"]
+
+
+def test_a_member_that_left_while_it_waited_does_not_come_back() -> None:
+    group = GroupDriver()
+    group.send(heartbeat("h1", 0, topics=ORDERS), at=0)
+    left = group.send(heartbeat("h2", -1), at=5)
+    assert left.responses == [answered("h2", -1)]
+    told = group.send(initialized(0, 1), at=10)
+    assert (told.responses, told.deadline_ms) == ([], None)
+
+
+def test_a_refused_request_in_its_name_takes_no_answer_from_a_member() -> None:
+    group = GroupDriver()
+    group.send(heartbeat("h1", 0, topics=ORDERS), at=0)
+    refused = group.send(heartbeat("stranger", 7), at=5)
+    assert refused.responses[0]["error_code"] == ErrorCode.FENCED_MEMBER_EPOCH
+    assert [response["id"] for response in group.send(initialized(0, 1), at=10).responses] == ["h1"]
 
 
 def test_a_repeated_notice_changes_nothing() -> None:
@@ -262,8 +290,8 @@ def test_bad_rows_are_rejected_with_their_coordinates() -> None:
         GROUP,
         T0 + 30,
         responses=[answered("x", error=(ErrorCode.INVALID_REQUEST, problem))],
-        rejected=[[2, 3, "not a JSON object"], [2, 4, f"INVALID_REQUEST: {problem}"]],  # type: ignore[list-item]
-        positions={2: 5},
+        rejected=[[2, 2, "not a JSON object"], [2, 3, f"INVALID_REQUEST: {problem}"]],  # type: ignore[list-item]
+        positions={2: 4},
         deadline_ms=T0 + 20 + SESSION_MS,
     )
 

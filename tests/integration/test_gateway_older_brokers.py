@@ -1,4 +1,8 @@
-"""Two upstream brokers of a release that has no share groups, and clients that go to the gateway's port of each."""
+"""Two upstream brokers of a release that has no share groups, and clients that go to the gateway's port of each.
+
+The fixtures have the names of those for one broker of the present release, so that the tests of its clients, which are
+imported, are these brokers' too.
+"""
 
 from __future__ import annotations
 
@@ -12,44 +16,63 @@ from sharegroup.testkit.embedded_kafka_cluster import EmbeddedKafkaCluster
 from sharegroup.testkit.gateway_process import GatewayProcess
 from sharegroup.testkit.share_group_job import ShareGroupJobRun
 from tests.integration.share_members import Group, keys, once
+from tests.integration.test_gateway_share_consumer import (  # noqa: F401 - collected here
+    new_group,
+    test_a_lock_that_runs_out,
+    test_a_member_that_closes_leaves_the_rest_to_others,
+    test_a_record_that_nobody_can_handle_is_archived_at_the_limit,
+    test_explicit_acknowledgement,
+    test_implicit_acknowledgement,
+    test_members_share_a_partition,
+    test_read_committed,
+)
+from tests.integration.test_gateway_tools import (  # noqa: F401 - collected here
+    test_console_share_consumer,
+    test_share_consumer_performance,
+    test_verifiable_share_consumer,
+)
 
 PARTITIONS, RECORDS = 4, 50
 
 
 @pytest.fixture(scope="module")
-def older_job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ShareGroupJobRun]:
-    """A job on two brokers of Kafka 3.9."""
-    with (
-        EmbeddedKafkaCluster(brokers=2, version="3.9") as kafka,
-        ShareGroupJobRun(tmp_path_factory.mktemp("older-job"), kafka.bootstrap_servers, master="local[1]") as job,
-    ):
+def kafka() -> Iterator[EmbeddedKafkaCluster]:
+    with EmbeddedKafkaCluster(brokers=2, version="3.9") as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def share_group_job(
+    kafka: EmbeddedKafkaCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ShareGroupJobRun]:
+    with ShareGroupJobRun(tmp_path_factory.mktemp("older-job"), kafka.bootstrap_servers) as job:
         job.start()
         job.await_running()
         yield job
 
 
 @pytest.fixture(scope="module")
-def older_gateway(older_job: ShareGroupJobRun, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    with GatewayProcess(older_job.config_path, tmp_path_factory.mktemp("gateway") / "gateway.log") as gateway:
-        yield gateway
-        assert gateway.terminate() == 0
-        assert " ERROR " not in gateway.log_path.read_text()
+def gateway(share_group_job: ShareGroupJobRun, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    with GatewayProcess(share_group_job.config_path, tmp_path_factory.mktemp("older") / "gateway.log") as process:
+        yield process
+        assert process.terminate() == 0
+        assert " ERROR " not in process.log_path.read_text()
 
 
 def test_all_that_clients_do_goes_through_the_ports_of_two_brokers(
-    older_job: ShareGroupJobRun, older_gateway: GatewayProcess, unique_name: Callable[[str], str]
+    share_group_job: ShareGroupJobRun, gateway: GatewayProcess, unique_name: Callable[[str], str]
 ) -> None:
     """An admin client makes the topic, a producer fills it and a member reads it, each from the gateway's address."""
-    servers = older_gateway.bootstrap_servers
-    assert set(older_gateway.addresses) == {1, 2}
-    group = Group(older_job, servers, unique_name("orders"))
+    servers = gateway.bootstrap_servers
+    assert set(gateway.addresses) == {1, 2}
+    group = Group(share_group_job, servers, unique_name("orders"))
     admin = AdminClient({"bootstrap.servers": servers})
     leaders = [[1 + number % 2] for number in range(PARTITIONS)]
     created = admin.create_topics([NewTopic(group.topic, num_partitions=PARTITIONS, replica_assignment=leaders)])
     created[group.topic].result(60)
 
     metadata = admin.list_topics(group.topic, timeout=60)
-    assert {node: f"{b.host}:{b.port}" for node, b in metadata.brokers.items()} == older_gateway.addresses
+    assert {node: f"{b.host}:{b.port}" for node, b in metadata.brokers.items()} == gateway.addresses
     assert [[p.leader] for _, p in sorted(metadata.topics[group.topic].partitions.items())] == leaders
 
     failed: list[object] = []
