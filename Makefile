@@ -1,7 +1,7 @@
 # make setup    everything there is to install, into .venv and a cache that clones share
 # make demo     a share group at work: broker, job and consumers, on this machine
 # make test     every check: lint, types, import directions, all tests
-# make unit     the tests that need no JVM, in seconds
+# make unit     the unit tests, in seconds
 # make bench    the benchmarks
 # make lock     requirements.lock anew from pyproject.toml
 # make clean    back to a fresh clone (the cache stays)
@@ -55,7 +55,7 @@ test: lint
 
 .PHONY: unit
 unit: $(STAMPS)/packages
-	$(PY) -m pytest tests/unit --numprocesses=2
+	$(PY) -m pytest tests/unit --numprocesses=2 --hypothesis-profile=quick
 
 .PHONY: bench
 bench: setup

@@ -1,4 +1,4 @@
-"""Fixtures of all tiers. A tier is a directory, by cost; unit and tables need no JVM, nor any fixture that has one."""
+"""Fixtures of all tiers. A tier is a directory, by cost; the first three need no JVM, nor any fixture that has one."""
 
 import re
 import uuid
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     from sharegroup.testkit.share_group_job import ShareGroupJobRun
 
 TESTS = Path(__file__).parent
-TIERS = ("unit", "tables", "spark", "integration", "conformance", "notebooks", "benchmarks")
+TIERS = ("unit", "processes", "tables", "spark", "integration", "conformance", "notebooks", "benchmarks")
+
+settings.register_profile("quick", max_examples=20)  # of `make unit`
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -31,6 +31,7 @@ GROUP_KINDS: Mapping[str, Mapping[str, Any]] = {
     "read_committed": {"share.isolation.level": "read_committed"},
     "short_session": {"share.session.timeout.ms": 10_000, "share.heartbeat.interval.ms": 500},
     "short_lock": {"share.record.lock.duration.ms": 2_000},
+    "renewed_lock": {"share.record.lock.duration.ms": 10_000},
     "restart_lock": {"share.record.lock.duration.ms": 30_000},
 }
 GROUPS_OF_A_KIND = {"earliest": 60}

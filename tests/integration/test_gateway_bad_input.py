@@ -28,8 +28,8 @@ from sharegroup.testkit.embedded_kafka import EmbeddedKafka
 from sharegroup.testkit.gateway_process import GatewayProcess
 from tests.integration.conftest import NewTopic
 from tests.integration.lone_gateway import lone_gateway
+from tests.processes.served_clients import UNKNOWN_API_VERSIONS, Client, unknown_api_versions
 from tests.unit.gateway.own_requests import OWN_VERSIONS, bodies
-from tests.unit.gateway.served_clients import UNKNOWN_API_VERSIONS, Client, unknown_api_versions
 from tests.unit.gateway.wire_bytes import framed
 
 FRAMES, FRAMES_OF_AN_EXAMPLE = 100_000, 4_000

@@ -4,6 +4,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from sharegroup.testkit.raw_member import RawMember
 from sharegroup.testkit.share_group_job import ShareGroupJobRun
 from sharegroup.testkit.submitted_job import SubmittedJob
 from sharegroup.types import Cause
+from tests.integration.waiting import wait_until
 
 PATIENCE_S = 200
 Key = tuple[int, int]  # partition, offset
@@ -101,6 +103,14 @@ def logged(job: ShareGroupJobRun, group_id: str) -> Counter[str]:
     for row in rows.to_pylist():
         found[row["cause"]] += row["last_offset"] - row["first_offset"] + 1
     return found
+
+
+def renewed_for(job: ShareGroupJobRun, group_id: str) -> timedelta:
+    """From the group's first acquisition to its last renewal."""
+    rows = DeltaTable(str(job.tables_path / "delivery_log")).to_pyarrow_table(filters=[("group_id", "=", group_id)])
+    log = rows.to_pylist()
+    renewed = [row["time"] for row in log if row["cause"] == Cause.RENEW.value]
+    return max(renewed) - min(row["time"] for row in log) if renewed else timedelta(0)
 
 
 def test_everything_is_accepted(
@@ -190,7 +200,8 @@ def test_a_wrong_result_releases_the_batch_and_a_lasting_fault_ends_the_query(
 def test_a_slow_member_holds_up_nobody(
     spark: SparkSession, kafka: EmbeddedKafka, job: ShareGroupJobRun, topic: str, tmp_path: Path
 ) -> None:
-    group_id, slow, fast = job.new_group("short_lock"), Deliveries(), Deliveries()
+    """Its locks are renewed, and run out for nobody."""
+    group_id, slow, fast = job.new_group("renewed_lock"), Deliveries(), Deliveries()
     go_on, is_slow = threading.Event(), threading.Event()
     sent = produce(kafka, topic, 500)
 
@@ -207,8 +218,10 @@ def test_a_slow_member_holds_up_nobody(
         assert is_slow.wait(PATIENCE_S)
         two.start(lambda records, batch_id: fast.add(records) and None)
         fast.wait_for(lambda: set(fast.seen) | set(slow.seen) == sent)
-        held_for_longer_than_a_lock = produce(kafka, topic, 5)
-        fast.wait_for(lambda: held_for_longer_than_a_lock <= set(fast.seen))
+        lock = timedelta(milliseconds=job.config.group_config(group_id).record_lock_duration_ms)
+        wait_until(lambda: renewed_for(job, group_id) > lock, "locks live longer than they last")
+        later = produce(kafka, topic, 5)
+        fast.wait_for(lambda: later <= set(fast.seen))
         go_on.set()
     assert 0 < len(slow.seen) <= 100 + 10
     assert set(slow.seen).isdisjoint(fast.seen)

@@ -48,7 +48,7 @@ def share_fetch(batches: int) -> Any:
 
 
 @pytest.mark.parametrize(("message", "version"), OWN_VERSIONS, ids=ID)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_the_same_as_kafka_python(message: Any, version: int, data: st.DataObject) -> None:
     frame = encoded(message, version, data.draw(bodies(message, version)))
@@ -63,7 +63,7 @@ def test_the_same_as_kafka_python(message: Any, version: int, data: st.DataObjec
 
 
 @pytest.mark.parametrize(("message", "version"), OWN_VERSIONS, ids=ID)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_what_is_cut_off_is_none(message: Any, version: int, data: st.DataObject) -> None:
     frame = encoded(message, version, data.draw(bodies(message, version)))
@@ -73,7 +73,7 @@ def test_what_is_cut_off_is_none(message: Any, version: int, data: st.DataObject
 
 
 @pytest.mark.parametrize(("message", "version"), OWN_VERSIONS, ids=ID)
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_random_bytes_are_a_request_or_none(message: Any, version: int, data: st.DataObject) -> None:
     frame = bytearray(encoded(message, version, data.draw(bodies(message, version))))

@@ -28,7 +28,7 @@ from sharegroup.gateway.client_connection import (
 )
 from sharegroup.gateway.security.credentials import hash_password
 from sharegroup.gateway.server import Gateway
-from tests.unit.gateway.served_clients import UNKNOWN_API_VERSIONS, Client, serving, unknown_api_versions
+from tests.processes.served_clients import UNKNOWN_API_VERSIONS, Client, serving, unknown_api_versions
 from tests.unit.gateway.wire_bytes import framed
 
 T = TypeVar("T")
