@@ -4,8 +4,8 @@
                   |
                   +--> given back (`unacquire`) when half of the lock is gone
 
-Only the running batch's locks are renewed. What waits in front of a slow handler is given back for others to have; if
-nobody wants it, it is granted again at once.
+Only the running batch's locks are renewed. What waits in front of a slow handler is given back for others to have, and
+the member is *stalled* until its handler is through: it holds nothing else, and asks for nothing.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ class Holdings:
         self._offering = True
         self._has_grown = False
         self.running: RunningBatch | None = None
+        self.is_stalled = False
 
     @property
     def waiting_records(self) -> int:
@@ -78,6 +79,11 @@ class Holdings:
         """Move ranges on, and return those to give back."""
         self.see_claim(now_ms)
         given_back = self._overdue(now_ms)
+        if given_back and self.running is not None:
+            self.is_stalled = True
+        if self.is_stalled:
+            self._withdraw(now_ms)
+            given_back += self.give_all_back(now_ms)
         if self._offering and self._offered is None and self._queued:
             plan = plan_batch(self._queued, self._max_records)
             self._queued = list(plan.rest)
@@ -100,6 +106,7 @@ class Holdings:
         """The running batch is through."""
         if self.running is not None and self.running.seq == seq:
             self.running = None
+            self.is_stalled = False
 
     def stop_offering(self, now_ms: int) -> None:
         """No batch is offered any more; what was on offer is either the source's now, or queued again."""
@@ -143,6 +150,7 @@ class Holdings:
         ranges = self._offered.ranges
         self.running = RunningBatch(self._offered.seq, ranges, half_time_ms(ranges, now_ms))
         self._offered = None
+        self.is_stalled = False
 
 
 def half_time_ms(ranges: Sequence[HeldRange], now_ms: int) -> int:

@@ -326,7 +326,7 @@ class Member:
             requests.append(heartbeat)
         given_back = self._holdings.step(now_ms)
         requests += self._unacquire(given_back)
-        if self._may_ask and self._membership.has_joined:
+        if self._may_ask and self._membership.has_joined and not self._holdings.is_stalled:
             requests += self._demands.due(
                 self._membership.assignment, self._holdings.waiting_records, self._epoch(), now_ms
             )

@@ -98,9 +98,24 @@ def test_what_waits_too_long_is_given_back_and_the_running_batch_is_not(holdings
     assert holdings.step(LOCK_MS // 2 + 1) == [held(100, 249)]
     assert (offers.offer, holdings.waiting_records) == (None, 0)
     assert holdings.running is not None
-    holdings.add([held(100, 249, now_ms=20_000)], 20_000)
-    holdings.step(20_000)
-    assert offers.offer is not None
+
+
+def test_a_stalled_member_holds_nothing_until_its_batch_is_through(holdings: Holdings, offers: FakeOffers) -> None:
+    holdings.add([held(0, 249)], 0)
+    holdings.step(0)
+    seq = offers.claim().seq
+    holdings.step(1)
+    assert not holdings.is_stalled
+    holdings.step(LOCK_MS // 2 + 1)
+    assert holdings.is_stalled
+    late = held(250, 299, now_ms=20_000)
+    holdings.add([late], 20_000)
+    assert (holdings.step(20_000), offers.offer) == ([late], None)
+    holdings.finish(seq)
+    assert not holdings.is_stalled
+    holdings.add([late], 21_000)
+    assert holdings.step(21_000) == []
+    assert offers.claim().ranges == (late,)
 
 
 def test_what_is_past_its_lock_need_not_be_given_back(holdings: Holdings, offers: FakeOffers) -> None:
