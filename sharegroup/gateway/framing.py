@@ -3,7 +3,8 @@
 What is received goes through one buffer that all connections of a thread share: asyncio fills it and hands it back in
 one go, so that it is never in use by two of them. A connection of its own has only what it cannot do without: less
 than a length, and the frame that is not complete yet. That one grows with what has come and not with what the length
-promises; a connection that announces 100 MB and sends nothing costs 4 KiB.
+promises; a connection that announces 100 MB and sends nothing costs 4 KiB. Growing costs copies: a side that may be
+believed (`believes_lengths`) is given its memory at once.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ class FrameProtocol(asyncio.BufferedProtocol):
     `max_frame_bytes` may be changed at any time; it holds for the next length. Writing waits by `drained`.
     `transport` is None before and after the connection; `is_held`: see `hold_frames`.
     """
+
+    believes_lengths = False
 
     def __init__(self, max_frame_bytes: int) -> None:
         self.max_frame_bytes = max_frame_bytes
@@ -161,6 +164,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     def _begin(self, received: memoryview, size: int) -> None:
         self._rest = b""
-        self._frame = bytearray(min(size, max(_FIRST_BYTES, 2 * len(received))))
+        first = size if self.believes_lengths else max(_FIRST_BYTES, 2 * len(received))
+        self._frame = bytearray(min(size, first))
         self._frame[: len(received)] = received
         self._frame_size, self._frame_filled = size, len(received)

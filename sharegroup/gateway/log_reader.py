@@ -76,8 +76,9 @@ class LogReader:
         await asyncio.shield(self._task(position, offset))
 
     def read_soon(self, position: LogPosition, offset: int) -> None:
-        """Begin to read; a failure shows when someone waits for it."""
-        self._task(position, offset).add_done_callback(_retrieve)
+        """Begin to read what is not here yet; a failure shows when someone waits for it."""
+        if not self._cache.lookup(position.key, offset, 1):
+            self._task(position, offset).add_done_callback(_retrieve)
 
     def _task(self, position: LogPosition, offset: int) -> asyncio.Task[Chunk]:
         key = (position.key, offset)

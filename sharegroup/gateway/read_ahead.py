@@ -33,7 +33,7 @@ MAX_RANGES = 1_000
 _PART_OF_LOCK = 3
 #: Lost demands whose answer would still be taken; by then the locks of an older one have long run out.
 _MOST_UNANSWERED = 100
-_LEAST_GROWTH, _MOST_GROWTH = 2, 8
+_LEAST_GROWTH, _MOST_GROWTH = 2, 32
 #: Round trips that the target should last for: half of it is left when a demand is sent, and is to outlast the answer.
 _ROUND_TRIPS = 3
 

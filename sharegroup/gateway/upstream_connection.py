@@ -51,6 +51,8 @@ class Features(NamedTuple):
 class UpstreamConnection(FrameProtocol):
     """A connected broker. `forward` and `ask` raise UpstreamUnavailableError once it is lost."""
 
+    believes_lengths = True
+
     def __init__(self) -> None:
         super().__init__(MAX_RESPONSE_BYTES)
         self._waiting: deque[tuple[int, asyncio.Future[memoryview]]] = deque()

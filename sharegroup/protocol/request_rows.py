@@ -166,6 +166,15 @@ class ShareGroupRequest(NamedTuple):
 _SELDOM = ("deleted", "offsets", "topic_names", "configs", "validate_only")
 
 
+def is_awaited(value: bytes) -> bool:
+    """Whether a row names someone who waits for its response; False for what is no row at all."""
+    try:
+        row = json.loads(value)
+    except ValueError:
+        return False
+    return isinstance(row, dict) and bool(row.get("reply_to"))
+
+
 def decode_share_partition_request(value: str) -> SharePartitionRequest:
     """Read a row of `__share_partition_requests`.
 

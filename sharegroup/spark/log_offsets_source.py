@@ -47,6 +47,8 @@ logger = logging.getLogger(__name__)
 SOURCE_NAME = "kafka_log_offsets"
 #: How often the `share_partitions` table is looked at while nobody waits for records.
 _TABLE_POLL_MS = 500
+#: How long requests wait that nobody waits for, while no member waits for records either.
+_LINGER_MS = 500
 READER = f"{__name__}:LogOffsetsReader"
 SOURCE_SCHEMA = "shard_key STRING, row STRING"
 
@@ -101,9 +103,11 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
             now_ms = int(time.time() * 1000)
             told = self._hand_over.read()
             deadline_ms = min(told.deadlines.values(), default=None)
-            if not safe_ms or (deadline_ms is not None and deadline_ms <= now_ms):
+            is_due = deadline_ms is not None and deadline_ms <= now_ms
+            may_linger = not told.waiting and not is_due
+            if not safe_ms or is_due:
                 pending, safe_ms = self._clock.observe(now_ms, told.positions)
-                requested |= pending
+                requested |= pending and not may_linger
             after = self._with_log(before, self._with_tables(before, now_ms), told, requested, now_ms)
             after = self._with_state(before, after)
             after = self._with_ticks(after, told, safe_ms)
@@ -113,7 +117,7 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
             wait_ms = waiting.next_ms(now_ms, deadline_ms, slice_ms)
             if requested or not wait_ms:
                 return None
-            requested = self._clock.wait(told.positions, wait_ms)
+            requested = self._clock.wait(told.positions, wait_ms, _LINGER_MS if may_linger else 0)
 
     def _with_tables(self, offset: SourceOffset, now_ms: int) -> SourceOffset:
         return replace(

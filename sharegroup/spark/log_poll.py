@@ -9,6 +9,8 @@ from kafka import KafkaConsumer, TopicPartition
 
 from sharegroup.spark.kafka_clients import offsets_consumer
 
+_WAITER_BYTES = 65_536
+
 
 class LogPoll:
     """Log offsets of topic partitions by a Kafka consumer without a group."""
@@ -35,8 +37,8 @@ class LogPoll:
         return [TopicPartition(topic, p) for p in sorted(self._consumer(False).partitions_for_topic(topic) or ())]
 
     def waiter(self) -> KafkaConsumer:
-        """A new consumer that waits until a partition has something unread; it reads as little as may be."""
-        return offsets_consumer(self._settings, max_partition_fetch_bytes=1, fetch_max_bytes=1)
+        """A new consumer that waits until a partition has something unread; it reads not much of it."""
+        return offsets_consumer(self._settings, max_partition_fetch_bytes=_WAITER_BYTES, fetch_max_bytes=_WAITER_BYTES)
 
     def close(self) -> None:
         """Close the connections."""

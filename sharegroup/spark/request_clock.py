@@ -6,6 +6,9 @@ time*: the latest time before which every appended request has been read by a co
 
 While nothing is to be done, the source waits here for the next request (a long poll at the broker): a trigger that
 finds nothing costs the JVM milliseconds, and five of them a second were most of an idle job's 7 % of a core.
+
+Requests that nobody waits for (no `reply_to`: a gateway's acknowledgements) may *linger* here until one comes that
+somebody waits for: one micro-batch for half a second of them costs what it costs for one of them.
 """
 
 from __future__ import annotations
@@ -15,9 +18,12 @@ from collections.abc import Mapping
 
 from kafka import KafkaConsumer, TopicPartition
 
+from sharegroup.protocol.request_rows import is_awaited
 from sharegroup.spark.log_poll import LogPoll
 
 _SAMPLES = 64
+#: How often lingering requests are looked at, in seconds, and how many at a time.
+_LINGER_POLL_S, _LINGER_RECORDS = 0.02, 1_000
 
 
 class SafeClock:
@@ -76,8 +82,11 @@ class RequestClock:
         self._clock.observe(now_ms, ends)
         return any(end > read[p] for p, end in ends.items()), self._clock.safe_ms(read)
 
-    def wait(self, positions: Mapping[int, int], timeout_ms: int) -> bool:
-        """Wait for an unread request, at most `timeout_ms`; whether there is one. `observe` comes first."""
+    def wait(self, positions: Mapping[int, int], timeout_ms: int, linger_ms: int = 0) -> bool:
+        """Wait for an unread request, at most `timeout_ms`; whether there is one. `observe` comes first.
+
+        Requests that nobody waits for count once the first of them has been here for `linger_ms`, which may be later.
+        """
         if self._waiter is None:
             self._waiter = self._poll.waiter()
             self._waiter.assign(self._partitions)
@@ -85,7 +94,20 @@ class RequestClock:
             position = self._read(positions)[partition.partition]
             if self._waiter.position(partition) != position:
                 self._waiter.seek(partition, position)
-        return bool(self._waiter.poll(timeout_ms=timeout_ms, max_records=1))
+        if not linger_ms:
+            return bool(self._waiter.poll(timeout_ms=timeout_ms, max_records=1))
+        return self._linger(self._waiter, timeout_ms, linger_ms)
+
+    @staticmethod
+    def _linger(waiter: KafkaConsumer, timeout_ms: int, linger_ms: int) -> bool:
+        found = waiter.poll(timeout_ms=timeout_ms, max_records=_LINGER_RECORDS)
+        end = time.monotonic() + linger_ms / 1000
+        while found and time.monotonic() < end:
+            if any(is_awaited(record.value or b"") for records in found.values() for record in records):
+                return True
+            time.sleep(_LINGER_POLL_S)  # not a long poll: it would end with each request that may linger
+            found = waiter.poll(timeout_ms=0, max_records=_LINGER_RECORDS) or found
+        return bool(found)
 
     def _read(self, positions: Mapping[int, int]) -> dict[int, int]:
         """The next unread offset of each partition; what retention has taken counts as read."""
