@@ -8,8 +8,8 @@ fetch wants and serves the next ones from its buffer. That is credit, bounded by
   fetch wants.
 - `target` is what the buffer and the demand that stands should hold together. A demand is sent when less than half of
   it is left. When demands come back full, and the buffer runs dry all the same (or must, by the member's rate and the
-  engine's round trip), the target grows: twofold at least, to what rate and round trip call for, eightfold at most.
-  So no guess risks more than eight times what the member has just used up.
+  engine's round trip), the target grows: twofold at least, to what rate and round trip call for, 32-fold at most.
+  So no guess risks more than 32 times what the member has just used up.
 - The target shrinks when a demand comes back less than half full (there is no more to be had), when locks run down in
   the buffer, and when others wait for what lies here unused. It starts anew when the member has been idle.
 

@@ -98,6 +98,12 @@ class RequestClock:
             return bool(self._waiter.poll(timeout_ms=timeout_ms, max_records=1))
         return self._linger(self._waiter, timeout_ms, linger_ms)
 
+    def close(self) -> None:
+        """Close the connections of its own."""
+        if self._waiter is not None:
+            self._waiter.close()
+            self._waiter = None
+
     @staticmethod
     def _linger(waiter: KafkaConsumer, timeout_ms: int, linger_ms: int) -> bool:
         found = waiter.poll(timeout_ms=timeout_ms, max_records=_LINGER_RECORDS)

@@ -1,7 +1,7 @@
 """B5 and B9: an unmodified ShareConsumer through the gateway, against the same client on Kafka's own share groups.
 
 The same broker has both: its own share groups, and the topic that the gateway reads. In turns, each side standing still
-while the other is measured; the client's settings are its defaults. The first turns are not counted: for a minute or two
+while the other is measured; the client's settings are its defaults. The first turns are not counted: for a minute or so
 the JVMs of the job and of the broker use half of two cores to compile what they run.
 """
 

@@ -72,17 +72,17 @@ def test_a_member_that_has_not_come_back_yet_gets_nothing_ahead(ahead: ReadAhead
     assert ahead.demand(TRIP_MS, WANTED) is None
 
 
-def test_a_target_grows_eightfold_at_most() -> None:
+def test_a_target_grows_32_fold_at_most() -> None:
     ahead = reading_ahead()  # 100 records a ms, 990 ms a round trip: 297,000 would be right
-    assert ahead.demand(1_000, WANTED) == 8 * WANTED
-    ahead.sent("d1", 8 * WANTED, 1_000)
-    arrive(ahead, "d1", 1_000, 8 * WANTED, 1_010)
-    assert ahead.target == 8 * WANTED
+    assert ahead.demand(1_000, WANTED) == 32 * WANTED
+    ahead.sent("d1", 32 * WANTED, 1_000)
+    arrive(ahead, "d1", 1_000, 32 * WANTED, 1_010)
+    assert ahead.target == 32 * WANTED
 
 
 def test_a_target_grows_once_for_each_full_answer() -> None:
     ahead = reading_ahead()
-    assert [ahead.demand(1_000, WANTED), ahead.demand(1_000, WANTED)] == [8 * WANTED] * 2
+    assert [ahead.demand(1_000, WANTED), ahead.demand(1_000, WANTED)] == [32 * WANTED] * 2
 
 
 def test_a_target_grows_to_what_the_member_can_take_in_a_third_of_the_lock() -> None:
@@ -97,7 +97,7 @@ def test_a_target_grows_to_what_the_member_can_take_in_a_third_of_the_lock() -> 
 
 def test_a_demand_ahead_is_sent_when_less_than_half_is_left() -> None:
     ahead = reading_ahead()
-    ahead.sent("d1", 8 * WANTED, 1_000)
+    ahead.sent("d1", 32 * WANTED, 1_000)
     ahead.demand(1_000, WANTED)
     arrive(ahead, "d1", 1_000, WANTED, 2_000)  # not full: no growth, and half the target
     target = ahead.target
@@ -131,7 +131,7 @@ def test_a_buffer_that_ran_dry_behind_a_demand_doubles_the_target_whatever_the_r
 def test_an_answer_less_than_half_full_halves_the_target() -> None:
     ahead = reading_ahead()
     ahead.demand(1_000, WANTED)
-    for number, (granted, target) in enumerate([(2_000, 4_000), (1_999, 2_000), (0, 1_000), (0, 500), (0, 500)]):
+    for number, (granted, target) in enumerate([(2_000, 16_000), (1_999, 8_000), (0, 4_000), (0, 2_000)]):
         ahead.sent(f"d{number + 1}", 4_000, 1_000)
         arrive(ahead, f"d{number + 1}", 10_000 * number, granted, 1_500)
         assert ahead.target == target
@@ -204,7 +204,7 @@ def test_locks_that_run_down_halve_the_target() -> None:
     ahead.sent("d1", 4_000, 1_000)
     arrive(ahead, "d1", 0, 4_000, 1_500)
     assert ahead.expire(1_500 + LOCK_MS - 5_000, 5_000) == [OffsetRange(0, 3_999)]
-    assert ahead.target == 2_000
+    assert ahead.target == 8_000
 
 
 def test_a_member_that_does_not_fetch_gives_all_back_and_starts_anew() -> None:
