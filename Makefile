@@ -51,7 +51,7 @@ lint: setup
 
 .PHONY: test
 test: lint
-	$(PY) -m pytest --ignore=tests/benchmarks --numprocesses=2 --dist=loadfile
+	$(PY) -m pytest --ignore=tests/benchmarks --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
 .PHONY: unit
 unit: $(STAMPS)/packages

@@ -1,5 +1,6 @@
 """Fixtures of all tiers. A tier is a directory, by cost; the first three need no JVM, nor any fixture that has one."""
 
+import os
 import re
 import uuid
 from collections.abc import Callable, Iterator
@@ -18,15 +19,26 @@ if TYPE_CHECKING:
 TESTS = Path(__file__).parent
 TIERS = ("unit", "processes", "tables", "spark", "integration", "conformance", "notebooks", "benchmarks")
 
+#: The tiers by what a file of theirs takes.
+_ORDER = ("", "unit", "processes", "tables", "spark", "notebooks", "conformance", "integration", "benchmarks")
+
 settings.register_profile("quick", max_examples=20)  # of `make unit`
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks each test with its tier, so that `-m "unit or spark"` and the like work."""
+    """Marks each test with its tier, so that `-m "unit or spark"` and the like work.
+
+    In several processes the longest files come first, so that none of them is left to one process at the end.
+    """
     for item in items:
-        tier = item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
-        if tier in TIERS:
+        if (tier := _tier(item)) in TIERS:
             item.add_marker(tier)
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=lambda item: (item.get_closest_marker("timeout") is None, -_ORDER.index(_tier(item))))
+
+
+def _tier(item: pytest.Item) -> str:
+    return item.path.relative_to(TESTS).parts[0] if item.path.is_relative_to(TESTS) else ""
 
 
 @pytest.fixture(scope="session")

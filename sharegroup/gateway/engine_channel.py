@@ -1,7 +1,7 @@
 """The gateway's line to the job: request rows out, its own response rows in, on the event loop.
 
-kafka-python's producer and consumer have threads of their own; this is where they meet the loop. One thread polls the
-partition of the response topic that this gateway's key is in.
+Rows are appended on the loop (`RowAppender`). Responses are read by a thread, which polls the partition of the response
+topic that this gateway's key is in; this is where it meets the loop.
 """
 
 from __future__ import annotations
@@ -15,39 +15,43 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.errors import KafkaError, KafkaTimeoutError
-from kafka.partitioner.default import murmur2
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
 
 from sharegroup.channel.row_channel import RowTopics
-from sharegroup.errors import ShareGroupError
+from sharegroup.gateway.row_appender import EngineUnavailableError, RowAppender, partition_of
+from sharegroup.gateway.upstream_cluster import UpstreamCluster
 from sharegroup.protocol.request_rows import ShareGroupRequest, SharePartitionRequest
 from sharegroup.protocol.response_rows import Response, decode_response
+
+__all__ = ["EngineChannel", "EngineUnavailableError"]
 
 logger = logging.getLogger(__name__)
 
 Request = ShareGroupRequest | SharePartitionRequest
 POLL_MS = 500
-
-
-class EngineUnavailableError(ShareGroupError):
-    """The job, or the brokers between it and us, did not answer in time; the requester may try again."""
+#: Between two looks for the request topics.
+TOPICS_PAUSE_S = 0.1
 
 
 class EngineChannel:
     """See the module. `settings` are kafka-python's."""
 
-    def __init__(self, settings: Mapping[str, Any], topics: RowTopics, timeout_s: float) -> None:
+    def __init__(
+        self, settings: Mapping[str, Any], topics: RowTopics, timeout_s: float, cluster: UpstreamCluster
+    ) -> None:
         self._settings, self._topics, self._timeout_s = settings, topics, timeout_s
         self.reply_to = f"gateway-{uuid.uuid4().hex}"
         self._ids = (f"{number:x}" for number in itertools.count(1))
         self._waiting: dict[str, asyncio.Future[Response]] = {}
         self._subscribers: dict[str, Callable[[Response], None]] = {}
         self._stopping = threading.Event()
+        self._listening = asyncio.Event()
         self._ready = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._producer: KafkaProducer | None = None
+        self._appender = RowAppender(cluster, settings, timeout_s)
         self._reader: threading.Thread | None = None
+        self._opening: asyncio.Task[None] | None = None
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -55,20 +59,39 @@ class EngineChannel:
         """Connect in the background; requests wait for it."""
         self._reader = threading.Thread(target=self._read, name="engine-responses", daemon=True)
         self._reader.start()
+        self._opening = asyncio.ensure_future(self._open_requests())
 
     async def close(self) -> None:
         """Send what is on its way, then close the connections."""
         self._stopping.set()
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.wait([self._opening])
+        await self._appender.close()
         if self._reader is not None:
             await self._loop.run_in_executor(None, self._reader.join, 5)
-        producer = self._producer  # after the reader, which may be about to make it, or look up topics by it
-        if producer is not None:
-            await self._loop.run_in_executor(None, lambda: producer.close(timeout=5))
 
     @property
     def is_ready(self) -> bool:
-        """Whether responses are being read."""
+        """Whether responses are being read, and there is where to append requests."""
         return self._ready.is_set()
+
+    async def _open_requests(self) -> None:
+        """Wait for all that requests need: first that their responses are read."""
+        await self._listening.wait()
+        while not await self._knows_request_topics():
+            if self._stopping.is_set():  # before Python 3.12, wait_for may swallow that we were cancelled
+                return
+            await asyncio.sleep(TOPICS_PAUSE_S)
+        self._ready.set()
+
+    async def _knows_request_topics(self) -> bool:
+        wanted = self._topics.share_group_requests, self._topics.share_partition_requests
+        try:
+            return await self._appender.knows(wanted)
+        except Exception as error:  # noqa: BLE001 - whatever it is, without the topics we are of no use
+            logger.warning("the job's topics cannot be looked up, will try again: %s", error)
+            return False
 
     # -- requests --------------------------------------------------------------------------------------------------
 
@@ -81,7 +104,7 @@ class EngineChannel:
 
         Raises EngineUnavailableError, then or now.
         """
-        return self._durable(self._send(request))
+        return self._send(request)
 
     def append_soon(self, request: Request, failed: Callable[[], None] | None = None) -> None:
         """Produce a row, in order with others, without waiting for it.
@@ -113,7 +136,7 @@ class EngineChannel:
         future: asyncio.Future[Response] = self._loop.create_future()
         self._waiting[request.id] = future
         try:
-            await self._durable(self._send(request))
+            await self._send(request)
             return await asyncio.wait_for(future, self._timeout_s)
         except asyncio.TimeoutError:
             raise EngineUnavailableError(f"the job did not answer within {self._timeout_s:g} s") from None
@@ -137,27 +160,12 @@ class EngineChannel:
             raise EngineUnavailableError("the job's topics are not there: is the job running?") from None
 
     def _send(self, request: Request) -> asyncio.Future[None]:
-        """Hand a row to the producer; the future is done when the row is durable."""
-        if self._producer is None or not self._ready.is_set():
+        """Give a row to the appender, whose futures know the time that they have."""
+        if not self._ready.is_set():
             raise EngineUnavailableError("the job's topics are not there: is the job running?")
-        durable: asyncio.Future[None] = self._loop.create_future()
         is_group = isinstance(request, ShareGroupRequest)
         topic = self._topics.share_group_requests if is_group else self._topics.share_partition_requests
-        try:
-            sent = self._producer.send(topic, key=request.kafka_key, value=request.encode())
-        except KafkaError as error:
-            raise EngineUnavailableError(f"the request cannot be produced: {error}") from error
-        sent.add_callback(lambda _: self._loop.call_soon_threadsafe(_settle, durable, None))
-        sent.add_errback(lambda error: self._loop.call_soon_threadsafe(_settle, durable, error))
-        return durable
-
-    async def _durable(self, sent: asyncio.Future[None]) -> None:
-        try:
-            await asyncio.wait_for(sent, self._timeout_s)
-        except asyncio.TimeoutError:
-            raise EngineUnavailableError(f"the request was not durable within {self._timeout_s:g} s") from None
-        except KafkaError as error:
-            raise EngineUnavailableError(f"the request cannot be produced: {error}") from error
+        return self._appender.append(topic, request.kafka_key, request.encode())
 
     # -- responses: the reader's thread ------------------------------------------------------------------------------
 
@@ -183,12 +191,6 @@ class EngineChannel:
 
     def _open(self) -> KafkaConsumer:
         """Begin at the end of the partition that the default partitioner gives for our key. Raises KafkaError."""
-        if self._producer is None:
-            # No linger: a waiting client's acknowledgement is worth more than a fuller batch. Its rows are small.
-            # It must not block the loop: topics are looked up here, and a full buffer is an error.
-            self._producer = KafkaProducer(
-                **self._settings, acks="all", enable_idempotence=True, linger_ms=0, max_block_ms=100
-            )
         consumer = KafkaConsumer(
             **self._settings, group_id=None, enable_auto_commit=False, auto_offset_reset="latest", fetch_max_wait_ms=500
         )
@@ -199,10 +201,7 @@ class EngineChannel:
             while not partitions:
                 self._pause(0.5)
                 partitions = consumer.partitions_for_topic(self._topics.responses)
-            for topic in (self._topics.share_group_requests, self._topics.share_partition_requests):
-                while not self._knows(topic):
-                    self._pause(0.1)
-            index = (murmur2(self.reply_to.encode()) & 0x7FFFFFFF) % len(partitions)
+            index = partition_of(self.reply_to.encode(), len(partitions))
             partition = TopicPartition(self._topics.responses, sorted(partitions)[index])
             consumer.assign([partition])
             consumer.seek_to_end(partition)
@@ -210,21 +209,13 @@ class EngineChannel:
         except BaseException:
             consumer.close()
             raise
-        self._loop.call_soon_threadsafe(self._ready.set)
+        self._loop.call_soon_threadsafe(self._listening.set)
         return consumer
 
     def _pause(self, seconds: float) -> None:
         """Raises EngineUnavailableError when we are to stop."""
         if self._stopping.wait(seconds):
             raise EngineUnavailableError("the gateway stops")
-
-    def _knows(self, topic: str) -> bool:
-        """Whether the producer has the topic's metadata, so that `send` does not have to wait for it."""
-        assert self._producer is not None
-        try:
-            return bool(self._producer.partitions_for(topic))
-        except KafkaTimeoutError:
-            return False
 
     def _receive(self, messages: list[Any]) -> None:
         key = self.reply_to.encode()
@@ -248,12 +239,3 @@ class EngineChannel:
             receive = self._subscribers.pop(response.id, None)
             if receive is not None:
                 receive(response)
-
-
-def _settle(future: asyncio.Future[None], error: BaseException | None) -> None:
-    if future.done():
-        return
-    if error is None:
-        future.set_result(None)
-    else:
-        future.set_exception(error)

@@ -62,7 +62,7 @@ class Gateway:
         topics = RowTopics(
             config.job.group_requests_topic, config.job.partition_requests_topic, config.job.responses_topic
         )
-        self._engine = EngineChannel(settings, topics, self.config.engine_timeout_ms / 1000)
+        self._engine = EngineChannel(settings, topics, self.config.engine_timeout_ms / 1000, self._cluster)
         self._stored = StoredGroups(config.job.tables_path)
         self._group_configs = GroupConfigs(config, self._stored)
         self._share = ShareApis(

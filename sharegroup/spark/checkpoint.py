@@ -8,6 +8,13 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 
+def is_local(spark: SparkSession, checkpoint: str) -> bool:
+    """Whether a checkpoint folder is on a local disk."""
+    jvm: Any = spark._jvm
+    file_system = jvm.org.apache.hadoop.fs.Path(checkpoint).getFileSystem(spark._jsc.hadoopConfiguration())
+    return str(file_system.getUri().getScheme()) == "file"
+
+
 def checkpoint_query_id(spark: SparkSession, checkpoint: str) -> str | None:
     """The id (a UUID) of the query whose checkpoint it is, on any Hadoop file system; None for one without a batch."""
     jvm: Any = spark._jvm

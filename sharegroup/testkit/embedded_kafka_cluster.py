@@ -50,7 +50,8 @@ class EmbeddedKafkaCluster:
         """Creates a topic whose partitions the brokers lead in turn; returns when each has its leader."""
         leaders = {number: [self.brokers[number % len(self.brokers)].node_id] for number in range(partitions)}
         topic = {"assignments": leaders, "configs": dict(config or {})}
-        self.brokers[0].admin_client().create_topics({name: topic}, wait_for_metadata=True)
+        # The last one's client is the newest, so it has heard of all brokers.
+        self.brokers[-1].admin_client().create_topics({name: topic}, wait_for_metadata=True)
 
     def start(self) -> Self:
         """Starts the brokers. Raises EmbeddedKafkaError and JarsError; none is left running then."""

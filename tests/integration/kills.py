@@ -1,0 +1,73 @@
+"""The job is killed at each commit step of a workload, and ends up with the tables of one never killed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sharegroup.testkit.share_group_job import ShareGroupJobRun
+from tests.integration.workload import PARTITIONS, RECORDS, Workload
+
+if TYPE_CHECKING:
+    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+    from tests.integration.conftest import NewTopic
+
+#: Where the job dies while it works on a step of the workload: the query, and the commit step after which (0: before
+#: step 1). Step 5 is Spark's own commit: `kill_after_commit` comes from outside.
+KILLS = {
+    "acknowledge": ("share_partition", 2),
+    "redeliver": ("share_partition", 3),
+    "unacquire": ("share_partition", 4),
+    "leave and join": ("group_coordinator", 3),
+    "accept": ("share_partition", 1),
+    "drain": ("share_partition", 0),
+}
+#: Without its checkpoint, a job that died before step 2 knows nothing of the batch: before or after step 1 is the same.
+KILLS_WITHOUT_CHECKPOINT = {step: kill for step, kill in KILLS.items() if kill[1] > 0} | {
+    "leave and join": ("group_coordinator", 2)
+}
+
+
+def kill_after_commit(job: ShareGroupJobRun) -> None:
+    """SIGKILL after step 5 of everything that was answered."""
+    for query in ("share_partition", "group_coordinator"):
+        while not job.is_committed(query, job.next_batch(query) - 1):
+            assert job.process.exit_code is None
+    job.process.kill()
+
+
+def kill_on(job: ShareGroupJobRun, query: str, commit_step: int) -> None:
+    """Start the job, to die on the requests that were sent while it was down."""
+    job.start(f"{query}:{commit_step}:{job.next_batch(query)}")
+    assert job.process.wait() != 0
+    assert "FENCED" not in job.log
+    assert "StaleCheckpoint" not in job.log
+
+
+def check_kills(
+    checkpoint: str, kafka: EmbeddedKafka, share_group_job: ShareGroupJobRun, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    """`checkpoint` is kept, or deleted each time that the job was killed."""
+    never_killed = Workload(share_group_job.client(), share_group_job.new_group(), new_topic(PARTITIONS, RECORDS))
+    never_killed.set_up()
+    for step in never_killed.steps:
+        never_killed.send(step)
+        never_killed.await_step()
+
+    kills = KILLS if checkpoint == "kept" else KILLS_WITHOUT_CHECKPOINT
+    with ShareGroupJobRun(tmp_path, kafka.bootstrap_servers, prefix=f"crash-{checkpoint}-", master="local[1]") as job:
+        job.start()
+        job.await_running()
+        killed = Workload(job.client(), job.new_group(), new_topic(PARTITIONS, RECORDS))
+        killed.set_up()
+        kill_after_commit(job)
+        for step in killed.steps:
+            killed.send(step)
+            if checkpoint == "deleted":
+                job.forget_checkpoint()
+            if step in kills:
+                kill_on(job, *kills[step])
+        job.start()
+
+        assert killed.answers() == never_killed.answers()
+        assert killed.final_tables(job.tables_path) == never_killed.final_tables(share_group_job.tables_path)

@@ -1,0 +1,480 @@
+"""Rows on their way to the log: in order and once, whatever becomes of connections, leaders and answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from sharegroup.gateway import row_appender
+from sharegroup.gateway.row_appender import EngineUnavailableError, RowAppender, partition_of
+from tests.unit.gateway.scripted_broker import (
+    APPEND,
+    HANG_UP_AFTER,
+    HANG_UP_BEFORE,
+    INVALID_PRODUCER_EPOCH,
+    NEVER_ANSWER,
+    OLD,
+    OUT_OF_ORDER_SEQUENCE_NUMBER,
+    TOPIC,
+    ScriptedBroker,
+    ScriptedCluster,
+)
+
+NOT_LEADER, MESSAGE_TOO_LARGE, NOT_ENOUGH_REPLICAS, TOPIC_AUTHORIZATION_FAILED = 6, 10, 19, 29
+COORDINATOR_LOAD_IN_PROGRESS, CLUSTER_AUTHORIZATION_FAILED = 14, 31
+DUPLICATE_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID, PRODUCER_FENCED = 46, 59, 90
+DEADLINE_S = 20.0  # for a test that hangs
+TIMEOUT_S = 10.0
+#: For rows that are to be given up.
+SHORT_S = 0.5
+
+Test = Callable[[ScriptedBroker, ScriptedCluster, RowAppender], Awaitable[None]]
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_appender, "FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(row_appender, "MAX_PAUSE_S", 0.01)
+
+
+def run(test: Test, timeout_s: float = TIMEOUT_S, partitions: int = 1, versions: dict[int, int] | None = None) -> None:
+    """A test with one broker. At the end no task may be left, and nothing counted as waiting."""
+
+    async def main() -> None:
+        loop_errors: list[object] = []
+        others = asyncio.all_tasks()
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: loop_errors.append(context))
+        broker = await ScriptedBroker(versions=versions).start()
+        cluster = ScriptedCluster(broker, partitions=partitions)
+        appender = RowAppender(cluster, {}, timeout_s)
+        try:
+            await test(broker, cluster, appender)
+        finally:
+            await appender.close()
+            await broker.stop()
+            cluster.close()
+        await until(lambda: asyncio.all_tasks() <= others)
+        assert appender._waiting_bytes == 0
+        assert loop_errors == []
+
+    asyncio.run(asyncio.wait_for(main(), DEADLINE_S))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.002)
+
+
+async def problem_of(row: asyncio.Future[None]) -> str:
+    with pytest.raises(EngineUnavailableError) as error:
+        await row
+    return str(error.value)
+
+
+def rows(appender: RowAppender, *values: bytes) -> list[asyncio.Future[None]]:
+    return [appender.append(TOPIC, b"key", value) for value in values]
+
+
+NUMBERS = tuple(b"%d" % number for number in range(1_200))
+
+
+# -- in order ----------------------------------------------------------------------------------------------------------
+
+
+def test_rows_come_in_order_and_those_that_come_meanwhile_together() -> None:
+    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
+        answer = asyncio.Event()
+        broker.script += [answer]
+        first = rows(appender, b"first")
+        await until(lambda: len(broker.produced) == 1)
+        rest = rows(appender, *NUMBERS)
+        assert not first[0].done()
+        answer.set()
+        await asyncio.gather(*first, *rest)
+        assert broker.logs[0] == [b"first", *NUMBERS]
+        assert [(found.sequence, len(found.rows)) for found in broker.produced] == [
+            (0, 1), (1, 500), (501, 500), (1_001, 200)
+        ]  # fmt: skip
+        assert len(broker.connections) == broker.producer_ids == 1
+
+    run(test)
+
+
+def test_a_batch_has_so_many_bytes_and_a_larger_row_is_alone() -> None:
+    large = b"x" * (row_appender.MAX_BATCH_BYTES + 1)
+    half = b"y" * (row_appender.MAX_BATCH_BYTES // 2)
+
+    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
+        await asyncio.gather(*rows(appender, b"1", large, half, b"2", half))
+        assert [found.rows for found in broker.produced] == [(b"1",), (large,), (half, b"2"), (half,)]
+
+    run(test)
+
+
+def test_a_key_is_where_the_default_partitioner_puts_it_also_in_a_topic_that_grew() -> None:
+    async def test(broker: ScriptedBroker, cluster: ScriptedCluster, appender: RowAppender) -> None:
+        for count in (3, 5):
+            cluster.lead(1, count)
+            broker.logs.clear()
+            keys = [b"group-%d" % number for number in range(50)]
+            await asyncio.gather(*(appender.append(TOPIC, key, key) for key in keys))
+            assert set(broker.logs) == set(range(count))
+            for partition, log in broker.logs.items():
+                assert log == [key for key in keys if partition_of(key, count) == partition]
+
+    run(test, partitions=3)
+
+
+@pytest.mark.parametrize(("key", "murmur2"), [(b"21", -973932308), (b"foobar", -790332482), (b"abc", 479470107)])
+def test_keys_are_hashed_as_in_java(key: bytes, murmur2: int) -> None:
+    """The numbers are those of Kafka's own test of its hash function."""
+    for count in (1, 3, 10, 1_000):
+        assert partition_of(key, count) == (murmur2 & 0x7FFFFFFF) % count
+
+
+def test_a_broker_of_kafka_2_1() -> None:
+    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
+        await asyncio.gather(*rows(appender, *NUMBERS[:3]))
+        assert broker.logs[0] == list(NUMBERS[:3])
+        assert broker.request_versions == {7}
+
+    run(test, versions=OLD)
+
+
+def test_topics_are_named_by_name() -> None:
+    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
+        await asyncio.gather(*rows(appender, b"1"))
+        assert broker.request_versions == {9}
+
+    run(test)
+
+
+def test_sequence_numbers_begin_again_after_the_last() -> None:
+    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
+        await rows(appender, b"1")[0]
+        appender._queues[TOPIC, 0]._sequence = 2**31 - 2
+        broker.producers.clear()
+        await asyncio.gather(*rows(appender, b"2", b"3", b"4"))
+        await rows(appender, b"5")[0]
+        assert [found.sequence for found in broker.produced] == [0, 2**31 - 2, 1]
+        assert broker.logs[0] == [b"1", b"2", b"3", b"4", b"5"]
+
+    run(test)
+
+
+# -- once --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("entry", [HANG_UP_BEFORE, HANG_UP_AFTER, NOT_LEADER, NOT_ENOUGH_REPLICAS])
+def test_what_was_not_acknowledged_is_sent_again_as_it_was(entry: int | str) -> None:
+    async def test(broker: ScriptedBroker, cluster: ScriptedCluster, appender: RowAppender) -> None:
+        broker.script += [APPEND, entry, entry]
+        await asyncio.gather(*rows(appender, b"1", b"2"))
+        sent = rows(appender, b"3", b"4")
+        await until(lambda: len(broker.produced) > 1)
+        sent += rows(appender, b"5")
+        await asyncio.gather(*sent)
+        assert broker.logs[0] == [b"1", b"2", b"3", b"4", b"5"]
+        assert len(set(broker.produced[1:4])) == 1
+        assert [found.sequence for found in broker.produced] == [0, 2, 2, 2, 4]
+        assert (broker.producer_ids, cluster.refreshed) == (1, 2)
+
+    run(test)
+
+
+def test_a_duplicate_is_in_the_log() -> None:
+    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
+        broker.script += [HANG_UP_AFTER, DUPLICATE_SEQUENCE_NUMBER]
+        await rows(appender, b"1")[0]
+        await rows(appender, b"2")[0]
+        assert broker.logs[0] == [b"1", b"2"]
+
+    run(test)
+
+
+def test_an_attempt_without_an_answer_leaves_time_for_another() -> None:
+    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
+        broker.script += [NEVER_ANSWER]
+        await rows(appender, b"1")[0]
+        assert broker.logs[0] == [b"1"]
+        assert len(broker.produced) == len(broker.connections) == 2
+
+    run(test, timeout_s=1.0)
+
+
+def test_a_leader_that_moves() -> None:
+    async def test(broker: ScriptedBroker, cluster: ScriptedCluster, appender: RowAppender) -> None:
+        other = await ScriptedBroker(node_id=2).start()
+        cluster._brokers = (broker, other)
+        await rows(appender, b"1")[0]
+        other.producers |= broker.producers  # it is a replica
+        broker.script += [NOT_LEADER]
+        cluster.moved = 2
+        await asyncio.gather(*rows(appender, b"2", b"3"))
+        assert (broker.logs[0], other.logs[0]) == ([b"1"], [b"2", b"3"])
+        assert broker.produced[-1] == other.produced[0]
+        await other.stop()
+
+    run(test)
+
+
+def test_a_broker_that_has_another_address_now() -> None:
+    async def test(broker: ScriptedBroker, cluster: ScriptedCluster, appender: RowAppender) -> None:
+        await rows(appender, b"1")[0]
+        await broker.stop()
+        broker.port = 0
+        await broker.start()
+        cluster.moved = 1
+        await rows(appender, b"2")[0]
+        assert broker.logs[0] == [b"1", b"2"]
+
+    run(test)
+
+
+def test_a_partition_that_nobody_leads_for_a_while() -> None:
+    async def test(broker: ScriptedBroker, cluster: ScriptedCluster, appender: RowAppender) -> None:
+        cluster.lead(-1)
+        sent = rows(appender, b"1")
+        await until(lambda: cluster.refreshed > 1)
+        cluster.moved = 1
+        await sent[0]
+        assert broker.logs[0] == [b"1"]
+
+    run(test)
+
+
+# -- given up ----------------------------------------------------------------------------------------------------------
+
+
+def test_after_a_batch_whose_fate_is_not_known_comes_a_new_epoch() -> None:
+    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
+        broker.script += [APPEND, *[HANG_UP_AFTER] * 10_000]
+        await rows(appender, b"1")[0]
+        assert "not durable within 0.5 s" in await problem_of(rows(appender, b"2")[0])
+        broker.script.clear()
+        await rows(appender, b"3")[0]
+        assert broker.logs[0] == [b"1", b"2", b"3"]
+        last = broker.produced[-1]
+        assert (last.epoch, last.sequence, broker.producer_ids) == (1, 0, 1)
+
+    run(test, SHORT_S)
+
+
+def test_a_batch_that_was_given_up_does_not_come_after_those_that_followed() -> None:
+    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
+        broker.script += [APPEND, *[HANG_UP_BEFORE] * 10_000]
+        await rows(appender, b"1")[0]
+        await problem_of(rows(appender, b"2")[0])
+        broker.script.clear()
+        await rows(appender, b"3")[0]
+        given_up = next(found for found in broker.produced if found.rows == (b"2",))
+        assert broker.append(given_up) == INVALID_PRODUCER_EPOCH
+        assert broker.logs[0] == [b"1", b"3"]
+
+    run(test, SHORT_S)
+
+
+def test_after_the_last_epoch_comes_a_new_producer_id() -> None:
+    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
+        await rows(appender, b"1")[0]
+        appender._queues[TOPIC, 0]._producer = (1_001, row_appender.MAX_EPOCH)
+        broker.script += [MESSAGE_TOO_LARGE]
+        await problem_of(rows(appender, b"2")[0])
+        await rows(appender, b"3")[0]
+        assert broker.produced[-1][:4] == (0, 1_002, 0, 0)
+
+    run(test)
+
+
+def test_a_row_whose_time_is_over_before_it_was_sent_is_not_sent() -> None:
+    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
+        answer = asyncio.Event()
+        broker.script += [answer]
+        first = rows(appender, b"1")[0]
+        await until(lambda: len(broker.produced) == 1)
+        second, third = rows(appender, b"2", b"3")
+        queue = appender._queues[TOPIC, 0]
+        queue._too_late(queue._rows[0])
+        assert "not durable" in await problem_of(second)
+        answer.set()
+        await asyncio.gather(first, third)
+        assert broker.logs[0] == [b"1", b"3"]
+
+    run(test)
+
+
+def test_each_row_has_its_own_time() -> None:
+    async def test(broker: ScriptedBroker, cluster: ScriptedCluster, appender: RowAppender) -> None:
+        cluster.lead(-1)
+        first = rows(appender, b"0")[0]
+        await asyncio.sleep(SHORT_S / 4)
+        early = rows(appender, b"1")[0]
+        await asyncio.sleep(SHORT_S / 2)
+        late = rows(appender, b"2")[0]
+        assert "nobody leads requests-0" in await problem_of(first)
+        await problem_of(early)  # it is on its way with the late one
+        assert not late.done()
+        cluster.lead(1)
+        await late
+        assert broker.logs[0][-1] == b"2"
+
+    run(test, SHORT_S)
+
+
+@pytest.mark.parametrize("code", [MESSAGE_TOO_LARGE, TOPIC_AUTHORIZATION_FAILED, 87, -1])
+def test_a_batch_that_is_refused_concerns_no_other(code: int) -> None:
+    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
+        broker.script += [APPEND, code]
+        sent = rows(appender, b"1")
+        await until(lambda: len(broker.produced) == 1)
+        sent += rows(appender, b"2", b"3")
+        await until(lambda: len(broker.produced) == 2)
+        sent += rows(appender, b"4")
+        problems = await asyncio.gather(*sent, return_exceptions=True)
+        assert [type(problem) for problem in problems] == [
+            type(None), EngineUnavailableError, EngineUnavailableError, type(None)
+        ]  # fmt: skip
+        assert broker.logs[0] == [b"1", b"4"]
+
+    run(test)
+
+
+# -- the producer id ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "code", [OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID, INVALID_PRODUCER_EPOCH, PRODUCER_FENCED]
+)
+def test_a_producer_id_that_the_broker_does_not_know_is_replaced(code: int) -> None:
+    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
+        broker.script += [APPEND, code]
+        await rows(appender, b"1")[0]
+        await asyncio.gather(*rows(appender, b"2", b"3"))
+        await rows(appender, b"4")[0]
+        assert broker.logs[0] == [b"1", b"2", b"3", b"4"]
+        assert [found[1:4] for found in broker.produced] == [(1_001, 0, 0), (1_001, 0, 1), (1_002, 0, 0), (1_002, 0, 2)]
+
+    run(test)
+
+
+def test_but_not_when_that_could_append_the_batch_twice() -> None:
+    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
+        broker.script += [HANG_UP_AFTER, UNKNOWN_PRODUCER_ID]
+        assert "UnknownProducerId" in await problem_of(rows(appender, b"1")[0])
+        await rows(appender, b"2")[0]
+        assert broker.logs[0] == [b"1", b"2"]
+        assert broker.produced[-1][1:4] == (1_001, 1, 0)
+
+    run(test)
+
+
+def test_a_producer_id_that_is_not_to_be_had_yet() -> None:
+    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
+        broker.init_errors += [COORDINATOR_LOAD_IN_PROGRESS]
+        await rows(appender, b"1")[0]
+        assert broker.logs[0] == [b"1"]
+
+    run(test)
+
+
+def test_a_producer_id_that_is_not_for_us() -> None:
+    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
+        broker.init_errors += [CLUSTER_AUTHORIZATION_FAILED]
+        assert "no producer id" in await problem_of(rows(appender, b"1")[0])
+        assert broker.produced == []
+
+    run(test)
+
+
+# -- limits, and the end -----------------------------------------------------------------------------------------------
+
+
+def test_too_much_that_waits_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_appender, "MAX_WAITING_BYTES", 3 * row_appender.ROW_BYTES)
+
+    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
+        answer = asyncio.Event()
+        broker.script += [answer]
+        sent = rows(appender, b"1", b"2")
+        await until(lambda: len(broker.produced) == 1)
+        with pytest.raises(EngineUnavailableError, match="wait to be produced"):
+            appender.append(TOPIC, b"key", b"3")
+        answer.set()
+        await asyncio.gather(*sent)
+        await rows(appender, b"4")[0]
+        assert broker.logs[0] == [b"1", b"2", b"4"]
+
+    run(test)
+
+
+def test_a_topic_that_is_not_there() -> None:
+    async def test(_: ScriptedBroker, __: ScriptedCluster, appender: RowAppender) -> None:
+        with pytest.raises(EngineUnavailableError, match="is the job running"):
+            appender.append("another", b"key", b"1")
+        assert await appender.knows([TOPIC])
+        assert not await appender.knows([TOPIC, "another"])
+
+    run(test)
+
+
+def test_a_row_that_nobody_waits_for_any_more_is_sent_all_the_same() -> None:
+    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
+        rows(appender, b"1")[0].cancel()
+        await rows(appender, b"2")[0]
+        assert broker.logs[0] == [b"1", b"2"]
+
+    run(test)
+
+
+def test_what_waits_is_sent_before_the_end() -> None:
+    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
+        broker.script += [HANG_UP_BEFORE]
+        sent = rows(appender, *NUMBERS)
+        await appender.close()
+        assert broker.logs[0] == list(NUMBERS)
+        await asyncio.gather(*sent)
+        with pytest.raises(EngineUnavailableError, match="stops"):
+            appender.append(TOPIC, b"key", b"late")
+        assert len(broker.connections) == 2
+        await until(lambda: all(connection.transport is None for connection in broker.connections))
+
+    run(test)
+
+
+@pytest.mark.parametrize("is_connected", [True, False])
+def test_the_end_does_not_wait_for_ever(is_connected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_appender, "CLOSE_TIMEOUT_S", 0.05)
+
+    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
+        if is_connected:
+            broker.script += [NEVER_ANSWER]
+        else:
+            await broker.stop()
+        sent = rows(appender, *NUMBERS)
+        await appender.close()
+        assert {await problem_of(row) for row in sent} == {"the gateway stops"}
+
+    run(test)
+
+
+def test_an_answer_that_is_none(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """The rows behind it are sent."""
+
+    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
+        produce = row_appender._PartitionQueue._produce
+
+        async def broken(*_: object) -> int:
+            monkeypatch.setattr(row_appender._PartitionQueue, "_produce", produce)
+            raise IndexError("no answer about the partition")
+
+        monkeypatch.setattr(row_appender._PartitionQueue, "_produce", broken)
+        assert "no answer about" in await problem_of(rows(appender, b"1")[0])
+        await rows(appender, b"2")[0]
+        assert broker.logs[0] == [b"2"]
+
+    with caplog.at_level(logging.ERROR):
+        run(test)
+    assert "given up" in caplog.text
