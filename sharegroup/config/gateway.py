@@ -72,6 +72,12 @@ class GatewayConfig(ConfigFamily):
         ge=1_000,
         description="How long a member's demand for records stands at the job before it is renewed.",
     )
+    read_ahead_min_records: Whole = Field(
+        default=0,
+        alias="gateway.read.ahead.min.records",
+        ge=0,
+        description="Least records acquired at a time for a member; 0: as many as its fetch asks for.",
+    )
     read_ahead_max_records: Whole = Field(
         default=200_000,
         alias="gateway.read.ahead.max.records",

@@ -3,9 +3,9 @@
 An answer of the engine takes a micro-batch, a fetch of a client a millisecond, so the gateway acquires more than a
 fetch wants and serves the next ones from its buffer. That is credit, bounded by what the member is known to do:
 
-- The first demand is what the client's own fetch wants (MaxRecords), and so is every one of a member that is not known
-  to come back soon. Only then is there read-ahead: when what it takes in a third of the lock duration is more than a
-  fetch wants.
+- The first demand is what the client's own fetch wants (MaxRecords), or `min_records` if that is more, and so is every
+  one of a member that is not known to come back soon. Only then is there read-ahead: when what it takes in a third of
+  the lock duration is more than that.
 - `target` is what the buffer and the demand that stands should hold together. A demand is sent when less than half of
   it is left. When demands come back full, and the buffer runs dry all the same (or must, by the member's rate and the
   engine's round trip), the target grows: twofold at least, to what rate and round trip call for, 32-fold at most.
@@ -50,12 +50,13 @@ class _Demand(NamedTuple):
 class ReadAhead:
     """See the module. All times are milliseconds.
 
-    `max_records`: most records to hold, share.partition.max.record.locks at most. `lock_duration_ms`: that of the
-    group. A demand that was not answered for `lost_after_ms` is taken for lost; its answer counts when it comes.
+    `min_records`: least records to ask for. `max_records`: most to hold, share.partition.max.record.locks at most.
+    `lock_duration_ms`: that of the group. A demand that was not answered for `lost_after_ms` is taken for lost; its
+    answer counts when it comes.
     """
 
-    def __init__(self, max_records: int, lock_duration_ms: int, lost_after_ms: int) -> None:
-        self._max_records, self._lock_duration_ms = max_records, lock_duration_ms
+    def __init__(self, max_records: int, lock_duration_ms: int, lost_after_ms: int, min_records: int = 0) -> None:
+        self._min_records, self._max_records, self._lock_duration_ms = min_records, max_records, lock_duration_ms
         self._lost_after_ms = lost_after_ms
         self._buffer = ReadAheadBuffer()
         self._consumption = Consumption()
@@ -120,7 +121,7 @@ class ReadAhead:
 
     def demand(self, now_ms: int, wanted: int) -> int | None:
         """How many records to ask the engine for now, or None; follow it with `sent`. `wanted`: MaxRecords."""
-        self._wanted = min(wanted, self._max_records)
+        self._wanted = min(max(wanted, self._min_records), self._max_records)
         if self._is_standing(now_ms) or now_ms < self._not_before_ms:
             return None
         if not self._is_waiting and not self._may_read_ahead(now_ms):

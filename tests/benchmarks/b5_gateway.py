@@ -46,7 +46,12 @@ def run(kafka: EmbeddedKafka, directory: Path, quick: bool) -> tuple[list[Figure
     _begin_at_earliest(kafka.bootstrap_servers, its)
     throughput = yaml.safe_load((ROOT / "conf" / "throughput.yaml").read_text())
     config = write_config(
-        directory / "engine", kafka.bootstrap_servers, throughput.get("job"), throughput["group"], ours
+        directory / "engine",
+        kafka.bootstrap_servers,
+        throughput.get("job"),
+        throughput["group"],
+        ours,
+        throughput["gateway"],
     )
     turns: list[dict[str, dict[str, float]]] = []
     with Engine(config) as engine, GatewayProcess(config, directory / "gateway.log") as gateway:

@@ -32,6 +32,7 @@ def write_config(
     job: Mapping[str, object] | None = None,
     group: Mapping[str, object] | None = None,
     groups: Sequence[str] = (),
+    gateway: Mapping[str, object] | None = None,
 ) -> Path:
     """The job's YAML; each of `groups` starts at the log's beginning."""
     content = {
@@ -42,6 +43,7 @@ def write_config(
             **(job or {}),
         },
         "group": dict(group or {}),
+        "gateway": dict(gateway or {}),
         "groups": {name: {"share.auto.offset.reset": "earliest"} for name in groups},
     }
     directory.mkdir(parents=True, exist_ok=True)

@@ -96,14 +96,16 @@ class ShareApis:
         topic = self._cluster.topic_by_id(key.topic_id)
         assert topic is not None  # checked before a partition is looked at
         group = self._group_configs.group_config(session.key.group_id)
-        limit = min(self._config.gateway.read_ahead_max_records, group.partition_max_record_locks)
+        settings = self._config.gateway
+        limit = min(settings.read_ahead_max_records, group.partition_max_record_locks)
+        lost_after_ms = settings.demand_wait_ms + LOST_AFTER_MS
         return MemberPartition(
             SharePartitionKey(session.key.group_id, topic.name, key.partition),
             session.key.member_id,
             self._engine,
-            ReadAhead(limit, group.record_lock_duration_ms, self._config.gateway.demand_wait_ms + LOST_AFTER_MS),
+            ReadAhead(limit, group.record_lock_duration_ms, lost_after_ms, settings.read_ahead_min_records),
             arrived,
-            self._config.gateway.demand_wait_ms,
+            settings.demand_wait_ms,
             group.record_lock_duration_ms,
         )
 

@@ -80,6 +80,16 @@ def test_a_target_grows_32_fold_at_most() -> None:
     assert ahead.target == 32 * WANTED
 
 
+def test_a_first_demand_may_be_larger_than_the_fetch() -> None:
+    ahead = ReadAhead(10_000, LOCK_MS, LOST_MS, min_records=4_000)
+    ahead.dry(0)
+    assert ahead.demand(0, WANTED) == 4_000
+    assert ahead.demand(0, 5_000) == 5_000
+    ahead = ReadAhead(3_000, LOCK_MS, LOST_MS, min_records=4_000)
+    ahead.dry(0)
+    assert ahead.demand(0, WANTED) == 3_000
+
+
 def test_a_target_grows_once_for_each_full_answer() -> None:
     ahead = reading_ahead()
     assert [ahead.demand(1_000, WANTED), ahead.demand(1_000, WANTED)] == [32 * WANTED] * 2
