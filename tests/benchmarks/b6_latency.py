@@ -22,10 +22,11 @@ _TOPIC, _GROUP = "latency", "latency"
 
 def run(kafka: EmbeddedKafka, directory: Path, quick: bool) -> tuple[list[Figure], dict[str, object]]:
     """The bare micro-batch first, then the latency, of the same job."""
-    seconds, turns = (10, Turns(1, 5, 5)) if quick else (60, Turns(3, 15, 30))
+    seconds, turns = (10, Turns(1, 5, 5)) if quick else (45, Turns(3, 10, 30))
     kafka.create_topic(_TOPIC, partitions=2)
     with JobUnderLoad(kafka, directory / "b6", partitions=1, rounds=4_000) as job:
         measured = job.compare(1, turns)
+        job.member.go_on()
         job.member.leave()
         bare = median([batch.trigger_ms for batch in measured.bare])
         with GatewayProcess(job.config, directory / "gateway.log") as gateway:
