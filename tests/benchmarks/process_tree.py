@@ -25,10 +25,14 @@ class ProcessTree:
         self._root = psutil.Process(pid)
 
     def cpu_percent(self, seconds: float) -> float:
-        """CPU use of the whole tree over the next `seconds`, in % of one core."""
-        before, begin = self.cpu_seconds(), time.monotonic()
+        """CPU use of the whole tree over the next `seconds`, in % of one core.
+
+        Of the processes that live at the end: one that goes away would take the CPU time of its past with it.
+        """
+        before, begin = self._cpu_by_process(), time.monotonic()
         time.sleep(seconds)  # the measured interval itself
-        return 100 * (self.cpu_seconds() - before) / (time.monotonic() - begin)
+        used = sum(cpu - before.get(process, 0.0) for process, cpu in self._cpu_by_process().items())
+        return 100 * used / (time.monotonic() - begin)
 
     def memory(self) -> Memory:
         """Memory now: the JVM (driver and executor at once, in local mode), the driver's Python, its workers."""
@@ -63,6 +67,14 @@ class ProcessTree:
 
     def _processes(self) -> list[psutil.Process]:
         return [self._root, *self._root.children(recursive=True)]
+
+    def _cpu_by_process(self) -> dict[psutil.Process, float]:
+        found = {}
+        for process in self._processes():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                times = process.cpu_times()
+                found[process] = times.user + times.system
+        return found
 
     def cpu_seconds(self) -> float:
         """CPU time of the processes that live now, and of those that they had and that ended."""
