@@ -9,7 +9,7 @@ import sys
 
 from sharegroup.config import JobConfig
 from sharegroup.errors import ShareGroupError
-from sharegroup.gateway.server import Gateway
+from sharegroup.gateway.server import running_gateway
 
 logger = logging.getLogger(__name__)
 
@@ -29,11 +29,7 @@ async def _serve(config: JobConfig) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    gateway = Gateway(config)
-    try:
-        await gateway.start()
+    async with running_gateway(config) as gateway:
         served = ", ".join(f"broker {node}: {gateway.host}:{port}" for node, port in sorted(gateway.ports.items()))
         print(f"gateway: listening ({served})", flush=True)
         await stop.wait()
-    finally:
-        await gateway.stop()

@@ -127,23 +127,30 @@ class _Run:
     def _heartbeat(self, request: ShareGroupRequest, row: RequestRow) -> None:
         """Answered at once, or parked until its assignment is what it should be; what it changes is changed now."""
         result = self._group.heartbeat(request, self._now_ms, self._config)
-        if result.response is not None and result.response.error_code == 0:
-            self._apply(result._replace(response=None))
+        self._change(result)
+        assert result.response is not None
+        if not result.response.error_code:
             self._parked.drop(request.member_id)
             if self._group.is_initializing(request.member_id):
                 self._parked.park(request, row.value, row.append_ms)
                 return
-            result = CoordinatorResult(response=result.response)
-        self._apply(result)
+        self._respond(result.response)
 
     def _apply(self, result: CoordinatorResult) -> None:
+        self._change(result)
+        if result.response is not None:
+            self._respond(result.response)
+
+    def _change(self, result: CoordinatorResult) -> None:
         self._group.apply(result)
         for record in result.records:
             self._output.append(*table_row(record))
         for release in result.releases:
             self._output.requests += _release_rows(release)
-        if result.response is not None and result.response.reply_to:
-            self._output.responses.append(encode_response(result.response))
+
+    def _respond(self, response: ShareGroupResponse) -> None:
+        if response.reply_to:
+            self._output.responses.append(encode_response(response))
 
     def _refuse(self, error: AnswerableError) -> None:
         known = error.row

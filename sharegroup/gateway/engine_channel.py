@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
@@ -99,12 +99,16 @@ class EngineChannel:
         """An id for a request row, unique in this gateway."""
         return next(self._ids)
 
-    def append(self, request: Request) -> Awaitable[None]:
-        """Produce a row, in order with others; what is returned waits until it is durable.
+    def append(self, request: Request) -> asyncio.Future[None]:
+        """Produce a row, in order with others; done when it is durable, or its time is over.
 
         Raises EngineUnavailableError, then or now.
         """
-        return self._send(request)
+        if not self._ready.is_set():
+            raise EngineUnavailableError("the job's topics are not there: is the job running?")
+        is_group = isinstance(request, ShareGroupRequest)
+        topic = self._topics.share_group_requests if is_group else self._topics.share_partition_requests
+        return self._appender.append(topic, request.kafka_key, request.encode())
 
     def append_soon(self, request: Request, failed: Callable[[], None] | None = None) -> None:
         """Produce a row, in order with others, without waiting for it.
@@ -120,7 +124,7 @@ class EngineChannel:
                     failed()
 
         try:
-            self._send(request).add_done_callback(done)
+            self.append(request).add_done_callback(done)
         except EngineUnavailableError as error:
             logger.warning("a request row was not sent: %s", error)
             if failed is not None:
@@ -136,7 +140,7 @@ class EngineChannel:
         future: asyncio.Future[Response] = self._loop.create_future()
         self._waiting[request.id] = future
         try:
-            await self._send(request)
+            await self.append(request)
             return await asyncio.wait_for(future, self._timeout_s)
         except asyncio.TimeoutError:
             raise EngineUnavailableError(f"the job did not answer within {self._timeout_s:g} s") from None
@@ -158,14 +162,6 @@ class EngineChannel:
             await asyncio.wait_for(self._ready.wait(), self._timeout_s)
         except asyncio.TimeoutError:
             raise EngineUnavailableError("the job's topics are not there: is the job running?") from None
-
-    def _send(self, request: Request) -> asyncio.Future[None]:
-        """Give a row to the appender, whose futures know the time that they have."""
-        if not self._ready.is_set():
-            raise EngineUnavailableError("the job's topics are not there: is the job running?")
-        is_group = isinstance(request, ShareGroupRequest)
-        topic = self._topics.share_group_requests if is_group else self._topics.share_partition_requests
-        return self._appender.append(topic, request.kafka_key, request.encode())
 
     # -- responses: the reader's thread ------------------------------------------------------------------------------
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.engine_channel import EngineChannel, EngineUnavailableError
 from sharegroup.gateway.request import Request
-from sharegroup.protocol.request_rows import ShareGroupRequest
+from sharegroup.gateway.topic_ids import topic_id_text
+from sharegroup.gateway.upstream_cluster import Topic
+from sharegroup.protocol.request_rows import ShareGroupRequest, TopicMetadata
 from sharegroup.protocol.response_rows import ShareGroupResponse
 
 logger = logging.getLogger(__name__)
@@ -43,3 +46,10 @@ class GroupRequests:
         if answer.error_code:
             raise RequestError(ErrorCode(answer.error_code), answer.error_message or "")
         return answer
+
+
+def topics_metadata(topics: Mapping[str, Topic]) -> dict[str, TopicMetadata]:
+    """Topics as rows to the group coordinator name them, sorted."""
+    return {
+        name: TopicMetadata(topic_id_text(topic.topic_id), len(topic.leaders)) for name, topic in sorted(topics.items())
+    }

@@ -22,12 +22,7 @@ async def log_end_offsets(cluster: UpstreamCluster, wanted: Collection[TopicPart
     """{(topic, partition): log end offset} of those whose leaders answer."""
     found = await _ask_leaders(cluster, wanted)
     missing = [key for key in wanted if key not in found]
-    if missing:  # a leader may have moved since it was asked for
-        try:
-            await cluster.refresh()
-        except UpstreamUnavailableError as error:
-            logger.warning("log end offsets: %s", error)
-            return found
+    if missing and await cluster.try_refresh():  # a leader may have moved since it was asked for
         found |= await _ask_leaders(cluster, missing)
     return found
 

@@ -24,7 +24,6 @@ from sharegroup.gateway.batch_cache import BatchCache, CacheKey, Chunk
 from sharegroup.gateway.record_batches import read_batches
 from sharegroup.gateway.topic_ids import NO_TOPIC_ID
 from sharegroup.gateway.upstream_cluster import Leader, Topic, UpstreamCluster
-from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
 
 logger = logging.getLogger(__name__)
 
@@ -120,16 +119,9 @@ class LogReader:
         found = answer.responses[0].partitions[0]
         if found.error_code:
             if found.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
-                await self._learn()
+                await self._cluster.try_refresh()  # it does not lead the partition, or does not know it
             raise LogReadError(found.error_code, found.log_start_offset)
         return found
-
-    async def _learn(self) -> None:
-        """The broker does not lead the partition, or does not know it: what we know is old."""
-        try:
-            await self._cluster.refresh()
-        except UpstreamUnavailableError as error:
-            logger.warning("the upstream cluster's metadata cannot be read: %s", error)
 
     async def _is_local(self, position: LogPosition, leader: Leader, offset: int) -> bool:
         """Whether the offset is of the broker's own log, none of which is in remote storage alone."""

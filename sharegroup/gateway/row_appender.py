@@ -285,7 +285,7 @@ class _PartitionQueue:
             )
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, MAX_PAUSE_S)
-            await self._leaders.learn()
+            await self._leaders.refresh()
         raise EngineUnavailableError(self._late())
 
     async def _produce(self, batch: _Batch) -> int:
@@ -340,12 +340,9 @@ class _Leaders:
             kept = self._connections[leader.node_id] = address, KeptConnection(*address, self._settings)
         return kept[1]
 
-    async def learn(self) -> None:
+    async def refresh(self) -> None:
         """What is known of the leaders may be old."""
-        try:
-            await self._cluster.refresh()
-        except UpstreamUnavailableError as error:
-            logger.warning("the upstream cluster's metadata cannot be read: %s", error)
+        await self._cluster.try_refresh()
 
     def close(self) -> None:
         """Close all connections."""

@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -35,7 +35,6 @@ from sharegroup.gateway.security import Security
 from sharegroup.gateway.security.sasl_server import sasl_is_off
 from sharegroup.gateway.stored_groups import StoredGroups
 from sharegroup.gateway.upstream_cluster import UpstreamCluster
-from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
 from sharegroup.gateway.wire import RequestHeader, UnknownVersionError
 from sharegroup.protocol import messages as share_messages
 
@@ -228,11 +227,7 @@ class Gateway:
 
     async def _refresh(self) -> None:
         """Learn of new topics, partitions, leaders and brokers."""
-        try:
-            await self._cluster.refresh()
-        except UpstreamUnavailableError as error:
-            logger.warning("the upstream cluster's metadata cannot be read, will try again: %s", error)
-        else:
+        if await self._cluster.try_refresh():
             await self._open_new_ports()
 
 
@@ -249,8 +244,8 @@ async def _each(interval_s: float, work: Callable[[], Awaitable[None] | None]) -
 
 
 @contextlib.asynccontextmanager
-async def running_gateway(config: JobConfig) -> Any:
-    """A started gateway, stopped at the end."""
+async def running_gateway(config: JobConfig) -> AsyncIterator[Gateway]:
+    """A started gateway, stopped at the end. Raises UpstreamUnavailableError or OSError."""
     gateway = Gateway(config)
     try:
         await gateway.start()

@@ -116,6 +116,15 @@ class UpstreamCluster:
             self.learn(await self._metadata())
             self._refreshed = time.monotonic()
 
+    async def try_refresh(self) -> bool:
+        """The same where it may fail: what was known stays, and False is returned."""
+        try:
+            await self.refresh()
+        except UpstreamUnavailableError as error:
+            logger.warning("the upstream cluster's metadata cannot be read: %s", error)
+            return False
+        return True
+
     async def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Those of the named topics that exist; asks when one is not known yet."""
         wanted = set(names)

@@ -36,22 +36,22 @@ class UpstreamConfigs:
         if not resources:
             return {}
         if not await self._offers(node_id, DescribeConfigsRequest):
-            return {_key(item): described(_key(item), [], *_unsupported()) for item in resources}
+            return {resource_of(item): described(resource_of(item), [], *_unsupported()) for item in resources}
         asked = DescribeConfigsRequest(resources=list(resources), include_synonyms=request.include_synonyms)
         if version >= 3:
             asked.include_documentation = request.include_documentation
         answer = await self._cluster.ask(node_id, asked, DescribeConfigsResponse)
-        return {_key(result): result for result in answer.results}
+        return {resource_of(result): result for result in answer.results}
 
     async def alter(self, node_id: int, resources: Sequence[Any], validate_only: bool) -> dict[Resource, Outcome]:
         """{(type, name): outcome}"""
         if not resources:
             return {}
         if not await self._offers(node_id, IncrementalAlterConfigsRequest):
-            return {_key(item): _unsupported() for item in resources}
+            return {resource_of(item): _unsupported() for item in resources}
         asked = IncrementalAlterConfigsRequest(resources=list(resources), validate_only=validate_only)
         answer = await self._cluster.ask(node_id, asked, IncrementalAlterConfigsResponse)
-        return {_key(found): (found.error_code, found.error_message) for found in answer.responses}
+        return {resource_of(found): (found.error_code, found.error_message) for found in answer.responses}
 
     async def list_resources(self, node_id: int, types: Sequence[int]) -> tuple[int, list[Resource]]:
         """(error code, resources) of these types; all types when there are none. Old brokers list what they know."""
@@ -66,7 +66,7 @@ class UpstreamConfigs:
         answer = await self._cluster.ask(node_id, asked, ListConfigResourcesResponse)
         if version < 1:
             return answer.error_code, [(CLIENT_METRICS, found.resource_name) for found in answer.config_resources]
-        return answer.error_code, [_key(found) for found in answer.config_resources]
+        return answer.error_code, [resource_of(found) for found in answer.config_resources]
 
     def refusal(self, caller: Caller, resource: Any) -> Outcome | None:
         """Why the caller may not ask for a resource that is not a group; None if it may."""
@@ -90,7 +90,8 @@ def described(resource: Resource, entries: list[Any], code: int = 0, message: st
     )
 
 
-def _key(item: Any) -> Resource:
+def resource_of(item: Any) -> Resource:
+    """What part of a request or response about configs is about."""
     return item.resource_type, item.resource_name
 
 

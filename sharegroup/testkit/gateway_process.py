@@ -45,7 +45,7 @@ class GatewayProcess(LoggedProcess):
             self.kill()
             raise
         self.addresses = {int(node_id): address for node_id, address in _ADDRESS.findall(line)}
-        self._command[-1] = f"--port={min(address.rpartition(':')[2] for address in self.addresses.values())}"
+        self._command[-1] = f"--port={min(int(address.rpartition(':')[2]) for address in self.addresses.values())}"
         return self
 
     @property

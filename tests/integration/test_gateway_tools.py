@@ -18,12 +18,16 @@ PERFORMANCE = "org.apache.kafka.tools.ShareConsumerPerformance"
 VERIFIABLE = "org.apache.kafka.tools.VerifiableShareConsumer"
 
 
+def at(gateway: GatewayProcess, group: Group) -> tuple[str, ...]:
+    return "--bootstrap-server", gateway.bootstrap_servers, "--topic", group.topic
+
+
 def test_console_share_consumer(
     gateway: GatewayProcess, share_group_job: ShareGroupJobRun, new_topic: NewTopic
 ) -> None:
     group = Group(share_group_job, gateway.bootstrap_servers, new_topic(2, 50))
     said = run_tool(
-        CONSOLE, "--bootstrap-server", gateway.bootstrap_servers, "--topic", group.topic, "--group", group.id,
+        CONSOLE, *at(gateway, group), "--group", group.id,
         "--max-messages", "100", "--timeout-ms", "60000",
     )  # fmt: skip
     assert sorted(said.splitlines()) == sorted(2 * [f"record {number}" for number in range(50)])
@@ -35,7 +39,7 @@ def test_share_consumer_performance(
 ) -> None:
     group = Group(share_group_job, gateway.bootstrap_servers, new_topic(2, 2_000))
     said = run_tool(
-        PERFORMANCE, "--bootstrap-server", gateway.bootstrap_servers, "--topic", group.topic, "--group", group.id,
+        PERFORMANCE, *at(gateway, group), "--group", group.id,
         "--num-records", "4000", "--timeout", "60000",
     )  # fmt: skip
     header, figures = said.splitlines()[:2]
@@ -48,7 +52,7 @@ def test_verifiable_share_consumer(
 ) -> None:
     group = Group(share_group_job, gateway.bootstrap_servers, new_topic(2, 50))
     said = run_tool(
-        VERIFIABLE, "--bootstrap-server", gateway.bootstrap_servers, "--topic", group.topic, "--group-id", group.id,
+        VERIFIABLE, *at(gateway, group), "--group-id", group.id,
         "--max-messages", "100", "--acknowledgement-mode", "sync",
     )  # fmt: skip
     events = [json.loads(line) for line in said.splitlines() if line.startswith("{")]

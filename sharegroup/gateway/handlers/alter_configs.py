@@ -17,7 +17,7 @@ from sharegroup.gateway.group_configs import GroupConfigs
 from sharegroup.gateway.group_requests import GroupRequests
 from sharegroup.gateway.request import Request
 from sharegroup.gateway.upstream_cluster import UpstreamCluster
-from sharegroup.gateway.upstream_configs import GROUP, Outcome, Resource, UpstreamConfigs
+from sharegroup.gateway.upstream_configs import GROUP, Outcome, Resource, UpstreamConfigs, resource_of
 from sharegroup.protocol.request_rows import ALTER_CONFIGS
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
@@ -42,12 +42,12 @@ class IncrementalAlterConfigs:
                 if refusal is None:
                     passed.append(resource)
                 else:
-                    outcomes[_key(resource)] = refusal
+                    outcomes[resource_of(resource)] = refusal
         outcomes |= await self._upstream.alter(request.caller.node_id, passed, body.validate_only)
-        times = Counter(_key(resource) for resource in body.resources)
+        times = Counter(resource_of(resource) for resource in body.resources)
         groups = [resource for resource in body.resources if resource.resource_type == GROUP]
         for resource in groups:
-            outcomes[_key(resource)] = await self._group(request, resource, times[_key(resource)])
+            outcomes[resource_of(resource)] = await self._group(request, resource, times[resource_of(resource)])
         if groups and not body.validate_only:
             await self._see_the_change()
         found = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
@@ -124,7 +124,3 @@ def _code(code: int) -> ErrorCode:
         return ErrorCode(code)
     except ValueError:
         return ErrorCode.UNKNOWN_SERVER_ERROR
-
-
-def _key(resource: Any) -> Resource:
-    return resource.resource_type, resource.resource_name

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.group_requests import GroupRequests
+from sharegroup.gateway.group_requests import GroupRequests, topics_metadata
 from sharegroup.gateway.request import Request
-from sharegroup.gateway.topic_ids import NO_TOPIC_ID, topic_id_text
+from sharegroup.gateway.topic_ids import NO_TOPIC_ID
 from sharegroup.gateway.upstream_cluster import Topic, UpstreamCluster
 from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
 from sharegroup.protocol.messages import AlterShareGroupOffsetsResponse
-from sharegroup.protocol.request_rows import ALTER_OFFSETS, StartOffset, TopicMetadata
+from sharegroup.protocol.request_rows import ALTER_OFFSETS, StartOffset
 from sharegroup.protocol.response_rows import PartitionError
 
 _Topic: Any = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic
@@ -53,10 +53,7 @@ class AlterShareGroupOffsets:
     async def _alter(
         self, request: Request, offsets: tuple[StartOffset, ...], known: Mapping[str, Topic]
     ) -> tuple[PartitionError, ...]:
-        topics = {
-            name: TopicMetadata(topic_id_text(topic.topic_id), len(topic.leaders)) for name, topic in known.items()
-        }
-        group_id = request.body.group_id
+        group_id, topics = request.body.group_id, topics_metadata(known)
         answer = await self._requests.ask(request, ALTER_OFFSETS, group_id, offsets=offsets, topics=topics)
         return answer.partition_errors
 

@@ -8,12 +8,13 @@ from typing import Any
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.engine_channel import EngineChannel, EngineUnavailableError
+from sharegroup.gateway.group_requests import topics_metadata
 from sharegroup.gateway.request import Request
-from sharegroup.gateway.topic_ids import topic_id_of, topic_id_text
+from sharegroup.gateway.topic_ids import topic_id_of
 from sharegroup.gateway.upstream_cluster import UpstreamCluster
 from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
 from sharegroup.protocol.messages import ShareGroupHeartbeatResponse
-from sharegroup.protocol.request_rows import HEARTBEAT, ShareGroupRequest, TopicMetadata
+from sharegroup.protocol.request_rows import HEARTBEAT, ShareGroupRequest
 from sharegroup.protocol.response_rows import ShareGroupResponse
 
 logger = logging.getLogger(__name__)
@@ -61,10 +62,7 @@ class ShareGroupHeartbeat:
             request.header.client_id,
             f"/{request.caller.host}",
             names,
-            {
-                name: TopicMetadata(topic_id_text(topic.topic_id), len(topic.leaders))
-                for name, topic in sorted(topics.items())
-            },
+            topics_metadata(topics),
         )
 
     def _remember(self, answer: ShareGroupResponse) -> None:

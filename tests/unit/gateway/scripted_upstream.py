@@ -59,6 +59,10 @@ class ScriptedUpstream:
     async def refresh(self) -> None:
         self.refreshed += 1
 
+    async def try_refresh(self) -> bool:
+        await self.refresh()
+        return True
+
 
 class FixedTables:
     """What the tables hold; an `error` instead is raised by everything."""
