@@ -21,7 +21,7 @@ import yaml
 from sharegroup.config import JobConfig, load_config
 from sharegroup.spark.fault_points import VARIABLE as FAULT_POINT
 from sharegroup.testkit.raw_member import RequestClient
-from sharegroup.testkit.submitted_job import QUICK_START, SubmittedJob, SubmittedJobError
+from sharegroup.testkit.submitted_job import SubmittedJob, SubmittedJobError
 
 #: What is told apart by `new_group`; every kind but "latest" starts at the beginning of a topic.
 GROUP_KINDS: Mapping[str, Mapping[str, Any]] = {
@@ -123,7 +123,6 @@ class ShareGroupJobRun:
             ["--config", str(self.config_path)],
             self.log_path,
             master=self._master,
-            jvm_options=QUICK_START,
             environment={FAULT_POINT: fault_point},
             working_directory=working_directory or self._directory,
         )

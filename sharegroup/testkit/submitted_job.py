@@ -21,8 +21,6 @@ from sharegroup.testkit.logged_process import LoggedProcess, LoggedProcessError
 ROOT = Path(__file__).resolve().parents[2]
 _LOG4J2_PROPERTIES = ROOT / "conf" / "log4j2.properties"
 _SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-#: JVM options for a job that lives for a minute: no second compiler, which would only take the cores from the start.
-QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class SubmittedJobError(LoggedProcessError):
@@ -45,14 +43,13 @@ class SubmittedJob(LoggedProcess):
         environment: Mapping[str, str] | None = None,
         working_directory: Path | None = None,
         driver_memory: str = "1g",
-        jvm_options: str = "",
     ) -> None:
         settings = {
             "spark.ui.enabled": "false",
             "spark.jars": ",".join(str(path) for path in jars("spark")),
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.driver.host": "127.0.0.1",
-            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG4J2_PROPERTIES} {jvm_options}",
+            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG4J2_PROPERTIES}",
             **(conf or {}),
         }
         command = [str(_SUBMIT), "--master", master, "--driver-memory", driver_memory]
