@@ -24,9 +24,10 @@ _ORDER = ("", "unit", "processes", "tables", "spark", "notebooks", "conformance"
 
 settings.register_profile("quick", max_examples=20)  # of `make unit`
 
-#: For every JVM of Spark that tests start. None of them lives for long: the second compiler only takes the cores from
-#: the start.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# For every JVM of Spark and every broker that tests start. None of them lives for long: the second compiler only takes
+# the cores from the start.
+for _name in ("SPARK_SUBMIT_OPTS", "KAFKA_OPTS"):
+    os.environ.setdefault(_name, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -17,6 +17,7 @@ import argparse
 import base64
 import contextlib
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -74,7 +75,7 @@ class EmbeddedKafka:
         data_dir: where the log segments go, kept for the next start; None is a temporary directory, removed by `stop`.
         properties: broker settings that replace or join the ones in `_properties`.
         features: `StorageTool --feature` levels, say `{"share.version": 0}` for a broker without share groups.
-        heap: the JVM's heap option.
+        heap: the JVM's heap option. More of them can be in KAFKA_OPTS of the environment, as with Kafka's own scripts.
         version: Kafka's release, one of `VERSIONS`.
         node_id: the broker's id.
         join: the first node of the cluster that this one is to be a broker of; that one is its controller.
@@ -268,7 +269,8 @@ class EmbeddedKafka:
             raise self._failed("the storage could not be formatted")
 
     def _spawn(self, java_command: list[str]) -> None:
-        command = [*java_command, self._heap, "kafka.Kafka", str(self.log_path.with_name("server.properties"))]
+        options = [self._heap, *shlex.split(os.environ.get("KAFKA_OPTS", ""))]
+        command = [*java_command, *options, "kafka.Kafka", str(self.log_path.with_name("server.properties"))]
         # Sessions of their own: Ctrl-C at the terminal is ours to handle, and must reach neither of the two.
         with self.log_path.open("ab") as log:
             self._broker = subprocess.Popen(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from sharegroup.config import JobConfig
 from sharegroup.engine.output import Output
@@ -93,3 +96,17 @@ def test_a_group_in_spark_is_the_group_without(spark: SparkSession, tmp_path: Pa
         expected, state = run_share_group(GROUP, job, [line], output.now_ms, state)
         assert output == Output.decode(expected.encode())
     assert replace(output, tables={}, responses=[], requests=[], positions={}).deadline_ms is None
+
+
+def test_a_worker_looks_at_no_modules_when_it_collects_garbage_after_each_task(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    query = StatefulQuery(spark, tmp_path, share_partition_operator(DurableRecords()))
+    query.batch([(KEY, load(0, (0, 1)))])
+
+    def frozen(frames: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        for _ in frames:
+            yield pd.DataFrame({"objects": [gc.get_freeze_count()]})
+
+    in_workers = spark.range(0, 4, 1, 4).mapInPandas(frozen, "objects LONG").collect()  # type: ignore[arg-type]
+    assert max(row["objects"] for row in in_workers) > 10_000
