@@ -24,10 +24,12 @@ _ORDER = ("", "unit", "processes", "tables", "spark", "notebooks", "conformance"
 
 settings.register_profile("quick", max_examples=20)  # of `make unit`
 
-# For every JVM of Spark and every broker that tests start. None of them lives for long: the second compiler only takes
-# the cores from the start.
-for _name in ("SPARK_SUBMIT_OPTS", "KAFKA_OPTS"):
-    os.environ.setdefault(_name, "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+# For every JVM of Spark and every broker that tests start. None of them lives for long: to compile for speed, bytecode
+# or queries, only takes the cores from the start.
+_QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_NO_CODEGEN = "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
+os.environ.setdefault("KAFKA_OPTS", _QUICK_START)
+os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{_QUICK_START} {_NO_CODEGEN}")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -58,12 +60,13 @@ def kafka() -> "Iterator[EmbeddedKafka]":
 @pytest.fixture(scope="session")
 def share_group_job(kafka: "EmbeddedKafka", tmp_path_factory: pytest.TempPathFactory) -> "Iterator[ShareGroupJobRun]":
     """The main job, running, for all tests that leave it running; they keep apart by their groups (`new_group`)."""
-    from sharegroup.testkit.share_group_job import ShareGroupJobRun
+    from sharegroup.testkit.share_group_job import QUERY_FAILED, ShareGroupJobRun
 
     with ShareGroupJobRun(tmp_path_factory.mktemp("share-group-job"), kafka.bootstrap_servers) as job:
         job.start()
         job.await_running()
         yield job
+        assert QUERY_FAILED not in job.log, "a test made a query of the job fail and start again"
 
 
 @pytest.fixture(scope="session")

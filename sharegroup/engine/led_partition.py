@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.engine.durable_rows import state_row
 from sharegroup.protocol.request_rows import SharePartitionRequest
 from sharegroup.share_coordinator.next_record import StateWrite, initial_record, next_record
@@ -19,9 +20,6 @@ from sharegroup.types import (
     StateBatch,
     Transition,
 )
-
-if TYPE_CHECKING:
-    from sharegroup.engine.share_partition_shard import DurableRecords
 
 #: An idle share-partition's state is written again after this long, so that old days of the table can be dropped.
 REWRITE_INTERVAL_MS = 12 * 3600 * 1000

@@ -24,13 +24,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from sharegroup.config import GroupConfig
 from sharegroup.engine import rows
 from sharegroup.engine.answers import answer, answer_demand, refuse, refuse_undecoded
 from sharegroup.engine.demands import Demand, Demands
 from sharegroup.engine.departed_members import DepartedMembers
+from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.engine.durable_rows import log_row, tombstone_row
 from sharegroup.engine.led_partition import LedPartition
 from sharegroup.engine.output import Output
@@ -52,13 +53,6 @@ from sharegroup.share_partition import SharePartitionConfig
 from sharegroup.types import AcquiredRange, SharePartitionKey
 
 FORMAT_VERSION = 1
-
-
-class DurableRecords(NamedTuple):
-    """When durable records are snapshots: the keys share.coordinator.* of the job."""
-
-    updates_per_snapshot: int = 500
-    cold_snapshot_interval_ms: int = 300_000
 
 
 class Shard:

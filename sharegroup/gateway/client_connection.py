@@ -12,10 +12,11 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from sharegroup.errors import RequestError
 from sharegroup.gateway import wire
+from sharegroup.gateway.connection_host import ConnectionHost
 from sharegroup.gateway.framing import FrameProtocol
 from sharegroup.gateway.handlers.api_versions import API_VERSIONS, unsupported_version
 from sharegroup.gateway.passthrough import Passthrough
@@ -24,9 +25,6 @@ from sharegroup.gateway.request_decoding import decode_request
 from sharegroup.gateway.security.tls import certificate_principal
 from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
 from sharegroup.gateway.wire import MalformedRequestError, RequestHeader, UnknownVersionError
-
-if TYPE_CHECKING:
-    from sharegroup.gateway.server import Gateway
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +47,7 @@ FAILED_LOGIN_DELAY_S = 0.1
 class ClientConnection(FrameProtocol):
     """See the module; `node_id` is the upstream broker whose port the client came to."""
 
-    def __init__(self, gateway: Gateway, node_id: int, connection_id: int) -> None:
+    def __init__(self, gateway: ConnectionHost, node_id: int, connection_id: int) -> None:
         self._gateway = gateway
         self._sasl = gateway.security.authenticator()
         super().__init__(self._max_request_bytes())

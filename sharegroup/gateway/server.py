@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import logging
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -68,7 +68,7 @@ class Gateway:
             config, self._group_configs, self._engine, self._cluster, self._listeners, self.security
         )
         self._handlers = self._routes()
-        self.messages = {api_key: message for api_key, (message, _) in self._handlers.items()}
+        self.messages: Mapping[int, Any] = {api_key: message for api_key, (message, _) in self._handlers.items()}
         self._servers: dict[int, asyncio.Server] = {}
         self._connections: set[ClientConnection] = set()
         self._connection_ids = itertools.count(1)

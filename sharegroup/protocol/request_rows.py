@@ -15,6 +15,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from sharegroup.errors import InvalidRequestRow
 from sharegroup.protocol import share_group_fields
 from sharegroup.protocol.row_fields import (
     MAX_INT32,
@@ -169,10 +170,9 @@ _SELDOM = ("deleted", "offsets", "topic_names", "configs", "validate_only")
 def is_awaited(value: bytes) -> bool:
     """Whether a row names someone who waits for its response; False for what is no row at all."""
     try:
-        row = json.loads(value)
-    except ValueError:
+        return bool(json_object(value.decode(errors="replace")).get("reply_to"))
+    except InvalidRequestRow:
         return False
-    return isinstance(row, dict) and bool(row.get("reply_to"))
 
 
 def decode_share_partition_request(value: str) -> SharePartitionRequest:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import OffsetNotAvailableError
 
 from sharegroup.spark.kafka_clients import offsets_consumer
 
@@ -20,12 +21,12 @@ class LogPoll:
         self._consumers: dict[bool, KafkaConsumer] = {}
 
     def ends(self, partitions: Collection[TopicPartition], read_committed: bool = False) -> dict[TopicPartition, int]:
-        """Log end offsets, or last stable offsets."""
-        return self._consumer(read_committed).end_offsets(list(partitions)) if partitions else {}
+        """Log end offsets, or last stable offsets, of all of these partitions. Raises KafkaError."""
+        return _of_all(self._consumer(read_committed).end_offsets, partitions)
 
     def starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Log start offsets."""
-        return self._consumer(False).beginning_offsets(list(partitions)) if partitions else {}
+        """Log start offsets of all of these partitions. Raises KafkaError."""
+        return _of_all(self._consumer(False).beginning_offsets, partitions)
 
     def at_time(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """The first offset at or after a time (ms) for each partition, None where there is none."""
@@ -50,3 +51,15 @@ class LogPoll:
         if read_committed not in self._consumers:
             self._consumers[read_committed] = offsets_consumer(self._settings, read_committed)
         return self._consumers[read_committed]
+
+
+def _of_all(
+    ask: Callable[[list[TopicPartition]], dict[TopicPartition, int]], partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, int]:
+    """kafka-python raises KeyError when a partition is so new that its leader does not know its offset yet."""
+    if not partitions:
+        return {}
+    try:
+        return ask(list(partitions))
+    except KeyError as error:
+        raise OffsetNotAvailableError(f"no offset yet of {error}") from None

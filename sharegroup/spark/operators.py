@@ -12,9 +12,10 @@ from pyspark.sql.streaming.state import GroupState
 
 from sharegroup.config import JobConfig
 from sharegroup.engine.answers import reject_unkeyed
+from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.engine.output import Output
 from sharegroup.engine.share_group_operator import run_share_group
-from sharegroup.engine.share_partition_shard import DurableRecords, Shard
+from sharegroup.engine.share_partition_shard import Shard
 from sharegroup.spark.shard_keys import UNKEYED, ShardKey
 
 #: One JSON text: nested arrays of structs fail in Spark's pickler, and JSON stays readable through `statestore`.

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 from sharegroup.channel.client_settings import python_properties
 from sharegroup.config import JobConfig
 from sharegroup.engine import rows
-from sharegroup.engine.share_partition_shard import DurableRecords
+from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.spark.config_poll import file_values
 from sharegroup.spark.kafka_clients import spark_options
 from sharegroup.spark.log_offsets_source import READER, SOURCE_NAME, SOURCE_SCHEMA

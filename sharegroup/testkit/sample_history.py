@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 
 from sharegroup.config import GroupConfig, GroupOverrides, ShareGroupConfig
 from sharegroup.engine import rows
-from sharegroup.engine.share_partition_shard import DurableRecords, Shard
+from sharegroup.engine.durable_records import DurableRecords
+from sharegroup.engine.share_partition_shard import Shard
 from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, SharePartitionRequest
 from sharegroup.spark.commit_steps import Batch, CommitSteps
 from sharegroup.spark.delta_table import DeltaTableWriter, open_or_create

@@ -49,6 +49,8 @@ _GROUP: Mapping[str, Any] = {
     "group.share.max.record.lock.duration.ms": 3_600_000,
 }
 _RUNNING = "the share-group job is running"
+#: In the job's log when a query failed for a reason that may pass.
+QUERY_FAILED = "failed, will start again"
 
 
 class ShareGroupJobRun:

@@ -7,8 +7,9 @@ from collections.abc import Collection
 
 from sharegroup.config import GroupConfig, GroupOverrides, ShareGroupConfig
 from sharegroup.engine import rows
+from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.engine.output import Output
-from sharegroup.engine.share_partition_shard import DurableRecords, Shard
+from sharegroup.engine.share_partition_shard import Shard
 from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, SharePartitionRequest
 from sharegroup.spark.shard_keys import ShardKey
 from sharegroup.types import AcknowledgementBatch

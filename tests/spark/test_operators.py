@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from sharegroup.config import JobConfig
+from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.engine.output import Output
 from sharegroup.engine.share_group_operator import run_share_group
-from sharegroup.engine.share_partition_shard import DurableRecords, Shard
+from sharegroup.engine.share_partition_shard import Shard
 from sharegroup.spark.operators import (
     OUTPUT_SCHEMA,
     STATE_SCHEMA,

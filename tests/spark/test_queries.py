@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from sharegroup.config import GroupConfig, GroupOverrides, ShareGroupConfig
 from sharegroup.engine import rows
-from sharegroup.engine.share_partition_shard import DurableRecords
+from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.protocol.request_rows import (
     ACKNOWLEDGE,
     FETCH,

@@ -9,8 +9,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.engine.output import Output
-from sharegroup.engine.share_partition_shard import DurableRecords
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
 from sharegroup.spark.log_offsets_plan import LogOffsets, SharePartitionRow, SourceOffset, Tables, rows_between
 from sharegroup.spark.table_rows import stamped_table

@@ -16,9 +16,10 @@ from deltalake import DeltaTable
 
 from sharegroup.config import JobConfig
 from sharegroup.engine import rows
+from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.engine.output import Output
 from sharegroup.engine.share_group_operator import run_share_group
-from sharegroup.engine.share_partition_shard import DurableRecords, Shard
+from sharegroup.engine.share_partition_shard import Shard
 from sharegroup.protocol.request_rows import ShareGroupRequest, SharePartitionRequest
 from sharegroup.spark.commit_steps import Batch, CommitSteps
 from sharegroup.spark.config_poll import ConfigPoll, file_values

@@ -10,9 +10,10 @@ from typing import Any
 
 from sharegroup.config import JobConfig
 from sharegroup.engine import rows
+from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.engine.led_partition import LedPartition
 from sharegroup.engine.output import Output
-from sharegroup.engine.share_partition_shard import DurableRecords, Shard
+from sharegroup.engine.share_partition_shard import Shard
 from sharegroup.protocol.request_rows import (
     ACKNOWLEDGE,
     FETCH,

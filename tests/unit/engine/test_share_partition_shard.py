@@ -7,8 +7,9 @@ import random
 
 import pytest
 
+from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.engine.output import Output
-from sharegroup.engine.share_partition_shard import DurableRecords, Shard
+from sharegroup.engine.share_partition_shard import Shard
 from sharegroup.errors import ErrorCode
 from sharegroup.types import OffsetRange
 

@@ -32,6 +32,7 @@ from sharegroup.protocol.request_rows import (
     TopicMetadata,
     decode_share_group_request,
     decode_share_partition_request,
+    is_awaited,
 )
 from sharegroup.types import AcknowledgementBatch, OffsetRange
 
@@ -300,3 +301,15 @@ def test_fields_of_another_type_and_unknown_ones_are_ignored() -> None:
 
 def test_reply_to_may_be_left_out() -> None:
     assert decode_share_partition_request(json.dumps(row(FETCH, reply_to=...))).reply_to == ""
+
+
+@pytest.mark.parametrize(
+    "value", [b"", b"{", b"[1]", b"7", b"\xff\xfe", b"[" * 100_000, b'{"reply_to": ""}', b"{}", b'{"a": "\\ud800"}']
+)
+def test_nobody_waits_for_the_answer_to_what_is_no_row(value: bytes) -> None:
+    assert not is_awaited(value)
+
+
+@pytest.mark.parametrize("reply_to", ["", "me"])
+def test_who_names_a_reader_waits(reply_to: str) -> None:
+    assert is_awaited(SharePartitionRequest(FETCH, "1", "g", "t", 0, "m", 1, reply_to).encode()) == bool(reply_to)
