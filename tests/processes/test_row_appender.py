@@ -10,7 +10,7 @@ import pytest
 
 from sharegroup.gateway import row_appender
 from sharegroup.gateway.row_appender import EngineUnavailableError, RowAppender, partition_of
-from tests.unit.gateway.scripted_broker import (
+from tests.processes.scripted_broker import (
     APPEND,
     HANG_UP_AFTER,
     HANG_UP_BEFORE,
