@@ -14,8 +14,7 @@ from sharegroup.spark.commit_steps import Batch
 from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES
 from sharegroup.tables.state_table import read_states
 from sharegroup.types import SharePartitionKey
-
-from .job_tables import T0, Died, batch, dies_after, rows, start
+from tests.tables.job_tables import T0, Died, batch, dies_after, rows, start
 
 #: (tables that have batch 1, what was sent by the job that died), for a job that dies after each step of batch 1.
 SENT = (["f1"], [("g", "notice-1")])

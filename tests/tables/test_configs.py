@@ -13,8 +13,7 @@ from sharegroup.spark.static_configs import write_static_configs
 from sharegroup.tables import read_group_configs
 from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES
 from sharegroup.types import ConfigSource
-
-from .job_tables import T0, start
+from tests.tables.job_tables import T0, start
 
 STATIC = ConfigSource.STATIC_BROKER_CONFIG
 LOCK = "share.record.lock.duration.ms"

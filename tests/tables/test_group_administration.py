@@ -24,8 +24,7 @@ from sharegroup.protocol.request_rows import (
 from sharegroup.tables import read_group, read_group_configs, read_groups, read_share_group_offsets
 from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_GROUPS, SHARE_PARTITIONS
 from sharegroup.types import ConfigSource
-
-from .two_queries import GROUP, TwoQueries
+from tests.tables.two_queries import GROUP, TwoQueries
 
 TOPICS = {"orders": TopicMetadata("id-orders", 2)}
 EARLIEST = parse_config({"groups": {GROUP: {"share.auto.offset.reset": "earliest"}}}, "test")

@@ -8,8 +8,7 @@ import pytest
 
 from sharegroup.errors import FencedLeaderError
 from sharegroup.spark.leaders import last_leader_epoch, record_leader
-
-from .job_tables import start
+from tests.tables.job_tables import start
 
 
 def test_the_last_start_of_a_query_is_found_by_its_id(tmp_path: Path) -> None:
