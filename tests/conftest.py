@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from sharegroup.testkit.jars import QUICK_START
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -24,12 +26,11 @@ _ORDER = ("", "unit", "processes", "tables", "spark", "notebooks", "conformance"
 
 settings.register_profile("quick", max_examples=20)  # of `make unit`
 
-# For every JVM of Spark and every broker that tests start. None of them lives for long: to compile for speed, bytecode
-# or queries, only takes the cores from the start.
-_QUICK_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# For every JVM of Spark and every broker that tests start. None of them lives for long: to compile queries for speed
+# only takes the cores from the start as well.
 _NO_CODEGEN = "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
-os.environ.setdefault("KAFKA_OPTS", _QUICK_START)
-os.environ.setdefault("SPARK_SUBMIT_OPTS", f"{_QUICK_START} {_NO_CODEGEN}")
+os.environ.setdefault("KAFKA_OPTS", " ".join(QUICK_START))
+os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join([*QUICK_START, _NO_CODEGEN]))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

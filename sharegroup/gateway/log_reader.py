@@ -12,7 +12,6 @@ when reading the remote part is throttled, so only offsets of its local log are 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -24,8 +23,6 @@ from sharegroup.gateway.batch_cache import BatchCache, CacheKey, Chunk
 from sharegroup.gateway.record_batches import read_batches
 from sharegroup.gateway.topic_ids import NO_TOPIC_ID
 from sharegroup.gateway.upstream_cluster import Leader, Topic, UpstreamCluster
-
-logger = logging.getLogger(__name__)
 
 READ_BYTES = 4 * 1_048_576
 #: Fetch names topics by id from this version on, which a made id must not be.

@@ -17,12 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
 
-from kafka import TopicPartition
 from pyspark.sql import SparkSession
 
 from sharegroup.channel.client_settings import python_properties
 from sharegroup.errors import ShareGroupError
-from sharegroup.spark.kafka_clients import offsets_consumer
+from sharegroup.spark.log_poll import LogPoll
 from sharegroup.tables.schemas import ALL_TABLES, SHARE_GROUP_STATE, table_path
 
 IN_FLIGHT = "in_flight"
@@ -69,16 +68,11 @@ def create_log_end_offsets(
 
     `kafka` holds Kafka client properties by Java's names. Raises kafka.errors.KafkaError when no broker answers.
     """
-    consumer = offsets_consumer(python_properties(bootstrap_servers, kafka or {}))
+    poll = LogPoll(python_properties(bootstrap_servers, kafka or {}))
     try:
-        partitions = [
-            TopicPartition(topic, partition)
-            for topic in topics
-            for partition in sorted(consumer.partitions_for_topic(topic) or ())
-        ]
-        ends = consumer.end_offsets(partitions)
+        ends = poll.ends([partition for topic in topics for partition in poll.partitions_of(topic)])
     finally:
-        consumer.close()
+        poll.close()
     rows = [(partition.topic, partition.partition, offset) for partition, offset in ends.items()]
     spark.createDataFrame(rows, _LOG_END_SCHEMA).createOrReplaceTempView(LOG_END_OFFSETS)
 

@@ -34,7 +34,7 @@ from typing import NoReturn
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from sharegroup.testkit.jars import JarsError, jars, java
+from sharegroup.testkit.jars import QUICK_START, JarsError, jars, java
 
 HOST = "127.0.0.1"  # not localhost: clients would try ::1 first, where the broker does not listen
 START_DEADLINE_S = 60.0
@@ -259,7 +259,7 @@ class EmbeddedKafka:
             self.cluster_id = self._formatted_id()
             return
         self.cluster_id = self._first.cluster_id if self._first is not None else _new_cluster_id()
-        tool = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "kafka.tools.StorageTool", "format"]
+        tool = [*QUICK_START, "kafka.tools.StorageTool", "format"]
         tool += [f"--cluster-id={self.cluster_id}", f"--config={self.log_path.with_name('server.properties')}"]
         for feature, level in self._features.items():
             tool += ["--feature", f"{feature}={level}"]

@@ -25,6 +25,9 @@ from pathlib import Path
 IVY_XML = Path(__file__).resolve().parents[2] / "conf" / "ivy.xml"
 CONFS = ("spark", "broker", "broker-3.9", "tools")
 MIN_JAVA = 17
+#: JVM options for what does not live for long: no second compiler, which would only take the cores from the start, and
+#: no collector threads.
+QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
 _DOWNLOADED = re.compile(r"\[SUCCESSFUL ] [^#]+#(?P<name>[^;]+);(?P<rev>[^!]+)!")
 _JAVA_VERSION = re.compile(r'version "(?:1\.)?(?P<major>\d+)')

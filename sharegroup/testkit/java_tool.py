@@ -10,11 +10,10 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from sharegroup.testkit.jars import jars, java
+from sharegroup.testkit.jars import QUICK_START, jars, java
 
 _LOG4J2_PROPERTIES = Path(__file__).resolve().parents[2] / "conf" / "log4j2.properties"
-#: No second compiler and no collector threads: a tool runs for seconds.
-_JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m")
+_HEAP = "-Xmx256m"
 
 
 class JavaToolError(RuntimeError):
@@ -42,7 +41,7 @@ def tool_command(main_class: str, arguments: Sequence[str]) -> list[str]:
     """The command line of a tool. Raises JarsError."""
     class_path = os.pathsep.join(str(jar) for jar in jars("tools"))
     logging = f"-Dlog4j2.configurationFile={_LOG4J2_PROPERTIES}"
-    return [java(), *_JVM_OPTIONS, logging, "-cp", class_path, main_class, *arguments]
+    return [java(), *QUICK_START, _HEAP, logging, "-cp", class_path, main_class, *arguments]
 
 
 def _text(*streams: str | bytes | None) -> str:
