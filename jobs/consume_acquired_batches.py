@@ -23,11 +23,12 @@ def main() -> int:
     """Run the job; returns the exit code."""
     arguments = _arguments()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    for noisy in ("kafka", "py4j"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    from sharegroup.channel.kafka_client_log import set_up_kafka_client_log
     from sharegroup.spark import DeltaSink, ShareConsumer, build_session
     from sharegroup.spark.stop_signal import StopSignal
 
+    set_up_kafka_client_log(logging.WARNING)
     spark = build_session(f"share consumer of {arguments.group_id}")
     try:
         stop = StopSignal(spark)

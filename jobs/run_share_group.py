@@ -14,6 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the checkout, when the package is not installed
 
+from sharegroup.channel.kafka_client_log import set_up_kafka_client_log
 from sharegroup.config import JobConfig, load_config
 from sharegroup.errors import FencedLeaderError, InvalidConfigError, ShareGroupError
 
@@ -27,7 +28,7 @@ def main() -> int:
     parser.add_argument("--config", required=True, type=Path, help="YAML file, see conf/share_group.yaml")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    logging.getLogger("kafka").setLevel(logging.WARNING)
+    set_up_kafka_client_log(logging.WARNING)
     logging.getLogger("py4j").setLevel(logging.WARNING)
     try:
         config = _absolute(load_config(arguments.config))

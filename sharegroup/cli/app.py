@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from sharegroup.channel.kafka_client_log import set_up_kafka_client_log
 from sharegroup.cli.gateway import run_gateway
 from sharegroup.config import JobConfig, load_config
 from sharegroup.errors import InvalidConfigError
@@ -27,7 +28,7 @@ def _settings(
         format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
         handlers=[lines],
     )
-    logging.getLogger("kafka").setLevel(logging.ERROR)
+    set_up_kafka_client_log(logging.ERROR)
 
 
 @app.command()

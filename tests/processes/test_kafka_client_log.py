@@ -1,0 +1,78 @@
+"""What becomes of kafka-python's stack traces: a connection that is reset on a real port."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+
+import pytest
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from sharegroup.channel.kafka_client_log import OneLineNetworkErrors, set_up_kafka_client_log
+
+RESET_WHEN_CLOSED = struct.pack("ii", 1, 0)
+TRANSPORT = "kafka.net.transport"
+
+
+@pytest.fixture(autouse=True)
+def _client_log() -> Iterator[None]:
+    kafka, transport = logging.getLogger("kafka"), logging.getLogger(TRANSPORT)
+    level, filters = kafka.level, list(transport.filters)
+    set_up_kafka_client_log(logging.ERROR)
+    set_up_kafka_client_log(logging.ERROR)
+    yield
+    kafka.setLevel(level)
+    transport.filters = filters
+
+
+@pytest.fixture
+def resetting_server() -> Iterator[str]:
+    """Reads a request of each connection, then resets it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection:
+                    connection.recv(4)
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_WHEN_CLOSED)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_a_reset_connection_is_one_line_without_a_stack_trace(
+    resetting_server: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(KafkaError):
+        KafkaAdminClient(bootstrap_servers=resetting_server, bootstrap_timeout_ms=500)
+    resets = [record for record in caplog.records if "Error receiving network data" in record.getMessage()]
+    assert resets, caplog.messages
+    assert all(record.exc_info is None and record.exc_text is None for record in resets)
+    assert all(record.getMessage().endswith("Connection reset by peer") for record in resets)
+    assert all(record.levelno >= logging.ERROR for record in caplog.records if record.name.startswith("kafka"))
+
+
+def test_other_errors_keep_their_stack_traces(caplog: pytest.LogCaptureFixture) -> None:
+    try:
+        raise ValueError("ours")
+    except ValueError:
+        logging.getLogger(TRANSPORT).exception("%s: wrong", "transport")
+    assert caplog.records[-1].exc_info is not None
+    assert caplog.messages[-1] == "transport: wrong"
+
+
+def test_it_is_set_up_once() -> None:
+    filters = logging.getLogger(TRANSPORT).filters
+    assert sum(isinstance(present, OneLineNetworkErrors) for present in filters) == 1
