@@ -93,6 +93,7 @@ class LedPartition:
     def unacquire(self, request: SharePartitionRequest) -> None:
         """Give back ranges that never left the gateway. Raises RequestError."""
         self._replay(self.window.unacquire(request.member_id, request.ranges))
+        self._replay(self.window.never_delivered(request.member_id, request.acquired))
 
     def release_member(
         self, member_id: str, config: SharePartitionConfig, delivered: Sequence[OffsetRange] | None = None

@@ -36,6 +36,7 @@ from sharegroup.engine.durable_rows import log_row, tombstone_row
 from sharegroup.engine.led_partition import LedPartition
 from sharegroup.engine.output import Output
 from sharegroup.engine.parked_requests import ParkedRequests
+from sharegroup.engine.requesters import Requesters
 from sharegroup.engine.rows import InputRow, RequestRow
 from sharegroup.errors import ErrorCode, InvalidRequestRow, RequestError
 from sharegroup.protocol.request_rows import (
@@ -72,6 +73,7 @@ class Shard:
         self._demands = Demands(dumped.get("demands", {}))
         self._parked = ParkedRequests(dumped.get("parked", ()))
         self._departed = DepartedMembers(dumped.get("departed", {}))
+        self._requesters = Requesters(dumped.get("requesters", {}))
         self._output = Output(key, 0)
 
     def run(self, lines: Sequence[str], now_ms: int) -> Output:
@@ -104,6 +106,7 @@ class Shard:
             "demands": self._demands.dump(),
             "parked": self._parked.dump(),
             "departed": self._departed.dump(),
+            "requesters": self._requesters.dump(),
         }
         return json.dumps(dumped, separators=(",", ":"))
 
@@ -133,6 +136,7 @@ class Shard:
         for partition in partitions:
             self._idle.pop(partition, None)
             self._live.pop(partition, None)
+            self._requesters.drop(partition)
             self._give_up_demands(partition)
 
     def _load(self, loads: list[dict[str, Any]]) -> None:
@@ -160,6 +164,7 @@ class Shard:
                 for transition in led.transitions:
                     self._output.append("delivery_log", log_row(key, transition))
                 del self._live[partition]
+            self._requesters.drop(partition)
             self._give_up_demands(partition)
             self._output.append("share_group_state", tombstone_row(key))
             self._notify(DELETED, partition, state_epoch)
@@ -225,7 +230,8 @@ class Shard:
     def _apply(self, row: RequestRow, request: SharePartitionRequest, led: LedPartition) -> None:
         has_left = self._departed.has_left(request.partition, request.member_id, request.member_epoch)
         if request.type == RELEASE_MEMBER:
-            if not has_left:  # said twice, or after the member came back, it does nothing
+            moved = self._requesters.has_another(request.partition, request.member_id, request.requester)
+            if not (has_left or moved):  # said twice, or after the member came back, it does nothing
                 self._release_member(row, request, led)
             answer(self._output, request)
         elif has_left:
@@ -253,6 +259,7 @@ class Shard:
         for demand in self._demands.drop_member(request.partition, request.member_id):
             answer_demand(self._output, self._partition_key(request.partition), demand)
         led.release_member(request.member_id, self._config, request.delivered)
+        self._requesters.forget(request.partition, request.member_id)
 
     # -- demands ---------------------------------------------------------------------------------------------------
 
@@ -268,6 +275,7 @@ class Shard:
                 share = led.fair_share(len(demands) - index, self._config)
                 acquired = led.acquire(demand.member_id, min(demand.max_records, share), self._now_ms, self._config)
             if acquired:
+                self._requesters.acquired(partition, demand.member_id, demand.reply_to)
                 deadline_ms = self._now_ms + self._config.record_lock_duration_ms
                 answer_demand(self._output, self._partition_key(partition), demand, acquired, deadline_ms)
             elif demand.deadline_ms <= self._now_ms:

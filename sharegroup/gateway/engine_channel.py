@@ -10,9 +10,8 @@ import asyncio
 import itertools
 import logging
 import threading
-import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
@@ -22,7 +21,7 @@ from sharegroup.channel.row_channel import RowTopics
 from sharegroup.gateway.row_appender import EngineUnavailableError, RowAppender, partition_of
 from sharegroup.gateway.upstream_cluster import UpstreamCluster
 from sharegroup.protocol.request_rows import ShareGroupRequest, SharePartitionRequest
-from sharegroup.protocol.response_rows import Response, decode_response
+from sharegroup.protocol.response_rows import NEW_LEADER_KEY, Response, decode_response
 
 __all__ = ["EngineChannel", "EngineUnavailableError"]
 
@@ -45,6 +44,8 @@ class EngineChannel:
         self._ids = (f"{number:x}" for number in itertools.count(1))
         self._waiting: dict[str, asyncio.Future[Response]] = {}
         self._subscribers: dict[str, Callable[[Response], None]] = {}
+        self._on_new_leader: list[Callable[[], None]] = []
+        self._position: int | None = None
         self._stopping = threading.Event()
         self._listening = asyncio.Event()
         self._ready = asyncio.Event()
@@ -99,10 +100,10 @@ class EngineChannel:
         """An id for a request row, unique in this gateway."""
         return next(self._ids)
 
-    def append(self, request: Request) -> asyncio.Future[None]:
+    def append(self, request: Request) -> asyncio.Future[int]:
         """Produce a row, in order with others; done when it is durable, or its time is over.
 
-        Raises EngineUnavailableError, then or now.
+        The result is when it was appended, as in `RowAppender.append`. Raises EngineUnavailableError, then or now.
         """
         if not self._ready.is_set():
             raise EngineUnavailableError("the job's topics are not there: is the job running?")
@@ -116,7 +117,7 @@ class EngineChannel:
         A row that cannot be produced is logged: what it would have given back comes back when its locks run out.
         """
 
-        def done(sent: asyncio.Future[None]) -> None:
+        def done(sent: asyncio.Future[int]) -> None:
             problem = sent.exception() if not sent.cancelled() else None
             if problem is not None:
                 logger.warning("a request row was not sent: %s", problem)
@@ -131,16 +132,31 @@ class EngineChannel:
                 failed()
 
     def now_ms(self) -> int:
-        """The time, in milliseconds since the epoch: the clock that lock deadlines are told by."""
-        return int(time.time() * 1000)
+        """The brokers' time, in milliseconds since the epoch: acknowledgements are judged by it."""
+        return self._appender.now_ms()
 
-    async def ask(self, request: Request) -> Response:
-        """Produce a row and wait for its response. Raises EngineUnavailableError."""
-        await self._wait_ready()
+    def ask(self, request: Request) -> Awaitable[Response]:
+        """Produce a row, now if that can be, and wait for its response. Raises EngineUnavailableError, when awaited."""
+        sent: asyncio.Future[int] | None = None
+        if self._ready.is_set():
+            try:
+                sent = self.append(request)
+            except EngineUnavailableError as error:
+                sent = self._loop.create_future()
+                sent.set_exception(error)
+                sent.exception()  # whoever would have waited may be gone
         future: asyncio.Future[Response] = self._loop.create_future()
         self._waiting[request.id] = future
+        return self._response(request, future, sent)
+
+    async def _response(
+        self, request: Request, future: asyncio.Future[Response], sent: asyncio.Future[int] | None
+    ) -> Response:
         try:
-            await self.append(request)
+            if sent is None:
+                await self._wait_ready()
+                sent = self.append(request)
+            await sent
             return await asyncio.wait_for(future, self._timeout_s)
         except asyncio.TimeoutError:
             raise EngineUnavailableError(f"the job did not answer within {self._timeout_s:g} s") from None
@@ -154,6 +170,10 @@ class EngineChannel:
     def unsubscribe(self, request_id: str) -> None:
         """Nobody waits for that response any more."""
         self._subscribers.pop(request_id, None)
+
+    def on_new_leader(self, callback: Callable[[], None]) -> None:
+        """Have `callback` called, on the event loop, when the job has started: it may know nothing of our demands."""
+        self._on_new_leader.append(callback)
 
     async def _wait_ready(self) -> None:
         if self._ready.is_set():
@@ -173,6 +193,7 @@ class EngineChannel:
                 if consumer is None:
                     consumer = self._open()
                 for messages in consumer.poll(timeout_ms=POLL_MS).values():
+                    self._position = messages[-1].offset + 1
                     self._receive(messages)
             except Exception as error:  # noqa: BLE001 - kafka-python raises more than KafkaError
                 if self._stopping.is_set():
@@ -186,7 +207,10 @@ class EngineChannel:
             consumer.close()
 
     def _open(self) -> KafkaConsumer:
-        """Begin at the end of the partition that the default partitioner gives for our key. Raises KafkaError."""
+        """Read the partition that the default partitioner gives for our key, from its end or where we were.
+
+        Raises KafkaError.
+        """
         consumer = KafkaConsumer(
             **self._settings, group_id=None, enable_auto_commit=False, auto_offset_reset="latest", fetch_max_wait_ms=500
         )
@@ -200,8 +224,11 @@ class EngineChannel:
             index = partition_of(self.reply_to.encode(), len(partitions))
             partition = TopicPartition(self._topics.responses, sorted(partitions)[index])
             consumer.assign([partition])
-            consumer.seek_to_end(partition)
-            consumer.position(partition)  # now, not at the first poll: a response may come before
+            if self._position is None:
+                consumer.seek_to_end(partition)
+                self._position = consumer.position(partition)  # now, not at the first poll: a response may come before
+            else:
+                consumer.seek(partition, self._position)
         except BaseException:
             consumer.close()
             raise
@@ -222,10 +249,16 @@ class EngineChannel:
                     ours.append(decode_response(message.value))
                 except ValueError as error:
                     logger.warning("response row at offset %d cannot be read: %s", message.offset, error)
+            elif message.key == NEW_LEADER_KEY and not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self._announce)
         if ours and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._deliver, ours)
 
     # -- responses: the event loop -----------------------------------------------------------------------------------
+
+    def _announce(self) -> None:
+        for callback in self._on_new_leader:
+            callback()
 
     def _deliver(self, responses: list[Response]) -> None:
         for response in responses:

@@ -67,6 +67,11 @@ class Holdings:
                 return False
         return True
 
+    def shortest_deadline_ms(self, batches: Iterable[AcknowledgementBatch]) -> int:
+        """When the first of the locks of `batches`, which are covered, ends."""
+        held = (item for first, last, _ in batches for item in self._ranges.items(first, last))
+        return min(handed_out.lock_deadline_ms for _, _, handed_out in held)
+
     def acknowledged(self, batches: Iterable[AcknowledgementBatch], renewed_deadline_ms: int | None = None) -> None:
         """The acknowledgement is accepted: its offsets are not held any more, except those that it renews.
 

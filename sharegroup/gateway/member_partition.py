@@ -32,6 +32,8 @@ RETRY_MS = 1_000
 #: A range whose lock ends so soon is not handed out; a short lock may be over by this part of it.
 MIN_LOCK_LEFT_MS = 2_000
 _PART_OF_LOCK = 4
+#: In one row that gives ranges back.
+MAX_RANGES = 5_000
 
 Outcome = tuple[int, str | None]
 
@@ -56,13 +58,13 @@ class MemberPartition:
         self._arrived = arrived
         self._demand_wait_ms = demand_wait_ms
         self._min_lock_left_ms = min(MIN_LOCK_LEFT_MS, lock_duration_ms // _PART_OF_LOCK)
-        self._is_closed = False
+        self._is_closed = self._is_released = False
 
     # -- records -----------------------------------------------------------------------------------------------------
 
     def ask(self, now_ms: int, wanted: int) -> None:
         """Let one demand stand at the job: for `wanted` records, and what is to be read ahead."""
-        records = self.read_ahead.demand(now_ms, wanted)
+        records = None if self._is_closed else self.read_ahead.demand(now_ms, wanted)
         if records is None:
             return
         request = self._request(FETCH, self._engine.new_id(), self._engine.reply_to)
@@ -79,7 +81,9 @@ class MemberPartition:
         """The job's answer to a demand, on the event loop."""
         assert isinstance(response, SharePartitionResponse)
         if self._is_closed:
-            return  # the row that closed this told the job what the member was sent: not this
+            if not self._is_released:  # else the row that closed this told the job what the member was sent: not this
+                self.give_back(response.acquired)
+            return
         if response.error_code:
             logger.warning("fetch of %s for member %s: %s", self.key, self.member_id, response.error_message)
             self._refused(response.id)
@@ -98,14 +102,19 @@ class MemberPartition:
             batches = tuple(AcknowledgementBatch(*gap, (int(AcknowledgeType.GAP),)) for gap in gaps)
             self._engine.append_soon(self._request(ACKNOWLEDGE, self._engine.new_id())._replace(batches=batches))
 
-    def give_back(self, ranges: Sequence[OffsetRange]) -> None:
+    def give_back(self, ranges: Sequence[AcquiredRange]) -> None:
         """Ranges that never left the gateway are available again, the delivery attempt given back."""
-        if ranges:
-            self._engine.append_soon(self._request(UNACQUIRE, self._engine.new_id())._replace(ranges=tuple(ranges)))
+        for index in range(0, len(ranges), MAX_RANGES):
+            request = self._request(UNACQUIRE, self._engine.new_id())
+            self._engine.append_soon(request._replace(acquired=tuple(ranges[index : index + MAX_RANGES])))
 
     def expire(self, now_ms: int) -> None:
         """Give back what the member could not use any more: its lock is nearly over."""
-        self.give_back(self.read_ahead.expire(now_ms, self._min_lock_left_ms))
+        expired = self.read_ahead.expire(now_ms, self._min_lock_left_ms)
+        if expired:
+            records = sum(last - first + 1 for first, last, _ in expired)
+            logger.info("%s: %d records for member %s were too late to be sent", self.key, records, self.member_id)
+            self.give_back(expired)
 
     def upkeep(self, now_ms: int, idle_ms: int) -> None:
         """Give back what the member does not take, and what it could not use any more."""
@@ -122,10 +131,18 @@ class MemberPartition:
         """The session is over: what the member was sent is released, what is ahead of it never was delivered."""
         if self._is_closed:
             return
-        self._is_closed = True
-        self.read_ahead.close(self._engine.now_ms())
+        self._is_closed = self._is_released = True
+        self.read_ahead.close()
         delivered = tuple(OffsetRange(first, last) for first, last, _ in self.holdings)
-        self._engine.append_soon(self._request(RELEASE_MEMBER, self._engine.new_id())._replace(delivered=delivered))
+        request = self._request(RELEASE_MEMBER, self._engine.new_id())
+        self._engine.append_soon(request._replace(delivered=delivered, requester=self._engine.reply_to))
+
+    def leave(self) -> None:
+        """The member fetches this share-partition elsewhere, or no more: what it was sent stays its own."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self.give_back(self.read_ahead.close())
 
     def drop_before(self, log_start_offset: int) -> None:
         """The log begins at this offset now: what is below is lost, and the job will see it by itself."""
@@ -138,10 +155,10 @@ class MemberPartition:
     def acknowledge(
         self, batches: Sequence[AcknowledgementBatch], is_renew_ack: bool, now_ms: int, margin_ms: int
     ) -> Awaitable[Outcome]:
-        """(error code, message) of a partition's acknowledgements.
+        """(error code, message) of a partition's acknowledgements; their row is on its way when this returns.
 
         Answered as soon as the row is durable when the gateway itself handed out these offsets and enough lock time is
-        left: the job then counts the acknowledgement from its append, so it cannot come too late. Else the job answers.
+        left: the job counts the acknowledgement from its append, which is known then. Else the job answers.
         """
         try:
             check_batches(batches, is_renew_ack)
@@ -150,20 +167,26 @@ class MemberPartition:
         request = self._request(ACKNOWLEDGE, self._engine.new_id())
         request = request._replace(batches=tuple(batches), is_renew_ack=is_renew_ack)
         if not is_renew_ack and self.holdings.covers(batches, now_ms, margin_ms):
+            deadline_ms = self.holdings.shortest_deadline_ms(batches)
             self.holdings.acknowledged(batches)
-            return self._early(request)
-        return self._by_the_job(request)
+            try:
+                return self._early(self._engine.append(request), deadline_ms)
+            except EngineUnavailableError as error:
+                return _settled((int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error)))
+        return self._by_the_job(request, self._engine.ask(request._replace(reply_to=self._engine.reply_to)))
 
-    async def _early(self, request: SharePartitionRequest) -> Outcome:
+    async def _early(self, appended: Awaitable[int], lock_deadline_ms: int) -> Outcome:
         try:
-            await self._engine.append(request)
+            append_ms = await appended
         except EngineUnavailableError as error:
             return int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error)
+        if (append_ms if append_ms >= 0 else self._engine.now_ms()) > lock_deadline_ms:
+            return int(ErrorCode.INVALID_RECORD_STATE), "the lock ended before the acknowledgement was in the log"
         return int(ErrorCode.NONE), None
 
-    async def _by_the_job(self, request: SharePartitionRequest) -> Outcome:
+    async def _by_the_job(self, request: SharePartitionRequest, answered: Awaitable[Response]) -> Outcome:
         try:
-            answer = await self._engine.ask(request._replace(reply_to=self._engine.reply_to))
+            answer = await answered
         except EngineUnavailableError as error:
             return int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error)
         assert isinstance(answer, SharePartitionResponse)

@@ -13,7 +13,7 @@ fetch wants and serves the next ones from its buffer. That is credit, bounded by
 - The target shrinks when a demand comes back less than half full (there is no more to be had), when locks run down in
   the buffer, and when others wait for what lies here unused. It starts anew when the member has been idle.
 
-Ranges that leave the buffer other than by `take` are to be given back with `unacquire`, as long as their locks hold.
+Ranges that leave the buffer other than by `take` are to be given back with `unacquire`.
 """
 
 from __future__ import annotations
@@ -159,31 +159,35 @@ class ReadAhead:
             self._shrink()
         return True
 
+    def lost(self) -> None:
+        """The engine has started anew and may know nothing of the demand; its answer counts when it comes."""
+        self._standing = None
+
     # -- giving back -----------------------------------------------------------------------------------------------
 
     def shortest_deadline_ms(self) -> int | None:
         """When the first lock in the buffer ends; None when it is empty."""
         return self._buffer.shortest_deadline_ms()
 
-    def expire(self, now_ms: int, min_left_ms: int) -> list[OffsetRange]:
-        """Drop the ranges whose lock ends within `min_left_ms`; those to be given back.
+    def expire(self, now_ms: int, min_left_ms: int) -> list[AcquiredRange]:
+        """Drop the ranges whose lock ends within `min_left_ms`, to be given back.
 
-        A range whose lock has ended is not among them: the engine took it back, and may have given it out anew.
+        Those whose lock has ended are among them: the engine took them back, but counts a delivery that never was.
         """
         due = self._buffer.take_due(now_ms + min_left_ms)
         if due:
             self._shrink()
-        return [offsets for offsets, deadline_ms in due if deadline_ms > now_ms]
+        return due
 
-    def idle(self, now_ms: int, idle_ms: int) -> list[OffsetRange]:
+    def idle(self, now_ms: int, idle_ms: int) -> list[AcquiredRange]:
         """All ranges, to be given back, when the member has not fetched for `idle_ms`; the target starts anew."""
         if self._is_waiting or self._used_ms is None or now_ms - self._used_ms < idle_ms:
             return []
         self._is_idle, self._last_was_full = True, False
         self._target = self._wanted
-        return self._give_back(self.buffered, now_ms)
+        return self._buffer.take_last(self.buffered)
 
-    def spare(self, now_ms: int, keep_ms: int) -> list[OffsetRange]:
+    def spare(self, now_ms: int, keep_ms: int) -> list[AcquiredRange]:
         """When others wait: what the member will not have taken in `keep_ms`, to be given back; the highest offsets.
 
         There is no read-ahead beyond what is kept for as long.
@@ -194,13 +198,13 @@ class ReadAhead:
         self._target = max(self._wanted, keep)
         self._last_was_full = False
         self._not_ahead_before_ms = now_ms + keep_ms
-        return self._give_back(self.buffered - keep, now_ms)
+        return self._buffer.take_last(self.buffered - keep)
 
-    def close(self, now_ms: int) -> list[OffsetRange]:
+    def close(self) -> list[AcquiredRange]:
         """The member's session ended: all ranges, to be given back, and answers to come are not taken any more."""
         self._unanswered.clear()
         self._standing = None
-        return self._give_back(self.buffered, now_ms)
+        return self._buffer.take_last(self.buffered)
 
     # -- the credit ------------------------------------------------------------------------------------------------
 
@@ -243,7 +247,3 @@ class ReadAhead:
     def _shrink(self) -> None:
         self._target = max(self._wanted, self._target // 2)
         self._last_was_full = False
-
-    def _give_back(self, records: int, now_ms: int) -> list[OffsetRange]:
-        self._buffer.take_due(now_ms)
-        return self._buffer.take_last(min(records, self.buffered))

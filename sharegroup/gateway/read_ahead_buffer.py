@@ -8,7 +8,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from sharegroup.range_map import RangeMap
-from sharegroup.types import AcquiredRange, OffsetRange
+from sharegroup.types import AcquiredRange
 
 __all__ = ["ReadAheadBuffer"]
 
@@ -50,25 +50,25 @@ class ReadAheadBuffer:
             shortest = removed if shortest is None or (removed is not None and removed < shortest) else shortest
         return shortest
 
-    def take_last(self, records: int) -> list[OffsetRange]:
+    def take_last(self, records: int) -> list[AcquiredRange]:
         """Remove the `records` highest offsets; ascending."""
-        cut: list[OffsetRange] = []
-        for first, last, _ in reversed(list(self._ranges)):
+        cut: list[AcquiredRange] = []
+        for first, last, delivery in reversed(list(self._ranges)):
             if records <= 0:
                 break
             first = max(first, last - records + 1)
             records -= last - first + 1
-            cut.append(OffsetRange(first, last))
+            cut.append(AcquiredRange(first, last, delivery.delivery_count))
         self.take(cut)
         return cut[::-1]
 
-    def take_due(self, deadline_ms: int) -> list[tuple[OffsetRange, int]]:
-        """Remove the ranges whose lock ends by `deadline_ms`, each beside its deadline; ascending."""
+    def take_due(self, deadline_ms: int) -> list[AcquiredRange]:
+        """Remove the ranges whose lock ends by `deadline_ms`; ascending."""
         shortest = self.shortest_deadline_ms()
         if shortest is None or shortest > deadline_ms:
             return []
-        due = [(OffsetRange(f, last), d.lock_deadline_ms) for f, last, d in self._ranges if d[1] <= deadline_ms]
-        for (first, last), _ in due:
+        due = [AcquiredRange(f, last, d.delivery_count) for f, last, d in self._ranges if d[1] <= deadline_ms]
+        for first, last, _ in due:
             self._remove(first, last)
         return due
 

@@ -35,6 +35,7 @@ from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdRespons
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from sharegroup.errors import ShareGroupError
+from sharegroup.gateway.broker_clock import BrokerClock
 from sharegroup.gateway.kept_connection import KeptConnection
 from sharegroup.gateway.upstream_cluster import UpstreamCluster
 from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
@@ -57,6 +58,8 @@ MAX_PRODUCE_VERSION = 9
 MAX_EPOCH, MAX_SEQUENCE, MAX_INT32 = 2**15 - 1, 2**31 - 1, 2**31 - 1
 NO_ANSWER = "the broker has not answered"
 MAGIC, NO_COMPRESSION, ALL_REPLICAS = 2, 0, -1
+#: LogAppendTime where the topic has another kind of time, or the broker says no more than that it has the batch.
+UNKNOWN_TIME = -1
 #: The broker says that it has the batch.
 _APPENDED = (NoError, DuplicateSequenceNumberError)
 #: The broker does not know the producer id as we do: it forgot it, or lost a part of its log.
@@ -80,18 +83,24 @@ class RowAppender:
         self._cluster, self._timeout_s = cluster, timeout_s
         self._leaders = _Leaders(cluster, settings)
         self._queues: dict[tuple[str, int], _PartitionQueue] = {}
+        self._clock = BrokerClock()
         self._waiting_bytes = 0
         self._is_closed = False
+
+    def now_ms(self) -> int:
+        """The brokers' time, in milliseconds since the epoch."""
+        return self._clock.now_ms(_local_ms())
 
     async def knows(self, topics: Iterable[str]) -> bool:
         """Whether rows can be appended to all of these topics. Raises UpstreamUnavailableError."""
         wanted = set(topics)
         return (await self._cluster.topics(wanted)).keys() == wanted
 
-    def append(self, topic: str, key: bytes, value: bytes) -> asyncio.Future[None]:
+    def append(self, topic: str, key: bytes, value: bytes) -> asyncio.Future[int]:
         """Append a row after those that were given before it for the same topic and key; done when it is durable.
 
-        It is on its way even if nobody waits for it. Raises EngineUnavailableError now, when there is no such topic or
+        The result is the time of its append (LogAppendTime, milliseconds), -1 if the broker does not tell. It is on its
+        way even if nobody waits for it. Raises EngineUnavailableError now, when there is no such topic or
         too much waits; the future does when the time is over, or when the broker refuses the row. After an error the
         row may be in the log, or still come to be.
         """
@@ -107,7 +116,9 @@ class RowAppender:
         place = topic, partition_of(key, len(known.leaders))
         queue = self._queues.get(place)
         if queue is None:
-            queue = self._queues[place] = _PartitionQueue(*place, self._leaders, self._timeout_s, self._settled)
+            queue = self._queues[place] = _PartitionQueue(
+                *place, self._leaders, self._timeout_s, self._settled, self._clock
+            )
         queue.append(row)
         return row.durable
 
@@ -130,6 +141,10 @@ class RowAppender:
         self._waiting_bytes -= row.size
 
 
+def _local_ms() -> int:
+    return int(time.time() * 1000)
+
+
 def partition_of(key: bytes, partitions: int) -> int:
     """Where Kafka's default partitioner puts a key, by the number of partitions that the topic has now."""
     return int((murmur2(key) & 0x7FFFFFFF) % partitions)
@@ -142,18 +157,18 @@ class _Row:
 
     def __init__(self, key: bytes, value: bytes) -> None:
         self.key, self.value = key, value
-        self.timestamp_ms = int(time.time() * 1000)
+        self.timestamp_ms = _local_ms()
         self.size = len(key) + len(value) + ROW_BYTES
-        self.durable: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.durable: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.timer: asyncio.TimerHandle
         self.is_late = False
 
-    def settle(self, problem: str | None) -> None:
+    def settle(self, problem: str | None, append_ms: int = UNKNOWN_TIME) -> None:
         self.timer.cancel()
         if self.durable.done():
             return
         if problem is None:
-            self.durable.set_result(None)
+            self.durable.set_result(append_ms)
         else:
             self.durable.set_exception(EngineUnavailableError(problem))
             self.durable.exception()  # whoever waited may be gone
@@ -171,10 +186,16 @@ class _PartitionQueue:
     """The rows of one topic partition. `task` sends them, and is None while there are none."""
 
     def __init__(
-        self, topic: str, partition: int, leaders: _Leaders, timeout_s: float, settled: Callable[[_Row], None]
+        self,
+        topic: str,
+        partition: int,
+        leaders: _Leaders,
+        timeout_s: float,
+        settled: Callable[[_Row], None],
+        clock: BrokerClock,
     ) -> None:
         self._topic, self._partition, self._leaders = topic, partition, leaders
-        self._timeout_s, self._settled = timeout_s, settled
+        self._timeout_s, self._settled, self._clock = timeout_s, settled, clock
         self._loop = asyncio.get_running_loop()
         self._rows: deque[_Row] = deque()
         self._producer: tuple[int, int] | None = None  # id and epoch
@@ -202,9 +223,9 @@ class _PartitionQueue:
     def _late(self) -> str:
         return f"the request was not durable within {self._timeout_s:g} s: {self._problem}"
 
-    def _settle(self, rows: Iterable[_Row], problem: str | None) -> None:
+    def _settle(self, rows: Iterable[_Row], problem: str | None, append_ms: int = UNKNOWN_TIME) -> None:
         for row in rows:
-            row.settle(problem)
+            row.settle(problem, append_ms)
             self._settled(row)
 
     async def _send(self) -> None:
@@ -231,8 +252,9 @@ class _PartitionQueue:
 
     async def _send_batch(self, batch: _Batch) -> None:
         problem: str | None = "the gateway stops"
+        append_ms = UNKNOWN_TIME
         try:
-            await asyncio.wait_for(self._append(batch), batch.deadline - self._loop.time())
+            append_ms = await asyncio.wait_for(self._append(batch), batch.deadline - self._loop.time())
             problem = None
         except asyncio.TimeoutError:
             problem = self._late()
@@ -246,7 +268,7 @@ class _PartitionQueue:
                 self._sequence = (self._sequence + len(batch.rows)) & MAX_SEQUENCE
             else:
                 self._begin_epoch()
-            self._settle(batch.rows, problem)
+            self._settle(batch.rows, problem, append_ms)
 
     def _begin_epoch(self) -> None:
         self._sequence = 0
@@ -254,9 +276,10 @@ class _PartitionQueue:
             producer_id, epoch = self._producer
             self._producer = (producer_id, epoch + 1) if epoch < MAX_EPOCH else None
 
-    async def _append(self, batch: _Batch) -> None:
-        """Attempt it until it is in the log. Raises EngineUnavailableError if the broker does not take it.
+    async def _append(self, batch: _Batch) -> int:
+        """Attempt it until it is in the log; the time of its append, -1 if that is not known.
 
+        Raises EngineUnavailableError if the broker does not take it.
         A broker that does not know the producer id as we do refuses the batch. If that is its first attempt, or if all
         before it ended the same way, it is not in the log and can be sent under a new id. Otherwise an earlier attempt
         may have appended it, under the old id, and it would be there twice: it is given up.
@@ -266,13 +289,14 @@ class _PartitionQueue:
         # Before Python 3.12, wait_for may swallow that we were cancelled; so this has to end by itself as well.
         while not self._is_dropped and self._loop.time() < batch.deadline:
             try:
-                error = for_code(await self._produce(batch))
+                answer = await self._produce(batch)
+                error = for_code(answer.error_code)
             except UpstreamUnavailableError as unavailable:
                 self._problem = str(unavailable)
                 may_be_there = True
             else:
                 if error in _APPENDED:
-                    return
+                    return int(answer.log_append_time_ms)
                 self._problem = f"the broker answers with {error.__name__}"
                 if error in _OTHER_PRODUCER and not may_be_there:
                     self._producer = None
@@ -288,8 +312,8 @@ class _PartitionQueue:
             await self._leaders.refresh()
         raise EngineUnavailableError(self._late())
 
-    async def _produce(self, batch: _Batch) -> int:
-        """One attempt; the broker's error code. Raises UpstreamUnavailableError."""
+    async def _produce(self, batch: _Batch) -> Any:
+        """One attempt; the broker's answer for the partition. Raises UpstreamUnavailableError."""
         if self._producer is None:
             self._producer, self._sequence = await self._new_producer(), 0
         batch.builder.set_producer_state(*self._producer, self._sequence, False)
@@ -301,8 +325,12 @@ class _PartitionQueue:
             timeout_ms=int(1000 * REPLICAS_SHARE * self._timeout_s),
             topic_data=[topic(name=self._topic, partition_data=[partition])],
         )
+        sent_ms = _local_ms()
         answer = await self._ask(request, ProduceResponse, MAX_PRODUCE_VERSION)
-        return int(answer.responses[0].partition_responses[0].error_code)
+        produced = answer.responses[0].partition_responses[0]
+        if produced.error_code == NoError.errno:
+            self._clock.appended(sent_ms, produced.log_append_time_ms, _local_ms())
+        return produced
 
     async def _new_producer(self) -> tuple[int, int]:
         """A producer id and its epoch; any broker has them to give."""

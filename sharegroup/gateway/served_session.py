@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import NamedTuple
 
 from sharegroup.errors import ErrorCode
@@ -70,10 +70,25 @@ class ServedSession:
         for key in partitions:
             self.partition(key).open()
 
-    def close(self) -> None:
-        """The session is over."""
+    def close(self, owned: Container[TopicIdPartition]) -> None:
+        """The session is over: `owned` are the partitions that the member has fetched nowhere else since."""
+        for key, partition in self._partitions.items():
+            if key in owned:
+                partition.close()
+            else:
+                partition.leave()
+
+    def hand_over(self, key: TopicIdPartition) -> None:
+        """The member fetches the partition at another node from now on."""
+        partition = self._partitions.pop(key, None)
+        if partition is not None:
+            partition.leave()
+
+    def new_leader(self) -> None:
+        """The job has started anew: demands that stood may not be known to it, and are sent again."""
         for partition in self._partitions.values():
-            partition.close()
+            partition.read_ahead.lost()
+        self._news.set()
 
     def forget(self, partitions: Sequence[TopicIdPartition], now_ms: int) -> None:
         """Partitions that the member does not fetch any more: what is ahead of it goes back."""
@@ -86,6 +101,11 @@ class ServedSession:
         for partition in self._partitions.values():
             if partition.read_ahead.is_waiting:
                 partition.read_ahead.stopped_waiting(now_ms)
+
+    @property
+    def partitions(self) -> Iterable[TopicIdPartition]:
+        """The partitions that were named so far."""
+        return self._partitions.keys()
 
     @property
     def parts(self) -> Iterable[MemberPartition]:

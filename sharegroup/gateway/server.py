@@ -106,7 +106,7 @@ class Gateway:
         await self._group_configs.refresh()  # before the first fetch: a group may be a read_committed one
         await self._open_ports()
         upkeep = {
-            UPKEEP_INTERVAL_S: self._share.upkeep,
+            UPKEEP_INTERVAL_S: self._share.sessions.upkeep,
             IDLE_CHECK_INTERVAL_S: self.close_idle,
             CONFIGS_INTERVAL_S: self._group_configs.upkeep,
             REFRESH_INTERVAL_S: self._refresh,
@@ -119,7 +119,7 @@ class Gateway:
             task.cancel()
         for server in self._servers.values():
             server.close()
-        self._share.close()  # gives back what members hold, before their connections end
+        self._share.sessions.close()  # gives back what members hold, before their connections end
         for connection in list(self._connections):
             connection.close()
         await self._engine.close()
@@ -195,7 +195,7 @@ class Gateway:
     def disconnected(self, connection: ClientConnection, connection_id: int) -> None:
         """The client is gone."""
         self._connections.discard(connection)
-        self._share.disconnected(connection_id)
+        self._share.sessions.disconnected(connection_id)
 
     async def check_offered(self, node_id: int, header: RequestHeader) -> None:
         """Raises UnknownVersionError for what the upstream broker does not have, or clients are not to use of it."""

@@ -23,6 +23,7 @@ from sharegroup.protocol.row_fields import (
     MAX_OFFSET,
     AnswerableError,
     acknowledgement_batches,
+    acquired_ranges,
     answerable,
     boolean,
     integer,
@@ -32,7 +33,7 @@ from sharegroup.protocol.row_fields import (
     text,
 )
 from sharegroup.protocol.share_group_fields import StartOffset, TopicMetadata
-from sharegroup.types import AcknowledgementBatch, OffsetRange
+from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange
 
 __all__ = [
     "ACKNOWLEDGE",
@@ -84,8 +85,12 @@ class SharePartitionRequest(NamedTuple):
     `type` is fetch, acknowledge, unacquire or release_member. `member_epoch` is the member's epoch in the group (-1:
     not known, not checked); a request with an epoch that a release_member has already closed is refused. `reply_to`
     keys the response ("" : no response is wanted). `max_wait_ms` counts from the row's append to the topic.
-    `delivered`, of release_member, is what the member was sent of what it holds, None if that is not known: the rest
-    never left the gateway, and gets its delivery attempt back.
+
+    Of unacquire: `ranges` must all be held by the member; `acquired` are ranges with the delivery counts that they were
+    granted with, of which those go back that nothing has happened to since, whether they are still held or their locks
+    have run out. Of release_member: `delivered` is what the member was sent of what it holds, None if that is not
+    known (the rest never left the gateway, and gets its delivery attempt back); `requester`, where not "", is whose
+    session with the member has ended: that is ignored once the member has got records for another `reply_to`.
     """
 
     type: str
@@ -101,7 +106,9 @@ class SharePartitionRequest(NamedTuple):
     is_renew_ack: bool = False
     batches: tuple[AcknowledgementBatch, ...] = ()
     ranges: tuple[OffsetRange, ...] = ()
+    acquired: tuple[AcquiredRange, ...] = ()
     delivered: tuple[OffsetRange, ...] | None = None
+    requester: str = ""
 
     def encode(self) -> bytes:
         """The row's value: a JSON object with the fields that this type uses."""
@@ -111,9 +118,9 @@ class SharePartitionRequest(NamedTuple):
         elif self.type == ACKNOWLEDGE:
             row |= {"batches": self.batches, "is_renew_ack": self.is_renew_ack}
         elif self.type == UNACQUIRE:
-            row |= {"ranges": self.ranges}
+            row |= {"acquired": self.acquired} if self.acquired else {"ranges": self.ranges}
         elif self.delivered is not None:
-            row |= {"delivered": self.delivered}
+            row |= {"delivered": self.delivered, "requester": self.requester}
         return json.dumps(row, separators=(",", ":")).encode()
 
     @property
@@ -196,8 +203,10 @@ def decode_share_partition_request(value: str) -> SharePartitionRequest:
         max_wait_ms=integer(row, "max_wait_ms", 0, MAX_INT32) if kind == FETCH else 0,
         is_renew_ack=boolean(row, "is_renew_ack") if kind == ACKNOWLEDGE else False,
         batches=acknowledgement_batches(row) if kind == ACKNOWLEDGE else (),
-        ranges=offset_ranges(row, "ranges") if kind == UNACQUIRE else (),
+        ranges=offset_ranges(row, "ranges") if kind == UNACQUIRE and "acquired" not in row else (),
+        acquired=acquired_ranges(row, "acquired") if kind == UNACQUIRE and "acquired" in row else (),
         delivered=_delivered(row) if kind == RELEASE_MEMBER else None,
+        requester=text(row, "requester", may_be_empty=True, default="") if kind == RELEASE_MEMBER else "",
     )
 
 

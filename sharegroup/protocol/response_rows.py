@@ -12,6 +12,10 @@ from typing import Any, NamedTuple
 from sharegroup.errors import ErrorCode
 from sharegroup.types import AcquiredRange
 
+#: Key of a row that is for everybody: a job has started to serve share-partitions. It may come from the tables alone,
+#: and then knows nothing of the fetches that stood; whoever waits for one sends it again.
+NEW_LEADER_KEY = b"*"
+
 
 class SharePartitionResponse(NamedTuple):
     """The answer to one request for a share-partition.

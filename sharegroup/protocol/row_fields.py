@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from sharegroup.errors import ErrorCode, InvalidRequestRow, RequestError
-from sharegroup.types import AcknowledgementBatch, OffsetRange
+from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange
 
 #: MemberId is a UUID in its text form (kafka_surface: ShareGroupHeartbeat, at most 36 characters).
 MAX_MEMBER_ID_LENGTH = 36
 MAX_OFFSET = 2**63 - 1
 MAX_INT32 = 2**31 - 1
+#: DeliveryCount is an int16 (kafka_surface: ShareFetchResponse).
+MAX_DELIVERY_COUNT = 2**15 - 1
 
 
 class AnswerableError(RequestError):
@@ -114,16 +116,31 @@ def acknowledgement_batches(row: Mapping[str, Any]) -> tuple[AcknowledgementBatc
 def offset_ranges(row: Mapping[str, Any], field: str, may_be_empty: bool = False) -> tuple[OffsetRange, ...]:
     """[[first_offset, last_offset], ...]"""
     ranges = row.get(field)
-    if (
-        not isinstance(ranges, list)
-        or not (ranges or may_be_empty)
-        or not all(
+    if not _are_ranges(ranges, 2, may_be_empty):
+        raise AnswerableError(f"{field} must be a list of [first_offset, last_offset]", row)
+    assert isinstance(ranges, list)
+    return tuple(OffsetRange(first, last) for first, last in ranges)
+
+
+def acquired_ranges(row: Mapping[str, Any], field: str) -> tuple[AcquiredRange, ...]:
+    """[[first_offset, last_offset, delivery_count], ...]"""
+    ranges = row.get(field)
+    if not _are_ranges(ranges, 3) or not all(is_integer(item[2], 1, MAX_DELIVERY_COUNT) for item in ranges or ()):
+        raise AnswerableError(f"{field} must be a list of [first_offset, last_offset, delivery_count]", row)
+    assert isinstance(ranges, list)
+    return tuple(AcquiredRange(first, last, count) for first, last, count in ranges)
+
+
+def _are_ranges(ranges: object, width: int, may_be_empty: bool = False) -> bool:
+    """Whether these are lists of `width`, each beginning with two offsets in order."""
+    return (
+        isinstance(ranges, list)
+        and bool(ranges or may_be_empty)
+        and all(
             isinstance(item, list)
-            and len(item) == 2
-            and all(is_integer(offset, 0, MAX_OFFSET) for offset in item)
+            and len(item) == width
+            and all(is_integer(offset, 0, MAX_OFFSET) for offset in item[:2])
             and item[0] <= item[1]
             for item in ranges
         )
-    ):
-        raise AnswerableError(f"{field} must be a list of [first_offset, last_offset]", row)
-    return tuple(OffsetRange(first, last) for first, last in ranges)
+    )

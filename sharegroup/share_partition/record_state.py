@@ -4,14 +4,15 @@
 
                      fetch
       AVAILABLE  ------------>  ACQUIRED  --+  renew (same state, new lock deadline)
-          |      <------------     |   ^----+
-          |   release, lock_timeout,
-          |   member_left, unacquire
-          |                        +----> ACKNOWLEDGED   accept
-          |                        |
-          +----------------------> +----> ARCHIVED       reject, gap; release, lock_timeout and member_left
+        | | ^    <------------     |   ^----+
+        | +-+ release, lock_timeout,
+        | (*) member_left, unacquire
+        |                          +----> ACKNOWLEDGED   accept
+        |                          |
+        +------------------------> +----> ARCHIVED       reject, gap; release, lock_timeout and member_left
             log_truncated, reset                         at the delivery count limit; log_truncated, reset
 
+(*) unacquire, when a lock ran out before its owner could be sent the records: the count goes down by one.
 No transition leaves ACKNOWLEDGED or ARCHIVED (KIP-932, "In-flight records").
 """
 
@@ -31,6 +32,7 @@ ARCHIVED: Final = RecordState.ARCHIVED
 TRANSITIONS: Final[dict[tuple[RecordState, RecordState], frozenset[Cause]]] = {
     (AVAILABLE, ACQUIRED): frozenset({Cause.FETCH}),
     (AVAILABLE, ARCHIVED): frozenset({Cause.LOG_TRUNCATED, Cause.RESET}),
+    (AVAILABLE, AVAILABLE): frozenset({Cause.UNACQUIRE}),
     (ACQUIRED, ACQUIRED): frozenset({Cause.RENEW}),
     (ACQUIRED, AVAILABLE): frozenset({Cause.RELEASE, Cause.LOCK_TIMEOUT, Cause.MEMBER_LEFT, Cause.UNACQUIRE}),
     (ACQUIRED, ACKNOWLEDGED): frozenset({Cause.ACCEPT}),

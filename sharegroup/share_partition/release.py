@@ -9,7 +9,7 @@ from sharegroup.share_partition.in_flight import InFlight, InFlightRecord
 from sharegroup.share_partition.outcome import append_transition
 from sharegroup.share_partition.record_state import ACQUIRED, ARCHIVED, AVAILABLE
 from sharegroup.share_partition.share_partition_config import SharePartitionConfig
-from sharegroup.types import Cause, OffsetRange, RecordState, Transition
+from sharegroup.types import AcquiredRange, Cause, OffsetRange, RecordState, Transition
 
 
 def held(window: InFlight, member_id: str, first: int, last: int) -> Iterator[tuple[int, int, InFlightRecord]]:
@@ -66,6 +66,27 @@ def give_back(
                 Transition(held_first, held_last, ACQUIRED, AVAILABLE, Cause.UNACQUIRE, member_id, count),
             )
         done = last
+    return tuple(transitions)
+
+
+def take_back(
+    window: InFlight, start_offset: int, member_id: str, acquired: Iterable[AcquiredRange]
+) -> tuple[Transition, ...]:
+    """The attempts of `acquired` did not happen, as far as nothing has happened since; a record's count tells.
+
+    Acquiring raises the count, so the attempt that has a record's count now is its last. An offset is taken once.
+    """
+    transitions: list[Transition] = []
+    done = start_offset - 1
+    for range_first, last, count in sorted(acquired):
+        for first, held_last, record in window.items(max(range_first, done + 1), last):
+            is_held = record.state is ACQUIRED and record.member_id == member_id
+            if record.delivery_count == count and (is_held or record.state is AVAILABLE):
+                append_transition(
+                    transitions,
+                    Transition(first, held_last, record.state, AVAILABLE, Cause.UNACQUIRE, member_id, count - 1),
+                )
+                done = held_last
     return tuple(transitions)
 
 

@@ -53,10 +53,20 @@ from sharegroup.share_partition.acquisition import fetch_budget, select
 from sharegroup.share_partition.in_flight import InFlight, InFlightRecord
 from sharegroup.share_partition.outcome import Outcome, acquired_ranges, append_transition
 from sharegroup.share_partition.record_state import ACQUIRED, AVAILABLE
-from sharegroup.share_partition.release import give_back, lose, not_held, outside, release
+from sharegroup.share_partition.release import give_back, lose, not_held, outside, release, take_back
 from sharegroup.share_partition.share_partition_config import SharePartitionConfig
-from sharegroup.types import AcknowledgementBatch, Cause, OffsetRange, RecordState, StateBatch, Transition
+from sharegroup.types import (
+    AcknowledgementBatch,
+    AcquiredRange,
+    Cause,
+    OffsetRange,
+    RecordState,
+    StateBatch,
+    Transition,
+)
 
+#: Of one fetch; a range takes up to 50 bytes of a row, and Kafka takes a megabyte in a message by default.
+MAX_ACQUIRED_RANGES = 10_000
 _NO_MOVE = frozenset({Cause.FETCH, Cause.RENEW, Cause.LOG_TRUNCATED, Cause.RESET})
 
 
@@ -220,9 +230,10 @@ class SharePartition:
     def acquire(self, member_id: str, max_records: int, now_ms: int, config: SharePartitionConfig) -> Outcome:
         """Acquire at most `max_records` records for `member_id`, what was delivered before first.
 
-        Locks run until `now_ms` + the lock duration. The response is empty when nothing is there, or the limit on
-        record locks is reached. A fetch that finds the log to start above what it would read moves the share-partition
-        there and acquires nothing; the next one does.
+        Locks run until `now_ms` + the lock duration. The response has at most `MAX_ACQUIRED_RANGES`, so that it fits
+        into a message however scattered the records are. It is empty when nothing is there, or the limit on record
+        locks is reached. A fetch that finds the log to start above what it would read moves the share-partition there
+        and acquires nothing; the next one does.
         """
         fetch_offset = self.next_fetch_offset()
         if fetch_offset < self.log_start_offset:
@@ -238,6 +249,8 @@ class SharePartition:
         for first, last, count in select(
             self._window, fetch_offset, end_offset, self._hole_cursor is not None, budget, config
         ):
+            if len(transitions) >= MAX_ACQUIRED_RANGES:
+                break
             append_transition(
                 transitions,
                 Transition(first, last, AVAILABLE, ACQUIRED, Cause.FETCH, member_id, count + 1, deadline),
@@ -295,6 +308,14 @@ class SharePartition:
         hold one of the others, or when ranges overlap.
         """
         return Outcome(give_back(self._window, self.start_offset, member_id, ranges))
+
+    def never_delivered(self, member_id: str, acquired: Iterable[AcquiredRange]) -> Outcome:
+        """Take back the delivery attempts of `acquired`, which `member_id` was granted and never was sent.
+
+        Records that it still holds with that delivery count become AVAILABLE; those that are AVAILABLE with that count
+        already, their locks having run out, stay so. All others were delivered to somebody since and are left alone.
+        """
+        return Outcome(take_back(self._window, self.start_offset, member_id, acquired))
 
     def undelivered(self, member_id: str, delivered: Iterable[OffsetRange]) -> list[OffsetRange]:
         """What `member_id` holds outside of `delivered`."""

@@ -94,6 +94,7 @@ class ShareGroupJob:
             str(Path(self._scratch.name) / name),
             self._stop,
             lambda: prunable(job.tables_path, job.delivery_log_retention_ms),
+            producer.announce_leader,
         )
 
     def _group_coordinator(self) -> JobQuery:

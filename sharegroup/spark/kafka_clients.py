@@ -11,6 +11,7 @@ from kafka.admin import NewTopic
 from kafka.errors import KafkaError, TopicAlreadyExistsError
 
 from sharegroup.errors import ShareGroupError
+from sharegroup.protocol.response_rows import NEW_LEADER_KEY
 
 
 class KafkaUnavailableError(ShareGroupError):
@@ -81,6 +82,19 @@ class RowProducer:
             for response in responses
             if response["reply_to"]
         )
+
+    def announce_leader(self) -> None:
+        """Tell all who read responses that a job begins to serve share-partitions. Raises KafkaUnavailableError."""
+        try:
+            partitions = self._producer.partitions_for(self._responses_topic)
+            futures = [
+                self._producer.send(self._responses_topic, key=NEW_LEADER_KEY, value=b"{}", partition=partition)
+                for partition in partitions
+            ]
+            for future in futures:
+                future.get(timeout=30)
+        except KafkaError as error:
+            raise KafkaUnavailableError(f"cannot produce to Kafka: {error}") from error
 
     def close(self) -> None:
         """Close the connections."""

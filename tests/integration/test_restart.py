@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from sharegroup.errors import ErrorCode
+from sharegroup.testkit.gateway_process import GatewayProcess
 from sharegroup.testkit.raw_member import RawMember
 from sharegroup.testkit.share_group_job import ShareGroupJobRun
 from sharegroup.types import AcknowledgeType, AcquiredRange
+from tests.integration.share_members import Group, keys
 
 if TYPE_CHECKING:
+    from kafka import KafkaProducer
+
     from sharegroup.protocol.response_rows import SharePartitionResponse
     from sharegroup.testkit.embedded_kafka import EmbeddedKafka
     from sharegroup.testkit.raw_member import RequestClient
@@ -29,9 +34,12 @@ def fetched(client: RequestClient, request_id: str) -> SharePartitionResponse:
 
 @pytest.mark.timeout(600)
 def test_locks_and_requests_outlive_the_job_and_its_checkpoint(
-    kafka: EmbeddedKafka, new_topic: NewTopic, tmp_path: Path
+    kafka: EmbeddedKafka, producer: KafkaProducer, new_topic: NewTopic, tmp_path: Path
 ) -> None:
-    with ShareGroupJobRun(tmp_path, kafka.bootstrap_servers, prefix="restart-", master="local[1]") as job:
+    with (
+        ShareGroupJobRun(tmp_path, kafka.bootstrap_servers, prefix="restart-", master="local[1]") as job,
+        contextlib.ExitStack() as resources,
+    ):
         job.start()
         job.await_running()
         client, topic = job.client(), new_topic(2, 20)
@@ -41,6 +49,11 @@ def test_locks_and_requests_outlive_the_job_and_its_checkpoint(
             member.join({topic: 2})
         held = holder.fetch(topic, 0, 20)
         assert held.acquired == (AcquiredRange(0, 19, 1),)
+        # A client of a gateway, whose fetch waits for the next record when the job dies.
+        gateway = resources.enter_context(GatewayProcess(job.config_path, tmp_path / "gateway.log"))
+        client_group = Group(job, gateway.bootstrap_servers, new_topic(1, 1))
+        share_consumer = resources.enter_context(client_group.member())
+        share_consumer.poll_until(lambda: share_consumer.accepted == keys(1, 1))
 
         job.process.kill()
         job.forget_checkpoint()
@@ -48,6 +61,7 @@ def test_locks_and_requests_outlive_the_job_and_its_checkpoint(
         accepted = client.send(holder.acknowledge_request(topic, 0, [(0, 4, AcknowledgeType.ACCEPT)]))
         demand = client.send(waiter.fetch_request(topic, 0, 100))
         job.start()
+        producer.send(client_group.topic, b"after the restart", partition=0).get(60)
 
         assert client.response(accepted).error_code == ErrorCode.NONE
         redelivered = fetched(client, demand)
@@ -56,6 +70,9 @@ def test_locks_and_requests_outlive_the_job_and_its_checkpoint(
         assert redelivered.lock_deadline_ms - lock_ms > held.lock_deadline_ms  # not before the lock was over
         late = holder.acknowledge(topic, 0, [(5, 19, AcknowledgeType.ACCEPT)])
         assert late.error_code == ErrorCode.INVALID_RECORD_STATE
+
+        # The job knows nothing of the fetch that waited, and the gateway has sent it again.
+        share_consumer.poll_until(lambda: share_consumer.accepted == keys(1, 2))
 
         # SIGTERM under load: the job ends between batches, and the next one answers what is left.
         one_by_one = [waiter.fetch_request(topic, 1, 1, max_wait_ms=0)._replace(member_id=f"w{n}") for n in range(LOAD)]

@@ -9,30 +9,29 @@ from typing import Any
 from sharegroup.config import IsolationLevel, JobConfig
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.acknowledge_rules import check_renewing_fetch
-from sharegroup.gateway.batch_cache import BatchCache
 from sharegroup.gateway.engine_channel import EngineChannel
 from sharegroup.gateway.group_configs import GroupConfigs
 from sharegroup.gateway.handlers.share_responses import AcknowledgeResponse, FetchResponse
 from sharegroup.gateway.listeners import Listeners
-from sharegroup.gateway.log_reader import LogPosition, LogReader
-from sharegroup.gateway.member_partition import MemberPartition, Outcome
-from sharegroup.gateway.read_ahead import ReadAhead
+from sharegroup.gateway.log_reader import LogPosition
+from sharegroup.gateway.member_partition import Outcome
 from sharegroup.gateway.request import Caller, Request
 from sharegroup.gateway.served_session import FetchLimits, ServedSession
-from sharegroup.gateway.share_session import ContextKind, ShareSession, ShareSessions, TopicIdPartition
+from sharegroup.gateway.served_sessions import ServedSessions
+from sharegroup.gateway.share_session import (
+    ContextKind,
+    FetchContext,
+    TopicIdPartition,
+)
 from sharegroup.gateway.topic_ids import NO_TOPIC_ID
 from sharegroup.gateway.upstream_cluster import Topic, UpstreamCluster
-from sharegroup.types import AcknowledgementBatch, SharePartitionKey
+from sharegroup.types import AcknowledgementBatch
 
 RECORD_LIMIT = 1
-#: A demand whose answer is so late was lost with the job; it is sent again.
-LOST_AFTER_MS = 10_000
-#: What a member will take in this time stays with it when others wait: about two micro-batches.
-KEEP_MS = 500
 
 
 class ShareApis:
-    """The handlers, and the sessions of all nodes. `security` raises RequestError for what the caller may not do."""
+    """The handlers, and the `sessions` that they serve. `security` raises RequestError for what may not be done."""
 
     def __init__(
         self,
@@ -45,69 +44,7 @@ class ShareApis:
     ) -> None:
         self._config, self._engine, self._cluster, self._security = config, engine, cluster, security
         self._group_configs, self._listeners = group_configs, listeners
-        self._reader = LogReader(cluster, BatchCache(config.gateway.batch_cache_max_bytes))
-        self._sessions: dict[int, ShareSessions] = {}
-        self._served: dict[ShareSession, ServedSession] = {}
-
-    # -- life of sessions ----------------------------------------------------------------------------------------------
-
-    def disconnected(self, connection_id: int) -> None:
-        """A connection was closed: its sessions end."""
-        for sessions in self._sessions.values():
-            for session in sessions.evict_connection(connection_id):
-                self._close(session)
-
-    def upkeep(self) -> None:
-        """Give back what was acquired ahead and is not wanted."""
-        now_ms = self._engine.now_ms()
-        parts = [part for served in self._served.values() for part in served.parts]
-        buffers = [part for part in parts if part.read_ahead.buffered]
-        if not buffers:
-            return
-        waiting = {part.key for part in parts if part.read_ahead.is_waiting}
-        for part in buffers:
-            part.upkeep(now_ms, self._config.gateway.read_ahead_idle_ms)
-            if part.key in waiting:
-                part.give_back(part.read_ahead.spare(now_ms, KEEP_MS))
-
-    def close(self) -> None:
-        """All sessions end."""
-        for session in list(self._served):
-            self._close(session)
-
-    def _node(self, node_id: int) -> ShareSessions:
-        if node_id not in self._sessions:
-            self._sessions[node_id] = ShareSessions(self._config.gateway.max_share_sessions)
-        return self._sessions[node_id]
-
-    def _serve(self, session: ShareSession) -> ServedSession:
-        if session not in self._served:
-            self._served[session] = ServedSession(
-                session, self._reader, lambda key, arrived: self._member_partition(session, key, arrived)
-            )
-        return self._served[session]
-
-    def _close(self, session: ShareSession) -> None:
-        served = self._served.pop(session, None)
-        if served is not None:
-            served.close()
-
-    def _member_partition(self, session: ShareSession, key: TopicIdPartition, arrived: Any) -> MemberPartition:
-        topic = self._cluster.topic_by_id(key.topic_id)
-        assert topic is not None  # checked before a partition is looked at
-        group = self._group_configs.group_config(session.key.group_id)
-        settings = self._config.gateway
-        limit = min(settings.read_ahead_max_records, group.partition_max_record_locks)
-        lost_after_ms = settings.demand_wait_ms + LOST_AFTER_MS
-        return MemberPartition(
-            SharePartitionKey(session.key.group_id, topic.name, key.partition),
-            session.key.member_id,
-            self._engine,
-            ReadAhead(limit, group.record_lock_duration_ms, lost_after_ms, settings.read_ahead_min_records),
-            arrived,
-            settings.demand_wait_ms,
-            group.record_lock_duration_ms,
-        )
+        self.sessions = ServedSessions(config, group_configs, engine, cluster)
 
     # -- ShareFetch ----------------------------------------------------------------------------------------------------
 
@@ -116,11 +53,12 @@ class ShareApis:
         body, caller = request.body, request.caller
         response = FetchResponse(self._cluster, self._listeners, caller.node_id)
         acknowledgements = _acknowledgements(body.topics)
-        is_renew_ack = request.version >= 2 and body.is_renew_ack
         try:
             self._security.fetch(caller, body.group_id)
-            check_renewing_fetch(is_renew_ack, body.max_wait_ms, body.min_bytes, body.max_bytes, body.max_records)
-            context = self._node(caller.node_id).fetch(
+            check_renewing_fetch(
+                _is_renew_ack(request), body.max_wait_ms, body.min_bytes, body.max_bytes, body.max_records
+            )
+            context = self.sessions.node(caller.node_id).fetch(
                 body.group_id,
                 body.member_id,
                 body.share_session_epoch,
@@ -134,20 +72,42 @@ class ShareApis:
                 await asyncio.sleep(body.max_wait_ms / 1000)  # as in Kafka: a full cache must not be polled
             return response.failed(error)
         if context.dropped is not None:
-            self._close(context.dropped)
-        await self._know(context.partitions, caller.node_id)
-        await self._know(acknowledgements)
-        served = self._serve(context.session)
-        outcomes = self._acknowledge(served, acknowledgements, is_renew_ack)
-        now_ms = self._engine.now_ms()
-        if context.kind is ContextKind.NEW:
-            served.open([key for key in context.partitions if self._fault(caller, key) is None])
-        served.forget(list(_forgotten(body.forgotten_topics_data)), now_ms)
+            self.sessions.end(context.dropped)
+        try:
+            await self._know(context.partitions, caller.node_id)
+            await self._know(acknowledgements)
+            self.sessions.check_open(caller.node_id, context)
+            await self._serve_fetch(request, context, acknowledgements, response)
+        except RequestError as error:
+            return response.failed(error)
+        finally:
+            if context.kind is ContextKind.FINAL:
+                self.sessions.end(context.session)
+        return response.message(self._lock_timeout_ms(body.group_id))
+
+    async def _serve_fetch(
+        self,
+        request: Request,
+        context: FetchContext,
+        acknowledgements: Mapping[TopicIdPartition, list[AcknowledgementBatch]],
+        response: FetchResponse,
+    ) -> None:
+        body, caller = request.body, request.caller
+        served = self.sessions.serve(context.session)
+        is_renew_ack = _is_renew_ack(request)
+        outcomes = self._acknowledge(caller, served, acknowledgements, is_renew_ack)
         waiting = asyncio.ensure_future(_all(outcomes)) if outcomes else None
         try:
+            faults = {key: self._fault(caller, key) for key in context.partitions}
+            readable = [key for key, fault in faults.items() if fault is None]
+            self.sessions.own(context.session, readable)
+            if context.kind is ContextKind.NEW:
+                served.open(readable)
+            served.forget(list(_forgotten(body.forgotten_topics_data)), self._engine.now_ms())
             if context.kind is not ContextKind.FINAL and not is_renew_ack and body.max_records > 0:
+                response.faults(faults)
                 try:
-                    await self._records(served, context.partitions, request, response)
+                    await self._records(served, readable, request, response)
                 finally:
                     served.stopped_waiting(self._engine.now_ms())
             if waiting is not None:
@@ -155,24 +115,14 @@ class ShareApis:
         finally:
             if waiting is not None:
                 waiting.cancel()
-            if context.kind is ContextKind.FINAL:
-                self._close(context.session)
-        return response.message(self._lock_timeout_ms(body.group_id))
 
     async def _records(
-        self, served: ServedSession, partitions: list[TopicIdPartition], request: Request, response: FetchResponse
+        self, served: ServedSession, readable: list[TopicIdPartition], request: Request, response: FetchResponse
     ) -> None:
         """Fill the response: with what is there, or what comes within MaxWaitMs, for MinBytes at least."""
         body = request.body
         loop = asyncio.get_running_loop()
         end = loop.time() + body.max_wait_ms / 1000
-        readable = []
-        for key in partitions:
-            fault = self._fault(request.caller, key)
-            if fault is None:
-                readable.append(key)
-            else:
-                response.fault(key, fault)
         while True:
             served.clear_news()
             await self._take(served, readable, request, response)
@@ -214,24 +164,28 @@ class ShareApis:
         response = AcknowledgeResponse(self._cluster, self._listeners, caller.node_id)
         try:
             self._security.fetch(caller, body.group_id)
-            context = self._node(caller.node_id).acknowledge(
+            context = self.sessions.node(caller.node_id).acknowledge(
                 body.group_id, body.member_id, body.share_session_epoch, caller.connection_id
             )
         except RequestError as error:
             return response.failed(error)
         acknowledgements = _acknowledgements(body.topics)
-        is_renew_ack = request.version >= 2 and body.is_renew_ack
         try:
             await self._know(acknowledgements)
-            outcomes = self._acknowledge(self._serve(context.session), acknowledgements, is_renew_ack)
+            self.sessions.check_open(caller.node_id, context)
+            served = self.sessions.serve(context.session)
+            outcomes = self._acknowledge(caller, served, acknowledgements, _is_renew_ack(request))
             response.acknowledged(await _all(outcomes))
+        except RequestError as error:
+            return response.failed(error)
         finally:
             if context.kind is ContextKind.FINAL:
-                self._close(context.session)
+                self.sessions.end(context.session)
         return response.message(self._lock_timeout_ms(body.group_id))
 
     def _acknowledge(
         self,
+        caller: Caller,
         served: ServedSession,
         acknowledgements: Mapping[TopicIdPartition, list[AcknowledgementBatch]],
         is_renew_ack: bool,
@@ -245,6 +199,8 @@ class ShareApis:
                 outcomes[key] = _settled(ErrorCode.UNKNOWN_TOPIC_ID)
             elif key.partition not in topic.leaders:
                 outcomes[key] = _settled(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            elif not self._security.may_read(caller, topic.name):
+                outcomes[key] = _settled(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             else:
                 outcomes[key] = served.partition(key).acknowledge(batches, is_renew_ack, now_ms, margin_ms)
         return outcomes
@@ -279,6 +235,10 @@ async def _all(outcomes: Mapping[TopicIdPartition, Awaitable[Outcome]]) -> dict[
     """Wait for all outcomes."""
     found = await asyncio.gather(*outcomes.values())
     return dict(zip(outcomes, found, strict=True))
+
+
+def _is_renew_ack(request: Request) -> bool:
+    return bool(request.version >= 2 and request.body.is_renew_ack)
 
 
 async def _settled(code: ErrorCode) -> Outcome:

@@ -68,9 +68,9 @@ class FetchResponse:
         """Whether the partition's records are in."""
         return key in self._records
 
-    def fault(self, key: TopicIdPartition, code: ErrorCode) -> None:
-        """The partition cannot be read here."""
-        self._faults[key] = code
+    def faults(self, codes: Mapping[TopicIdPartition, ErrorCode | None]) -> None:
+        """Why partitions cannot be read here, None for those that can."""
+        self._faults = {key: code for key, code in codes.items() if code is not None}
 
     def records(self, key: TopicIdPartition, found: PartRecords, now_ms: int) -> None:
         """A partition's records."""

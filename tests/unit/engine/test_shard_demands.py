@@ -28,6 +28,14 @@ def test_the_same_fetch_once_more_changes_nothing() -> None:
     assert [response["id"] for response in shard.batch(log(10), at=20).responses] == ["f1"]
 
 
+def test_two_gateways_may_number_their_fetches_alike() -> None:
+    shard = waiting(fetch("f1")._replace(reply_to="a"))
+    output = shard.send(fetch("f1")._replace(reply_to="b"), at=10)
+    assert [(response["reply_to"], response["acquired"]) for response in output.responses] == [("a", [])]
+    output = shard.batch(log(2), at=20)
+    assert [(response["reply_to"], response["acquired"]) for response in output.responses] == [("b", [[0, 1, 1]])]
+
+
 def test_new_records_are_shared_evenly_and_what_one_does_not_want_goes_on() -> None:
     shard = waiting(fetch("f1", "m1", 100), fetch("f2", "m2", 2), fetch("f3", "m3", 100))
     output = shard.batch(log(10), at=5)

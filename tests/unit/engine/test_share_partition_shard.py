@@ -11,7 +11,8 @@ from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.engine.output import Output
 from sharegroup.engine.share_partition_shard import Shard
 from sharegroup.errors import ErrorCode
-from sharegroup.types import OffsetRange
+from sharegroup.protocol.request_rows import SharePartitionRequest
+from sharegroup.types import AcquiredRange, OffsetRange
 
 from .shard_driver import (
     COLD_MS,
@@ -222,6 +223,59 @@ def test_unacquire_gives_the_attempt_back() -> None:
     assert shard.window() == [[0, 3, "ACQUIRED", 1, "m1", LOCK_MS], [4, 9, "AVAILABLE", 0, None, None]]
     output = shard.send(fetch("f1", member="m2"), at=60)
     assert output.responses[0]["acquired"] == [[4, 9, 1]]
+
+
+def never_delivered(request_id: str, *acquired: tuple[int, int, int], member: str = "m1") -> SharePartitionRequest:
+    """Ranges with the counts that they were granted with."""
+    return unacquire(request_id, 0, 0, member)._replace(ranges=(), acquired=tuple(AcquiredRange(*a) for a in acquired))
+
+
+def test_what_came_too_late_to_be_sent_gets_its_attempt_back() -> None:
+    shard = acquired_ten()
+    shard.batch(tick(LOCK_MS + 1), at=LOCK_MS + 1)
+    output = shard.send(never_delivered("u1", (4, 9, 1)), at=LOCK_MS + 2)
+    assert output.responses == [answered("unacquire", "u1")]
+    assert output.tables["delivery_log"] == [transition(4, 9, "AVAILABLE>AVAILABLE", "unacquire", 0)]
+    assert shard.window() == [[0, 3, "AVAILABLE", 1, None, None], [4, 9, "AVAILABLE", 0, None, None]]
+    again = shard.send(fetch("f1", member="m2"), never_delivered("u2", (4, 9, 1)), at=LOCK_MS + 3)
+    assert again.responses[-1]["acquired"] == [[0, 3, 2], [4, 9, 1]]
+
+
+def end_of_session(request_id: str, requester: str, *delivered: tuple[int, int]) -> SharePartitionRequest:
+    ranges = tuple(OffsetRange(*pair) for pair in delivered)
+    return release(request_id)._replace(reply_to="", requester=requester, delivered=ranges)
+
+
+def test_a_session_that_ends_late_releases_nothing_that_the_member_got_elsewhere_since() -> None:
+    shard = ShardDriver()
+    shard.batch(config(), load(0, (0, 20)), at=0)
+    shard.send(fetch("f0")._replace(reply_to="a"), at=1)
+    shard.send(release("r0"), fetch("f1", max_records=5)._replace(reply_to="b"), at=2)
+    before = shard.window()
+    assert before[0] == [0, 4, "ACQUIRED", 2, "m1", 2 + LOCK_MS]
+    assert shard.send(end_of_session("r1", "a"), at=3).tables == {}
+    assert shard.window() == before
+    shard.send(end_of_session("r2", "b", (0, 1)), at=4)
+    assert [(first, last, state, count) for first, last, state, count, *_ in shard.window()] == [
+        (0, 1, "AVAILABLE", 2),
+        (2, 9, "AVAILABLE", 1),
+    ]
+
+
+def test_of_two_gateways_nothing_is_remembered_beyond_the_members_leaving() -> None:
+    shard = ShardDriver()
+    shard.batch(config(), load(0, (0, 20)), at=0)
+    shard.send(fetch("f0")._replace(reply_to="a"), at=1)
+    assert json.loads(shard.state or "")["requesters"] == {"0": {"m1": "a"}}
+    shard.send(release("r0", epoch=3), at=2)
+    assert json.loads(shard.state or "")["requesters"] == {}
+
+
+def test_a_member_that_asks_for_itself_is_not_remembered() -> None:
+    shard = ShardDriver()
+    shard.batch(config(), load(0, (0, 20)), at=0)
+    shard.send(fetch("f0")._replace(reply_to="m1"), at=1)
+    assert json.loads(shard.state or "")["requesters"] == {}
 
 
 @pytest.mark.parametrize("delivered", [(), ((2, 3),), ((0, 1), (3, 3), (9, 20)), ((0, 9),)])

@@ -191,21 +191,34 @@ def buffer_of_three() -> ReadAhead:
     return ahead
 
 
+def test_after_the_engine_has_started_anew_a_demand_is_sent_again_and_both_answers_count() -> None:
+    ahead = ReadAhead(4_000, LOCK_MS, 60_000)
+    ahead.dry(0)
+    ahead.sent("d1", WANTED, 0)
+    assert ahead.demand(10, WANTED) is None
+    ahead.lost()
+    assert ahead.demand(10, WANTED) == WANTED
+    ahead.sent("d2", WANTED, 10)
+    assert arrive(ahead, "d1", 0, 10, 20)
+    assert arrive(ahead, "d2", 10, 10, 30)
+    assert ahead.buffered == 20
+
+
 def test_ranges_whose_locks_are_nearly_over_are_given_back() -> None:
     ahead = buffer_of_three()
     assert ahead.shortest_deadline_ms() == 1_000
     assert ahead.expire(799, 200) == []
-    assert ahead.expire(800, 200) == [OffsetRange(0, 9)]
+    assert ahead.expire(800, 200) == [AcquiredRange(0, 9, 1)]
     assert ahead.ranges() == [AcquiredRange(10, 19, 1), AcquiredRange(20, 29, 1)]
     assert ahead.shortest_deadline_ms() == 2_000
 
 
-def test_ranges_whose_locks_are_over_are_dropped_and_not_given_back() -> None:
-    """The engine may have given them to this very member again: giving back would take away what it works on."""
+def test_ranges_whose_locks_are_over_are_given_back_too() -> None:
+    """The engine knows by their counts whether it has given them out anew."""
     ahead = buffer_of_three()
-    assert ahead.expire(2_000, 500) == []
+    assert ahead.expire(2_000, 500) == [AcquiredRange(0, 9, 1), AcquiredRange(10, 19, 1)]
     assert ahead.ranges() == [AcquiredRange(20, 29, 1)]
-    assert ahead.expire(2_600, 500) == [OffsetRange(20, 29)]
+    assert ahead.expire(9_000, 500) == [AcquiredRange(20, 29, 1)]
 
 
 def test_locks_that_run_down_halve_the_target() -> None:
@@ -213,7 +226,7 @@ def test_locks_that_run_down_halve_the_target() -> None:
     ahead.demand(1_000, WANTED)
     ahead.sent("d1", 4_000, 1_000)
     arrive(ahead, "d1", 0, 4_000, 1_500)
-    assert ahead.expire(1_500 + LOCK_MS - 5_000, 5_000) == [OffsetRange(0, 3_999)]
+    assert ahead.expire(1_500 + LOCK_MS - 5_000, 5_000) == [AcquiredRange(0, 3_999, 1)]
     assert ahead.target == 8_000
 
 
@@ -225,7 +238,7 @@ def test_a_member_that_does_not_fetch_gives_all_back_and_starts_anew() -> None:
     arrive(ahead, "d1", 0, 4_000, 1_500)
     take(ahead, WANTED, 1_500)
     assert ahead.idle(3_499, 2_000) == []
-    assert ahead.idle(3_500, 2_000) == [OffsetRange(WANTED, 3_999)]
+    assert ahead.idle(3_500, 2_000) == [AcquiredRange(WANTED, 3_999, 1)]
     assert (ahead.buffered, ahead.target) == (0, WANTED)
     assert ahead.demand(3_600, WANTED) is None
     ahead.dry(3_700)
@@ -239,7 +252,7 @@ def test_what_comes_for_an_idle_member_goes_back_too() -> None:
     ahead.stopped_waiting(1_000)
     assert ahead.idle(3_000, 2_000) == []
     arrive(ahead, "d1", 0, WANTED, 3_100)
-    assert ahead.idle(3_100, 2_000) == [OffsetRange(0, WANTED - 1)]
+    assert ahead.idle(3_100, 2_000) == [AcquiredRange(0, WANTED - 1, 1)]
 
 
 def test_when_others_wait_a_member_keeps_what_it_takes_soon() -> None:
@@ -248,7 +261,7 @@ def test_when_others_wait_a_member_keeps_what_it_takes_soon() -> None:
     arrive(ahead, "d1", 0, 4_000, 1_500)
     take(ahead, WANTED, 1_500)
     assert ahead.spare(1_500, 40) == []  # 100 a ms
-    assert ahead.spare(1_500, 20) == [OffsetRange(2_500, 3_999)]
+    assert ahead.spare(1_500, 20) == [AcquiredRange(2_500, 3_999, 1)]
     assert (ahead.buffered, ahead.target) == (2_000, 2_000)
     take(ahead, 1_500, 1_515)
     assert ahead.demand(1_519, WANTED) is None  # not at once
@@ -261,14 +274,14 @@ def test_a_member_that_waits_has_nothing_to_spare() -> None:
     arrive(ahead, "d1", 0, WANTED, 1_500)
     assert ahead.spare(1_500, 0) == []
     ahead.stopped_waiting(1_500)
-    assert ahead.spare(1_500, 0) == [OffsetRange(0, WANTED - 1)]
+    assert ahead.spare(1_500, 0) == [AcquiredRange(0, WANTED - 1, 1)]
 
 
-def test_the_end_of_a_session_gives_back_what_is_locked_and_takes_nothing_more() -> None:
+def test_the_end_of_a_session_gives_all_back_and_takes_nothing_more() -> None:
     ahead = buffer_of_three()
     ahead.dry(10)
     ahead.sent("late", WANTED, 10)
-    assert ahead.close(1_500) == [OffsetRange(10, 19), OffsetRange(20, 29)]
+    assert ahead.close() == [AcquiredRange(0, 9, 1), AcquiredRange(10, 19, 1), AcquiredRange(20, 29, 1)]
     assert not arrive(ahead, "late", 100, 10, 1_600)
     assert ahead.buffered == 0
 
@@ -358,6 +371,6 @@ def test_a_client_that_stops_gives_back_and_another_rate_is_learnt() -> None:
     fast = run.ahead.target
     held = run.ahead.buffered
     back = run.ahead.idle(12_000, 2_000)
-    assert sum(last - first + 1 for first, last in back) == held
+    assert sum(last - first + 1 for first, last, _ in back) == held
     assert fast > 100_000
     assert run.ahead.target == WANTED

@@ -40,15 +40,15 @@ def test_taking_tells_the_shortest_lock_of_what_is_taken() -> None:
 def test_what_was_acquired_anew_replaces_what_was_here() -> None:
     buffer = buffer_of((0, 9, 1, 50), (5, 14, 2, 80))
     assert (len(buffer), buffer.shortest_deadline_ms()) == (15, 50)
-    assert buffer.take_due(50) == [((0, 4), 50)]
+    assert buffer.take_due(50) == [AcquiredRange(0, 4, 1)]
     assert buffer.ranges(9) == [AcquiredRange(5, 14, 2)]
 
 
 def test_the_highest_offsets_are_taken_last() -> None:
     buffer = buffer_of((0, 9, 1, 50), (20, 29, 1, 80))
-    assert buffer.take_last(13) == [OffsetRange(7, 9), OffsetRange(20, 29)]
+    assert buffer.take_last(13) == [AcquiredRange(7, 9, 1), AcquiredRange(20, 29, 1)]
     assert buffer.take_last(0) == []
-    assert buffer.take_last(99) == [OffsetRange(0, 6)]
+    assert buffer.take_last(99) == [AcquiredRange(0, 6, 1)]
     assert (len(buffer), buffer.shortest_deadline_ms()) == (0, None)
 
 
@@ -69,12 +69,12 @@ def test_the_books_are_right(steps: list[tuple[str, int, int, int]]) -> None:
             deadlines = [model.pop(offset)[1] for offset in span if offset in model]
             assert buffer.take([OffsetRange(first, first + length - 1)]) == min(deadlines, default=None)
         elif kind == "last":
-            taken = [offset for f, last in buffer.take_last(length) for offset in range(f, last + 1)]
-            assert taken == sorted(model)[-length:]
+            taken = expand(buffer.take_last(length))
+            assert taken == {offset: model[offset][0] for offset in sorted(model)[-length:]}
             model = {offset: model[offset] for offset in sorted(model)[:-length]}
         else:
-            due = {o: deadline for (f, last), deadline in buffer.take_due(10 * number) for o in range(f, last + 1)}
-            assert due == {o: deadline for o, (_, deadline) in model.items() if deadline <= 10 * number}
+            due = expand(buffer.take_due(10 * number))
+            assert due == {o: count for o, (count, deadline) in model.items() if deadline <= 10 * number}
             model = {o: known for o, known in model.items() if o not in due}
         assert expand(buffer.ranges(100)) == {offset: count for offset, (count, _) in model.items()}
         assert len(buffer) == len(model)

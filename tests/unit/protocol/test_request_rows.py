@@ -34,7 +34,7 @@ from sharegroup.protocol.request_rows import (
     decode_share_partition_request,
     is_awaited,
 )
-from sharegroup.types import AcknowledgementBatch, OffsetRange
+from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange
 
 TEXT = st.text('aZ0 \t"\\\x00ß€😀', min_size=1, max_size=4)
 MEMBER_ID = TEXT.filter(str.strip)
@@ -43,6 +43,11 @@ NUMBER = st.integers(0, MAX_INT32)
 RANGES = st.lists(
     st.tuples(OFFSET, OFFSET).map(lambda ends: OffsetRange(*sorted(ends))), min_size=1, max_size=3
 ).map(tuple)  # fmt: skip
+GRANTS = st.lists(
+    st.builds(lambda ends, count: AcquiredRange(*sorted(ends), count), st.tuples(OFFSET, OFFSET), st.integers(1, 9)),
+    min_size=1,
+    max_size=3,
+).map(tuple)
 BATCHES = st.lists(
     st.builds(AcknowledgementBatch, OFFSET, OFFSET, st.lists(st.integers(-128, 127), max_size=4).map(tuple)),
     min_size=1,
@@ -54,8 +59,10 @@ COMMON = st.tuples(TEXT, TEXT, TEXT, NUMBER, MEMBER_ID, st.integers(-1, MAX_INT3
 FIELDS = {
     FETCH: st.fixed_dictionaries({"max_records": st.integers(1, MAX_INT32), "max_wait_ms": NUMBER}),
     ACKNOWLEDGE: st.fixed_dictionaries({"is_renew_ack": st.booleans(), "batches": BATCHES}),
-    UNACQUIRE: st.fixed_dictionaries({"ranges": RANGES}),
-    RELEASE_MEMBER: st.builds(lambda ranges: {"delivered": ranges}, st.none() | RANGES),
+    UNACQUIRE: st.one_of(st.fixed_dictionaries({"ranges": RANGES}), st.fixed_dictionaries({"acquired": GRANTS})),
+    RELEASE_MEMBER: st.one_of(
+        st.just({"delivered": None}), st.fixed_dictionaries({"delivered": RANGES, "requester": st.just("") | TEXT})
+    ),
 }
 
 
@@ -174,6 +181,7 @@ VALID: dict[str, dict[str, Any]] = {
 GROUP_TYPES = (HEARTBEAT, INITIALIZED, DELETED, ALTER_OFFSETS, DELETE_OFFSETS, DELETE_GROUP, ALTER_CONFIGS)
 BATCHES_MUST_BE = "batches must be a list of [first_offset, last_offset, [acknowledge_type, ...]]"
 RANGES_MUST_BE = "ranges must be a list of [first_offset, last_offset]"
+ACQUIRED_MUST_BE = "acquired must be a list of [first_offset, last_offset, delivery_count]"
 TOPICS_MUST_BE = "topics must map topic names to [topic_id, partitions]"
 OFFSETS_MUST_BE = "offsets must be a list of [topic, partition, start_offset]"
 INITIALIZED_MUST_BE = "initialized must be a list of [topic, partition, state_epoch]"
@@ -235,6 +243,13 @@ def test_the_rows_that_the_next_test_breaks_are_right(kind: str) -> None:
         (UNACQUIRE, {"ranges": [[1]]}, RANGES_MUST_BE),
         (UNACQUIRE, {"ranges": [[9, 0]]}, RANGES_MUST_BE),
         (UNACQUIRE, {"ranges": [[0, 2**63]]}, RANGES_MUST_BE),
+        (UNACQUIRE, {"acquired": []}, ACQUIRED_MUST_BE),
+        (UNACQUIRE, {"acquired": 7}, ACQUIRED_MUST_BE),
+        (UNACQUIRE, {"acquired": [[0, 9]]}, ACQUIRED_MUST_BE),
+        (UNACQUIRE, {"acquired": [[9, 0, 1]]}, ACQUIRED_MUST_BE),
+        (UNACQUIRE, {"acquired": [[0, 9, 0]]}, ACQUIRED_MUST_BE),
+        (UNACQUIRE, {"acquired": [[0, 9, 2**15]]}, ACQUIRED_MUST_BE),
+        (RELEASE_MEMBER, {"requester": 7}, "requester must be a string"),
         (RELEASE_MEMBER, {"type": "leave"}, "type must be one of fetch, acknowledge, unacquire, release_member"),
         (RELEASE_MEMBER, {"type": ["fetch"]}, "type must be one of fetch, acknowledge, unacquire, release_member"),
         (RELEASE_MEMBER, {"type": None}, "type must be one of fetch, acknowledge, unacquire, release_member"),

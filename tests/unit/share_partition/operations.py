@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sharegroup.errors import RequestError
 from sharegroup.share_partition import Outcome, SharePartition, SharePartitionConfig
-from sharegroup.types import AcknowledgementBatch, OffsetRange
+from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange
 
 MEMBERS = st.sampled_from(["m1", "m2", "m3"])
 TYPES = st.sampled_from([0, 1, 1, 2, 2, 2, 3, 4])
@@ -42,10 +42,18 @@ RANGES = st.lists(
     st.tuples(st.integers(0, 20), st.integers(0, 5)).map(lambda r: OffsetRange(r[0], r[0] + r[1])), max_size=2
 )
 
+GRANTS = st.lists(
+    st.tuples(st.integers(0, 20), st.integers(0, 5), st.integers(1, 3)).map(
+        lambda r: AcquiredRange(r[0], r[0] + r[1], r[2])
+    ),
+    max_size=3,
+)
+
 MEMBER_OPERATIONS = st.one_of(
     st.builds(Operation, st.just("acquire"), st.tuples(MEMBERS, st.integers(0, 12))),
     st.builds(Operation, st.just("acknowledge"), st.tuples(MEMBERS, acknowledgement_batches())),
     st.builds(Operation, st.just("unacquire"), st.tuples(MEMBERS, RANGES)),
+    st.builds(Operation, st.just("never_delivered"), st.tuples(MEMBERS, GRANTS)),
     st.builds(Operation, st.just("release_member"), st.tuples(MEMBERS)),
     st.builds(Operation, st.just("expire"), st.tuples(st.sampled_from([0, 40, 101]))),
     st.builds(Operation, st.just("append"), st.tuples(st.integers(1, 8))),

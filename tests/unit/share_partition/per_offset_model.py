@@ -128,6 +128,17 @@ class PerOffsetModel:
             record = self.records[offset]
             self.records[offset] = Record(RecordState.AVAILABLE, record.count - 1, record.batch)
 
+    def never_delivered(self, member: str, grants: list[tuple[int, int, int]]) -> None:
+        taken = set()
+        for first, last, count in sorted(grants):
+            for offset in range(max(first, max(taken, default=-1) + 1), last + 1):
+                record = self.records.get(offset)
+                if record is None or record.count != count:
+                    continue
+                if record.member == member or record.state is RecordState.AVAILABLE:
+                    self.records[offset] = Record(RecordState.AVAILABLE, count - 1, record.batch)
+                    taken.add(offset)
+
     def _release(self, offsets: list[int], config: SharePartitionConfig) -> None:
         for offset in offsets:
             self.records[offset] = self._let_go(self.records[offset], RecordState.AVAILABLE, config)

@@ -16,6 +16,7 @@ A, Q, K, X = RecordState.AVAILABLE, RecordState.ACQUIRED, RecordState.ACKNOWLEDG
 LEGAL = {
     (A, Q, Cause.FETCH),
     (Q, Q, Cause.RENEW),
+    (A, A, Cause.UNACQUIRE),
     (Q, K, Cause.ACCEPT),
     (Q, A, Cause.RELEASE),
     (Q, A, Cause.LOCK_TIMEOUT),

@@ -9,6 +9,7 @@ import pytest
 from sharegroup.errors import RequestError
 from sharegroup.share_partition import Outcome, SharePartition, SharePartitionConfig
 from sharegroup.share_partition.acknowledgement import AcknowledgementRefused
+from sharegroup.share_partition.share_partition import MAX_ACQUIRED_RANGES
 from sharegroup.types import (
     AcknowledgementBatch,
     AcquiredRange,
@@ -204,6 +205,43 @@ def test_unacquire_skips_what_the_log_start_has_passed() -> None:
     partition.replay(partition.log_start_moved(4))
     outcome = partition.unacquire("m1", [OffsetRange(0, 2), OffsetRange(3, 5)])
     assert outcome.transitions == (Transition(4, 5, Q, A, Cause.UNACQUIRE, "m1", 0),)
+
+
+def test_an_attempt_that_reached_nobody_is_taken_back_though_its_lock_has_run_out() -> None:
+    partition = SharePartition(0, 0, 10)
+    acquired(partition)
+    partition.replay(partition.expire(CONFIG.record_lock_duration_ms + 1, CONFIG))
+    outcome = partition.never_delivered("m1", [AcquiredRange(2, 30, 1)])
+    assert outcome.transitions == (Transition(2, 9, A, A, Cause.UNACQUIRE, "m1", 0),)
+    partition.replay(outcome)
+    assert partition.never_delivered("m1", [AcquiredRange(2, 9, 1)]).is_empty
+    assert acquired(partition, "m2") == (AcquiredRange(0, 1, 2), AcquiredRange(2, 9, 1))
+
+
+def test_what_has_happened_since_is_not_undone_by_an_attempt_that_is_taken_back() -> None:
+    partition = SharePartition(0, 0, 10)
+    acquired(partition)
+    partition.replay(partition.expire(CONFIG.record_lock_duration_ms + 1, CONFIG))
+    acquired(partition, "m2", 5)  # a second time
+    acknowledged(partition, (4, 4, ACCEPT), member="m2")
+    assert partition.never_delivered("m1", [AcquiredRange(0, 4, 1), AcquiredRange(0, 4, 2)]).is_empty
+    outcome = partition.never_delivered("m2", [AcquiredRange(0, 4, 2)])
+    assert outcome.transitions == (Transition(0, 3, Q, A, Cause.UNACQUIRE, "m2", 1),)
+
+
+def test_scattered_records_are_acquired_in_answers_of_bounded_size() -> None:
+    records = 2 * MAX_ACQUIRED_RANGES + 2
+    config = SharePartitionConfig(max_record_locks=records)
+    partition = SharePartition(0, 0, records)
+    partition.replay(partition.acquire("m1", records, 0, config))
+    every_other = [AcknowledgementBatch(n, n, (RELEASE,)) for n in range(0, records, 2)]
+    partition.replay(partition.acknowledge("m1", every_other, 0, config, False))
+    sizes = []
+    for _ in range(3):
+        outcome = partition.acquire("m2", records, 0, config)
+        partition.replay(outcome)
+        sizes.append(len(outcome.response))
+    assert sizes == [MAX_ACQUIRED_RANGES, 1, 0]
 
 
 def test_reset_forgets_everything() -> None:

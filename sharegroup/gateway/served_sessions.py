@@ -1,0 +1,140 @@
+"""The share sessions of all nodes while they are served: which one a member fetches a partition through, and their end.
+
+A member has a session at each node that leads some of its partitions. When a leader moves, its partition goes from one
+session to another, and either may end first: what the member holds by then must outlive the one that it has left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from sharegroup.config import JobConfig
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.batch_cache import BatchCache
+from sharegroup.gateway.engine_channel import EngineChannel
+from sharegroup.gateway.group_configs import GroupConfigs
+from sharegroup.gateway.log_reader import LogReader
+from sharegroup.gateway.member_partition import MemberPartition
+from sharegroup.gateway.read_ahead import ReadAhead
+from sharegroup.gateway.served_session import ServedSession
+from sharegroup.gateway.share_session import (
+    AcknowledgeContext,
+    ContextKind,
+    FetchContext,
+    SessionKey,
+    ShareSession,
+    ShareSessions,
+    TopicIdPartition,
+)
+from sharegroup.gateway.upstream_cluster import UpstreamCluster
+from sharegroup.types import SharePartitionKey
+
+#: A demand whose answer is so late was lost with the job; it is sent again.
+LOST_AFTER_MS = 10_000
+#: What a member will take in this time stays with it when others wait: about two micro-batches.
+KEEP_MS = 500
+
+
+class ServedSessions:
+    """See the module."""
+
+    def __init__(
+        self, config: JobConfig, group_configs: GroupConfigs, engine: EngineChannel, cluster: UpstreamCluster
+    ) -> None:
+        self._config, self._group_configs, self._engine, self._cluster = config, group_configs, engine, cluster
+        self._reader = LogReader(cluster, BatchCache(config.gateway.batch_cache_max_bytes))
+        self._nodes: dict[int, ShareSessions] = {}
+        self._served: dict[ShareSession, ServedSession] = {}
+        #: The session that a member has fetched a partition through last.
+        self._owners: dict[tuple[SessionKey, TopicIdPartition], ShareSession] = {}
+        engine.on_new_leader(self._new_leader)
+
+    def node(self, node_id: int) -> ShareSessions:
+        """The sessions at one node."""
+        if node_id not in self._nodes:
+            self._nodes[node_id] = ShareSessions(self._config.gateway.max_share_sessions)
+        return self._nodes[node_id]
+
+    def check_open(self, node_id: int, context: FetchContext | AcknowledgeContext) -> None:
+        """Raise RequestError (SHARE_SESSION_NOT_FOUND) when the session has ended since the request came."""
+        session = context.session
+        if context.kind is not ContextKind.FINAL and self.node(node_id).get(*session.key) is not session:
+            problem = f"the share session of member {session.key.member_id} ended meanwhile"
+            raise RequestError(ErrorCode.SHARE_SESSION_NOT_FOUND, problem)
+
+    def serve(self, session: ShareSession) -> ServedSession:
+        """The session while it is served, made if need be."""
+        if session not in self._served:
+            self._served[session] = ServedSession(
+                session, self._reader, lambda key, arrived: self._member_partition(session, key, arrived)
+            )
+        return self._served[session]
+
+    def own(self, session: ShareSession, partitions: Iterable[TopicIdPartition]) -> None:
+        """The member fetches these through this session now."""
+        for key in partitions:
+            last = self._owners.get((session.key, key))
+            if last is not session:
+                if last is not None:
+                    self._served[last].hand_over(key)
+                self._owners[session.key, key] = session
+
+    def end(self, session: ShareSession) -> None:
+        """The session is over: what the member holds through it is released, as by Kafka's leaders.
+
+        A partition that the member has forgotten, or fetches at another node by now, keeps its locks.
+        """
+        served = self._served.pop(session, None)
+        if served is None:
+            return
+        own = [key for key in served.partitions if self._owners.get((session.key, key)) is session]
+        for key in own:
+            del self._owners[session.key, key]
+        served.close(session.partitions.keys() & own)
+
+    def disconnected(self, connection_id: int) -> None:
+        """A connection was closed: its sessions end."""
+        for sessions in self._nodes.values():
+            for session in sessions.evict_connection(connection_id):
+                self.end(session)
+
+    def close(self) -> None:
+        """All sessions end."""
+        for session in list(self._served):
+            self.end(session)
+
+    def upkeep(self) -> None:
+        """Give back what was acquired ahead and is not wanted."""
+        now_ms = self._engine.now_ms()
+        parts = [part for served in self._served.values() for part in served.parts]
+        buffers = [part for part in parts if part.read_ahead.buffered]
+        if not buffers:
+            return
+        waiting = {part.key for part in parts if part.read_ahead.is_waiting}
+        for part in buffers:
+            part.upkeep(now_ms, self._config.gateway.read_ahead_idle_ms)
+            if part.key in waiting:
+                part.give_back(part.read_ahead.spare(now_ms, KEEP_MS))
+
+    def _new_leader(self) -> None:
+        for served in self._served.values():
+            served.new_leader()
+
+    def _member_partition(
+        self, session: ShareSession, key: TopicIdPartition, arrived: Callable[[], None]
+    ) -> MemberPartition:
+        topic = self._cluster.topic_by_id(key.topic_id)
+        assert topic is not None  # checked before a partition is looked at
+        group = self._group_configs.group_config(session.key.group_id)
+        settings = self._config.gateway
+        limit = min(settings.read_ahead_max_records, group.partition_max_record_locks)
+        lost_after_ms = settings.demand_wait_ms + LOST_AFTER_MS
+        return MemberPartition(
+            SharePartitionKey(session.key.group_id, topic.name, key.partition),
+            session.key.member_id,
+            self._engine,
+            ReadAhead(limit, group.record_lock_duration_ms, lost_after_ms, settings.read_ahead_min_records),
+            arrived,
+            settings.demand_wait_ms,
+            group.record_lock_duration_ms,
+        )
