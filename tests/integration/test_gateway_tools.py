@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from itertools import islice
 from typing import TYPE_CHECKING
+
+from kafka import KafkaConsumer, TopicPartition
 
 from sharegroup.testkit.java_tool import run_tool
 from tests.integration.share_members import Group
 
 if TYPE_CHECKING:
+    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
     from sharegroup.testkit.gateway_process import GatewayProcess
     from sharegroup.testkit.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
@@ -16,6 +21,7 @@ if TYPE_CHECKING:
 CONSOLE = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
 PERFORMANCE = "org.apache.kafka.tools.ShareConsumerPerformance"
 VERIFIABLE = "org.apache.kafka.tools.VerifiableShareConsumer"
+PRODUCER = "org.apache.kafka.tools.ProducerPerformance"
 
 
 def at(gateway: GatewayProcess, group: Group) -> tuple[str, ...]:
@@ -61,3 +67,25 @@ def test_verifiable_share_consumer(
     assert (consumed, sum(event["count"] for event in acknowledged)) == (100, 100)
     assert all(event["success"] for event in acknowledged)
     assert group.await_finished().outcomes == {"accepted": 100}
+
+
+def test_transactional_producer(
+    kafka: EmbeddedKafka, gateway: GatewayProcess, new_topic: NewTopic, unique_name: Callable[[str], str]
+) -> None:
+    """The broker's transaction.version is 2, and what passes through is of version 1."""
+    topic = new_topic()
+    run_tool(
+        PRODUCER, "--bootstrap-server", gateway.bootstrap_servers, "--topic", topic, "--num-records", "100",
+        "--record-size", "10", "--throughput", "-1", "--transactional-id", unique_name("writer"),
+    )  # fmt: skip
+    committed = KafkaConsumer(
+        bootstrap_servers=kafka.bootstrap_servers,
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=30_000,
+    )
+    try:
+        committed.assign([TopicPartition(topic, 0)])
+        assert len(list(islice(committed, 100))) == 100
+    finally:
+        committed.close()

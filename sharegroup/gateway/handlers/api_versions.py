@@ -39,6 +39,9 @@ OWN = {
 CAPS = {PRODUCE: 9, FETCH: 15, 10: 6, 55: 1, 60: 2}
 #: The share groups' own: the upstream's are not used.
 SHARE = frozenset({76, 77, 78, 79, 90, 91, 92})
+#: Highest levels of features. From transaction.version 2 on, clients leave out AddPartitionsToTxn and need a Produce
+#: that is beyond its cap.
+FEATURE_CAPS = {"transaction.version": 1}
 #: Broker to broker (the share coordinator's): not for clients.
 HIDDEN = frozenset({83, 84, 85, 86, 87})
 
@@ -53,9 +56,6 @@ class ApiVersions:
         """The offer; an unknown version is answered in version 0 by the connection itself."""
         offered = await self._cluster.features(request.caller.node_id)
         ranges = passed_through(offered) | OWN
-        features = offered.response
-        supported = [f for f in features.supported_features or () if f.name != SHARE_VERSION]
-        finalized = [f for f in features.finalized_features or () if f.name != SHARE_VERSION]
         response = ApiVersionsResponse
         return response(
             error_code=0,
@@ -64,15 +64,9 @@ class ApiVersions:
                 for key, (low, high) in sorted(ranges.items())
             ],
             throttle_time_ms=0,
-            supported_features=[
-                *supported,
-                response.SupportedFeatureKey(name=SHARE_VERSION, min_version=0, max_version=1),
-            ],
-            finalized_features_epoch=max(0, getattr(features, "finalized_features_epoch", 0) or 0),
-            finalized_features=[
-                *finalized,
-                response.FinalizedFeatureKey(name=SHARE_VERSION, max_version_level=1, min_version_level=1),
-            ],
+            supported_features=supported_features(offered.response),
+            finalized_features_epoch=max(0, getattr(offered.response, "finalized_features_epoch", 0) or 0),
+            finalized_features=finalized_features(offered.response),
         )
 
 
@@ -80,6 +74,37 @@ def passed_through(offered: Features) -> dict[int, tuple[int, int]]:
     """What clients may use of a broker's offer: {api key: (min, max)}."""
     capped = {key: (low, min(high, CAPS.get(key, high))) for key, (low, high) in offered.ranges.items()}
     return {key: (low, high) for key, (low, high) in capped.items() if key not in HIDDEN | SHARE and low <= high}
+
+
+def supported_features(upstream: Any) -> list[Any]:
+    """The upstream's, up to their caps, and ours; one that begins beyond its cap is none for clients."""
+    feature = ApiVersionsResponse.SupportedFeatureKey
+    capped = [
+        feature(name=found.name, min_version=found.min_version, max_version=_capped(found.name, found.max_version))
+        for found in upstream.supported_features or ()
+        if found.name != SHARE_VERSION
+    ]
+    own = feature(name=SHARE_VERSION, min_version=0, max_version=1)
+    return [*(found for found in capped if found.min_version <= found.max_version), own]
+
+
+def finalized_features(upstream: Any) -> list[Any]:
+    """The upstream's, up to their caps, and ours. KRaft has a level's number in both ends of its range."""
+    feature = ApiVersionsResponse.FinalizedFeatureKey
+    capped = [
+        feature(
+            name=found.name,
+            min_version_level=_capped(found.name, found.min_version_level),
+            max_version_level=_capped(found.name, found.max_version_level),
+        )
+        for found in upstream.finalized_features or ()
+        if found.name != SHARE_VERSION
+    ]
+    return [*capped, feature(name=SHARE_VERSION, min_version_level=1, max_version_level=1)]
+
+
+def _capped(feature: str, level: int) -> int:
+    return min(level, FEATURE_CAPS.get(feature, level))
 
 
 def unsupported_version() -> Any:

@@ -1,0 +1,81 @@
+"""ApiVersions: of the upstream's offer, what holds through the gateway."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
+
+from sharegroup.gateway.handlers.api_versions import ApiVersions
+from sharegroup.gateway.upstream_connection import Features
+from tests.unit.gateway.scripted_upstream import ScriptedUpstream, answer
+
+VERSION = 4
+
+
+class Offering(ScriptedUpstream):
+    """`supported` and `finalized` features by name: (lowest, highest level)."""
+
+    def __init__(
+        self, supported: dict[str, tuple[int, int]] | None = None, finalized: dict[str, tuple[int, int]] | None = None
+    ) -> None:
+        super().__init__()
+        response = ApiVersionsResponse
+        self._response = response(
+            supported_features=[
+                response.SupportedFeatureKey(name=name, min_version=low, max_version=high)
+                for name, (low, high) in (supported or {}).items()
+            ],
+            finalized_features=[
+                response.FinalizedFeatureKey(name=name, min_version_level=low, max_version_level=high)
+                for name, (low, high) in (finalized or {}).items()
+            ],
+            finalized_features_epoch=7,
+        )
+
+    async def features(self, node_id: int) -> Features:
+        return Features({}, self._response)
+
+
+def offer(upstream: Offering, version: int = VERSION) -> Any:
+    return answer(ApiVersions(upstream), ApiVersionsRequest(), ApiVersionsResponse, version)
+
+
+def supported(response: Any) -> dict[str, tuple[int, int]]:
+    return {found.name: (found.min_version, found.max_version) for found in response.supported_features}
+
+
+def finalized(response: Any) -> dict[str, tuple[int, int]]:
+    return {found.name: (found.min_version_level, found.max_version_level) for found in response.finalized_features}
+
+
+def test_transactions_are_those_that_need_no_newer_produce() -> None:
+    """Its ends are both the level that is finalized, as KRaft has it."""
+    levels = {"transaction.version": (0, 2), "metadata.version": (7, 30)}
+    response = offer(Offering(levels, {"transaction.version": (2, 2), "metadata.version": (30, 30)}))
+    assert supported(response) == {"transaction.version": (0, 1), "metadata.version": (7, 30), "share.version": (0, 1)}
+    assert finalized(response) == {
+        "transaction.version": (1, 1),
+        "metadata.version": (30, 30),
+        "share.version": (1, 1),
+    }
+    assert response.finalized_features_epoch == 7
+
+
+def test_older_transactions_are_left_as_they_are() -> None:
+    response = offer(Offering({"transaction.version": (0, 1)}, {"transaction.version": (1, 1)}))
+    assert supported(response)["transaction.version"] == (0, 1)
+    assert finalized(response)["transaction.version"] == (1, 1)
+
+
+def test_a_feature_that_begins_beyond_its_cap_is_not_supported() -> None:
+    """A range that ends before it begins is none, and Java's clients do not survive one."""
+    response = offer(Offering({"transaction.version": (2, 3)}, {"transaction.version": (2, 3)}))
+    assert "transaction.version" not in supported(response)
+    assert finalized(response)["transaction.version"] == (1, 1)
+
+
+def test_share_groups_are_ours_whatever_the_upstream_has() -> None:
+    response = offer(Offering({"share.version": (0, 2)}, {"share.version": (2, 2)}))
+    assert supported(response) == {"share.version": (0, 1)}
+    assert finalized(response) == {"share.version": (1, 1)}
