@@ -77,14 +77,17 @@ def passed_through(offered: Features) -> dict[int, tuple[int, int]]:
 
 
 def supported_features(upstream: Any) -> list[Any]:
-    """The upstream's, up to their caps, and ours; one that begins beyond its cap is none for clients."""
+    """The upstream's, up to their caps, and ours; one that begins beyond its cap is none for clients.
+
+    None begins at 0 (the upstream is asked in a version that leaves those out): Java's clients before 3.8 end by it.
+    """
     feature = ApiVersionsResponse.SupportedFeatureKey
     capped = [
         feature(name=found.name, min_version=found.min_version, max_version=_capped(found.name, found.max_version))
         for found in upstream.supported_features or ()
         if found.name != SHARE_VERSION
     ]
-    own = feature(name=SHARE_VERSION, min_version=0, max_version=1)
+    own = feature(name=SHARE_VERSION, min_version=1, max_version=1)
     return [*(found for found in capped if found.min_version <= found.max_version), own]
 
 

@@ -53,7 +53,7 @@ def test_transactions_are_those_that_need_no_newer_produce() -> None:
     """Its ends are both the level that is finalized, as KRaft has it."""
     levels = {"transaction.version": (0, 2), "metadata.version": (7, 30)}
     response = offer(Offering(levels, {"transaction.version": (2, 2), "metadata.version": (30, 30)}))
-    assert supported(response) == {"transaction.version": (0, 1), "metadata.version": (7, 30), "share.version": (0, 1)}
+    assert supported(response) == {"transaction.version": (0, 1), "metadata.version": (7, 30), "share.version": (1, 1)}
     assert finalized(response) == {
         "transaction.version": (1, 1),
         "metadata.version": (30, 30),
@@ -76,6 +76,7 @@ def test_a_feature_that_begins_beyond_its_cap_is_not_supported() -> None:
 
 
 def test_share_groups_are_ours_whatever_the_upstream_has() -> None:
+    """They begin at 1: Java's clients before 3.8 take a feature that begins at 0 for a broken response, and end."""
     response = offer(Offering({"share.version": (0, 2)}, {"share.version": (2, 2)}))
-    assert supported(response) == {"share.version": (0, 1)}
+    assert supported(response) == {"share.version": (1, 1)}
     assert finalized(response) == {"share.version": (1, 1)}
