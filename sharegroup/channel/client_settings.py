@@ -6,7 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-_JAAS_FIELD = re.compile(r"""(username|password)\s*=\s*["']([^"']*)["']""")
+#: An option of a login module: name, and value in either kind of quotes or a bare word.
+_JAAS_OPTION = re.compile(r"""([\w$.-]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)'|([\w$.-]+))""")
+_JAAS_ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)")
+_CONTROL_CHARACTERS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 #: Java's name -> kafka-python's, where replacing the dots is not enough.
 _RENAMED = {
     "ssl.truststore.location": "ssl_cafile",
@@ -22,8 +25,19 @@ def python_properties(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[
     settings: dict[str, Any] = {"bootstrap_servers": [server.strip() for server in bootstrap_servers.split(",")]}
     for name, value in kafka.items():
         if name == "sasl.jaas.config":
-            fields = dict(_JAAS_FIELD.findall(value))
-            settings |= {f"sasl_plain_{field}": fields[field] for field in fields}
+            options = _jaas_options(value)
+            settings |= {f"sasl_plain_{name}": options[name] for name in ("username", "password") if name in options}
         else:
             settings[_RENAMED.get(name, name.replace(".", "_"))] = value
     return settings
+
+
+def _jaas_options(config: str) -> dict[str, str]:
+    """As Java reads them, which is by its StreamTokenizer."""
+    found = _JAAS_OPTION.findall(config)
+    return {name: _JAAS_ESCAPE.sub(_unescaped, double or single or word) for name, double, single, word in found}
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    character = escape[1]
+    return chr(int(character, 8)) if character[0] in "01234567" else _CONTROL_CHARACTERS.get(character, character)
