@@ -84,7 +84,7 @@ class Gateway:
         routes: list[tuple[Any, Handler]] = [
             (sasl_messages.SaslHandshakeRequest, sasl_is_off),
             (sasl_messages.SaslAuthenticateRequest, sasl_is_off),
-            (metadata_messages.ApiVersionsRequest, ApiVersions(self._cluster)),
+            (metadata_messages.ApiVersionsRequest, ApiVersions(self._cluster, self.security)),
             (metadata_messages.MetadataRequest, cluster.metadata),
             (metadata_messages.FindCoordinatorRequest, cluster.find_coordinator),
             (admin_messages.DescribeClusterRequest, cluster.describe_cluster),

@@ -8,6 +8,7 @@ from kafka.protocol.metadata import ApiVersionsResponse
 
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.request import Request
+from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream_cluster import UpstreamCluster
 from sharegroup.gateway.upstream_connection import Features
 
@@ -49,19 +50,19 @@ HIDDEN = frozenset({83, 84, 85, 86, 87})
 class ApiVersions:
     """The handler."""
 
-    def __init__(self, cluster: UpstreamCluster) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: UpstreamCluster, security: Authorization) -> None:
+        self._cluster, self._security = cluster, security
 
     async def __call__(self, request: Request) -> Any:
         """The offer; an unknown version is answered in version 0 by the connection itself."""
         offered = await self._cluster.features(request.caller.node_id)
-        ranges = passed_through(offered) | OWN
+        passed = {key: found for key, found in passed_through(offered).items() if self._security.offers(key)}
         response = ApiVersionsResponse
         return response(
             error_code=0,
             api_keys=[
                 response.ApiVersion(api_key=key, min_version=low, max_version=high)
-                for key, (low, high) in sorted(ranges.items())
+                for key, (low, high) in sorted((passed | OWN).items())
             ],
             throttle_time_ms=0,
             supported_features=supported_features(offered.response),

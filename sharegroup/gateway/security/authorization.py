@@ -15,7 +15,8 @@
     Metadata                                            Describe
 
 What passes through undecoded goes upstream with the gateway's own rights, so that nothing can be told apart there: it
-needs All on the cluster.
+needs All on the cluster. Who may not send it loses his connection by it, as Kafka's protocol has no answer for the
+unknown; what clients send unasked is therefore not offered to them.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ _GROUP_OPERATIONS: Final = (
     Operation.DESCRIBE_CONFIGS,
     Operation.ALTER_CONFIGS,
 )
+#: GetTelemetrySubscriptions and PushTelemetry: Java's clients send them by themselves, to whoever offers them.
+_TELEMETRY: Final = frozenset({71, 72})
 
 
 class Authorization:
@@ -51,6 +54,10 @@ class Authorization:
 
     def __init__(self, acl: Acl | None) -> None:
         self._acl = acl
+
+    def offers(self, api_key: int) -> bool:
+        """Whether clients are told of an API that passes through: all alike, since they ask before their login, too."""
+        return self._acl is None or api_key not in _TELEMETRY
 
     # -- the whole request -------------------------------------------------------------------------------------------
 

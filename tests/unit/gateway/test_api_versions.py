@@ -7,19 +7,26 @@ from typing import Any
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from sharegroup.gateway.handlers.api_versions import ApiVersions
+from sharegroup.gateway.security.acl import Acl
+from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream_connection import Features
-from tests.unit.gateway.scripted_upstream import ScriptedUpstream, answer
+from tests.unit.gateway.scripted_upstream import EVERYTHING_ALLOWED, ScriptedUpstream, answer
 
 VERSION = 4
+LIST_OFFSETS, GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY = 2, 71, 72
 
 
 class Offering(ScriptedUpstream):
-    """`supported` and `finalized` features by name: (lowest, highest level)."""
+    """`supported` and `finalized` features by name: (lowest, highest level); `ranges` by API key."""
 
     def __init__(
-        self, supported: dict[str, tuple[int, int]] | None = None, finalized: dict[str, tuple[int, int]] | None = None
+        self,
+        supported: dict[str, tuple[int, int]] | None = None,
+        finalized: dict[str, tuple[int, int]] | None = None,
+        ranges: dict[int, tuple[int, int]] | None = None,
     ) -> None:
         super().__init__()
+        self._ranges = ranges or {}
         response = ApiVersionsResponse
         self._response = response(
             supported_features=[
@@ -34,11 +41,15 @@ class Offering(ScriptedUpstream):
         )
 
     async def features(self, node_id: int) -> Features:
-        return Features({}, self._response)
+        return Features(self._ranges, self._response)
 
 
-def offer(upstream: Offering, version: int = VERSION) -> Any:
-    return answer(ApiVersions(upstream), ApiVersionsRequest(), ApiVersionsResponse, version)
+def offer(upstream: Offering, security: Authorization = EVERYTHING_ALLOWED) -> Any:
+    return answer(ApiVersions(upstream, security), ApiVersionsRequest(), ApiVersionsResponse, VERSION)
+
+
+def api_keys(response: Any) -> set[int]:
+    return {found.api_key for found in response.api_keys}
 
 
 def supported(response: Any) -> dict[str, tuple[int, int]]:
@@ -80,3 +91,12 @@ def test_share_groups_are_ours_whatever_the_upstream_has() -> None:
     response = offer(Offering({"share.version": (0, 2)}, {"share.version": (2, 2)}))
     assert supported(response) == {"share.version": (1, 1)}
     assert finalized(response) == {"share.version": (1, 1)}
+
+
+def test_with_an_access_control_list_clients_hear_of_no_telemetry() -> None:
+    """They would send it unasked, and who may not pass anything through would lose his connection each time."""
+    telemetry = {GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY}
+    upstream = Offering(ranges=dict.fromkeys((LIST_OFFSETS, *telemetry), (0, 0)))
+    everything = api_keys(offer(upstream))
+    assert telemetry <= everything
+    assert api_keys(offer(upstream, Authorization(Acl([])))) == everything - telemetry
