@@ -7,6 +7,7 @@ from typing import Any
 from kafka.protocol.metadata import ApiVersionsResponse
 
 from sharegroup.errors import ErrorCode
+from sharegroup.gateway.any_broker import from_any_broker
 from sharegroup.gateway.request import Request
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream_cluster import UpstreamCluster
@@ -55,7 +56,7 @@ class ApiVersions:
 
     async def __call__(self, request: Request) -> Any:
         """The offer; an unknown version is answered in version 0 by the connection itself."""
-        offered = await self._cluster.features(request.caller.node_id)
+        offered = await from_any_broker(self._cluster, request.caller.node_id, self._cluster.features)
         passed = {key: found for key, found in passed_through(offered).items() if self._security.offers(key)}
         response = ApiVersionsResponse
         return response(

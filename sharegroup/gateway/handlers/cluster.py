@@ -18,6 +18,7 @@ from kafka.protocol.metadata import (
 )
 
 from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.any_broker import from_any_broker
 from sharegroup.gateway.listeners import Listeners
 from sharegroup.gateway.request import Request
 from sharegroup.gateway.security.authorization import Authorization
@@ -43,8 +44,8 @@ class ClusterApis:
 
     async def metadata(self, request: Request) -> Any:
         """In the client's version, whatever the upstream's is."""
-        asked, unknown = await self._upstream_request(request)
-        answer = await self._cluster.ask(request.caller.node_id, asked, MetadataResponse, request.version)
+        ask = partial(self._upstream_metadata, request)
+        answer, unknown = await from_any_broker(self._cluster, request.caller.node_id, ask)
         if self._listeners.missing(broker.node_id for broker in answer.brokers):
             await self._cluster.refresh()
             await self._open_ports()
@@ -68,11 +69,16 @@ class ClusterApis:
             topics=[*self._visible(request, answer.topics), *unknown],
         )
 
-    async def _upstream_request(self, request: Request) -> tuple[MetadataRequest, list[Any]]:
+    async def _upstream_metadata(self, request: Request, node_id: int) -> tuple[Any, list[Any]]:
+        """A broker's answer, and the answers for ids that nobody knows."""
+        asked, unknown = await self._upstream_request(request, node_id)
+        return await self._cluster.ask(node_id, asked, MetadataResponse, request.version), unknown
+
+    async def _upstream_request(self, request: Request, node_id: int) -> tuple[MetadataRequest, list[Any]]:
         """The request in names where the upstream has no ids, and the answers for ids that nobody knows."""
         body = request.body
         names, unknown = body.topics, []
-        _, upstream_version = (await self._cluster.features(request.caller.node_id)).ranges[MetadataRequest.API_KEY]
+        _, upstream_version = (await self._cluster.features(node_id)).ranges[MetadataRequest.API_KEY]
         if names and upstream_version < IDS_IN_METADATA_REQUEST:
             names = []
             for topic in body.topics:
@@ -139,7 +145,7 @@ class ClusterApis:
         if key_type == SHARE_COORDINATOR:
             return self._coordinator(key, request.caller.node_id, 0, None)
         asked = FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[key])
-        answer = await self._cluster.ask(request.caller.node_id, asked, FindCoordinatorResponse)
+        answer = await self._ask_any(request, asked, FindCoordinatorResponse)
         found = answer.coordinators[0] if answer.coordinators else answer
         if found.error_code:
             return self._coordinator(key, -1, found.error_code, found.error_message)
@@ -167,7 +173,7 @@ class ClusterApis:
             include_cluster_authorized_operations=body.include_cluster_authorized_operations,
             endpoint_type=body.endpoint_type if request.version >= 1 else 1,
         )
-        answer = await self._cluster.ask(request.caller.node_id, asked, DescribeClusterResponse, request.version)
+        answer = await self._ask_any(request, asked, DescribeClusterResponse, request.version)
         brokers = [broker for broker in answer.brokers if self._listeners.has(broker.broker_id)]
         for broker in brokers:
             broker.host, broker.port = self._listeners.host, self._listeners.port(broker.broker_id)
@@ -181,6 +187,12 @@ class ClusterApis:
             brokers=brokers,
             authorized_operations=answer.authorized_operations,
         )
+
+    async def _ask_any(self, request: Request, asked: Any, response: Any, max_version: int | None = None) -> Any:
+        def ask(node_id: int) -> Awaitable[Any]:
+            return self._cluster.ask(node_id, asked, response, max_version)
+
+        return await from_any_broker(self._cluster, request.caller.node_id, ask)
 
 
 def _no_topic(code: ErrorCode, name: str | None, topic_id: Any) -> Any:

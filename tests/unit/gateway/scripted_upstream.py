@@ -23,7 +23,10 @@ T = uuid.UUID(int=7)
 
 
 class ScriptedUpstream:
-    """`answers` by request name: a function of the request. An API without an answer is one that it does not have."""
+    """`answers` by request name: a function of the request. An API without an answer is one that it does not have.
+
+    Brokers that are `away` answer nothing.
+    """
 
     def __init__(
         self,
@@ -31,16 +34,19 @@ class ScriptedUpstream:
         versions: Mapping[int, int] | None = None,
         topics: Mapping[str, int] | None = None,
         node_ids: tuple[int, ...] = (1,),
+        away: frozenset[int] = frozenset(),
     ) -> None:
         self.answers, self._versions, self.node_ids = dict(answers or {}), dict(versions or {}), list(node_ids)
         self._topics = {
             name: Topic(name, T, {index: Leader(1, 0) for index in range(count)})
             for name, count in (topics or {}).items()
         }
+        self._away = away
         self.asked: list[Any] = []
         self.refreshed = 0
 
     async def ask(self, node_id: int, request: Any, response: Any, max_version: int | None = None) -> Any:
+        self._need(node_id)
         self.asked.append(request)
         answer = self.answers.get(request.name)
         if answer is None:
@@ -48,6 +54,7 @@ class ScriptedUpstream:
         return answer(request)
 
     async def features(self, node_id: int) -> Any:
+        self._need(node_id)
         return SimpleNamespace(ranges={key: (0, version) for key, version in self._versions.items()})
 
     async def topics(self, names: Any) -> dict[str, Topic]:
@@ -62,6 +69,10 @@ class ScriptedUpstream:
     async def try_refresh(self) -> bool:
         await self.refresh()
         return True
+
+    def _need(self, node_id: int) -> None:
+        if node_id in self._away:
+            raise UpstreamUnavailableError(f"broker {node_id} is away")
 
 
 class FixedTables:
