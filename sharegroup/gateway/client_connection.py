@@ -65,14 +65,22 @@ class ClientConnection(FrameProtocol):
 
     # -- asyncio -----------------------------------------------------------------------------------------------------
 
+    def accepted(self, transport: asyncio.Transport) -> bool:
+        """The client has a place from now on, before any TLS handshake; False when there is none, and it is closed."""
+        self.transport = transport
+        if self._gateway.connected(self):
+            return True
+        self.close()
+        return False
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio's."""
-        super().connection_made(transport)
-        if not self._gateway.connected(self):
-            self.close()
+        """asyncio's, after any TLS handshake."""
+        transport = cast(asyncio.Transport, transport)
+        if self.transport is None and not self.accepted(transport):
             return
+        super().connection_made(transport)
         try:
-            self._serve(cast(asyncio.Transport, transport))
+            self._serve(transport)
         except Exception as error:  # noqa: BLE001 - asyncio would keep the connection, with nobody to serve it
             self._give_up(error)
 

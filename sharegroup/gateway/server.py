@@ -34,6 +34,7 @@ from sharegroup.gateway.request import Handler, Request
 from sharegroup.gateway.security import Security
 from sharegroup.gateway.security.sasl_server import sasl_is_off
 from sharegroup.gateway.stored_groups import StoredGroups
+from sharegroup.gateway.tls_connection import TlsConnection
 from sharegroup.gateway.upstream_cluster import UpstreamCluster
 from sharegroup.gateway.wire import RequestHeader, UnknownVersionError
 from sharegroup.protocol import messages as share_messages
@@ -158,20 +159,15 @@ class Gateway:
 
     async def listen(self, node_id: int, port: int) -> asyncio.Server:
         """Serve an upstream broker on a port; 0: any free one. Raises OSError."""
-        tls = self.security.tls
-        # Until its handshake is through, a client is not a connection of ours yet, and asyncio has to see it off.
-        handshake_s = self.config.first_request_timeout_ms / 1000 if tls is not None else None
         return await asyncio.get_running_loop().create_server(
-            lambda: self._connection(node_id),
-            self.config.listener_host,
-            port,
-            ssl=tls,
-            ssl_handshake_timeout=handshake_s,
-            backlog=BACKLOG,
+            lambda: self._connection(node_id), self.config.listener_host, port, backlog=BACKLOG
         )
 
-    def _connection(self, node_id: int) -> ClientConnection:
-        return ClientConnection(self, node_id, next(self._connection_ids))
+    def _connection(self, node_id: int) -> ClientConnection | TlsConnection:
+        client = ClientConnection(self, node_id, next(self._connection_ids))
+        if self.security.tls is None:
+            return client
+        return TlsConnection(client, self.security.tls, self.config.first_request_timeout_ms / 1000)
 
     # -- for the connections -------------------------------------------------------------------------------------------
 
@@ -181,7 +177,7 @@ class Gateway:
 
     @property
     def connection_count(self) -> int:
-        """Clients that are connected."""
+        """Clients that are connected, those in their TLS handshake included."""
         return len(self._connections)
 
     def connected(self, connection: ClientConnection) -> bool:

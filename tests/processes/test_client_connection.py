@@ -9,6 +9,7 @@ import random
 import socket
 import ssl
 import struct
+import tracemalloc
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
@@ -433,8 +434,44 @@ def test_no_tls_handshake(pems: Path, said: bytes, caplog: pytest.LogCaptureFixt
         other.context = client_context(pems)
         return (is_closed or bool(said)) and await (await other.connect()).is_served()
 
-    assert run(test, tls(pems, **{"gateway.first.request.timeout.ms": 200}))
+    one_place = {"gateway.max.connections": 1, "gateway.first.request.timeout.ms": 200}
+    assert run(test, tls(pems, **one_place))  # which whoever is closed leaves to the other
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+def test_who_has_not_begun_the_tls_handshake_counts(pems: Path) -> None:
+    async def test(gateway: Gateway, client: Client) -> tuple[bool, bool]:
+        silent = [await client.another().connect() for _ in range(3)]
+        await until(lambda: gateway.connection_count == 2)
+        assert await silent[2].is_closed()
+        client.context = client_context(pems)
+        with pytest.raises((ConnectionError, ssl.SSLError)):
+            await client.connect()
+        silent[0].close()
+        await until(lambda: gateway.connection_count == 1)
+        served = await (await client.connect()).is_served()
+        for connection in list(gateway._connections):
+            connection.close()
+        return served, await silent[1].is_closed()
+
+    assert run(test, tls(pems, **{"gateway.max.connections": 2})) == (True, True)
+
+
+def test_a_tls_connection_takes_little_memory(pems: Path) -> None:
+    async def test(gateway: Gateway, client: Client) -> float:
+        clients = [client.another() for _ in range(20)]
+        before, _ = tracemalloc.get_traced_memory()
+        for each in clients:
+            await each.connect()
+        await until(lambda: gateway.connection_count == len(clients))
+        after, _ = tracemalloc.get_traced_memory()
+        return (after - before) / len(clients)
+
+    tracemalloc.start()
+    try:
+        assert run(test, tls(pems)) < 65_536
+    finally:
+        tracemalloc.stop()
 
 
 def test_requests_over_tls_in_a_row_are_answered_in_order(pems: Path) -> None:
