@@ -19,6 +19,11 @@ logger = logging.getLogger(__name__)
 
 #: Asked again at most this often, whatever clients ask for.
 REFRESH_PAUSE_S = 0.2
+#: How long a broker may take to be reached and to give its metadata, before the next one is asked. Requests of clients
+#: wait for it: even after some brokers that hang there is to be time left for them.
+METADATA_TIMEOUT_S = 5.0
+
+Address = tuple[str, int]
 
 
 class Leader(NamedTuple):
@@ -43,7 +48,10 @@ class UpstreamCluster:
         self._settings = settings
         self._bootstrap = [_address(server) for server in settings["bootstrap_servers"]]
         self._connections: dict[int, KeptConnection] = {}
-        self._addresses: dict[int, tuple[str, int]] = {}
+        self._addresses: dict[int, Address] = {}
+        self._present: list[int] = []
+        self._metadata_connections: dict[Address, KeptConnection] = {}
+        self._last_answered: Address | None = None
         self._topics: dict[str, Topic] = {}
         self._names: dict[uuid.UUID, str] = {}
         self._refreshed = float("-inf")
@@ -55,11 +63,11 @@ class UpstreamCluster:
 
     @property
     def node_ids(self) -> list[int]:
-        """The brokers, sorted."""
-        return sorted(self._addresses)
+        """The brokers of the newest metadata, sorted."""
+        return self._present
 
-    def address(self, node_id: int) -> tuple[str, int]:
-        """A broker's (host, port)."""
+    def address(self, node_id: int) -> Address:
+        """A broker's (host, port); while it is away, where it was."""
         try:
             return self._addresses[node_id]
         except KeyError:
@@ -153,10 +161,12 @@ class UpstreamCluster:
 
     def close(self) -> None:
         """Close all connections."""
-        for connection in self._connections.values():
+        for connection in (*self._connections.values(), *self._metadata_connections.values()):
             connection.close()
 
-    def _learn_addresses(self, addresses: dict[int, tuple[str, int]]) -> None:
+    def _learn_addresses(self, addresses: dict[int, Address]) -> None:
+        """A broker that is absent keeps its connection: requests may be under way there, and it may come back."""
+        self._present = sorted(addresses)
         for node_id, address in addresses.items():
             if self._addresses.get(node_id) != address:
                 old = self._connections.pop(node_id, None)
@@ -170,24 +180,44 @@ class UpstreamCluster:
         return self._connections[node_id]
 
     async def _metadata(self) -> Any:
-        """From any broker that answers."""
-        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+        """From any broker that answers: first the one that did last, and the bootstrap servers after all others."""
         problem: UpstreamUnavailableError | None = None
-        for connection in list(self._connections.values()):
+        present = [self._addresses[node_id] for node_id in self._present]
+        candidates = dict.fromkeys([*present, *self._bootstrap])
+        for address in sorted(candidates, key=lambda candidate: candidate != self._last_answered):
             try:
-                return await connection.ask(request, MetadataResponse, timeout_s=10)
+                answer = await self._metadata_of(address)
             except UpstreamUnavailableError as error:
                 problem = error
-        for host, port in self._bootstrap:
-            connection = KeptConnection(host, port, self._settings)
-            try:
-                return await connection.ask(request, MetadataResponse, timeout_s=10)
-            except UpstreamUnavailableError as error:
-                problem = error
-            finally:
-                connection.close()
+            else:
+                self._answered(address)
+                return answer
         assert problem is not None
         raise problem
+
+    async def _metadata_of(self, address: Address) -> Any:
+        """On a connection for this alone: on the others its answer would wait behind a fetch that waits for records."""
+        connection = self._metadata_connections.get(address)
+        if connection is None:
+            connection = self._metadata_connections[address] = KeptConnection(*address, self._settings)
+        asked = connection.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), MetadataResponse)
+        try:
+            answer = await asyncio.wait_for(asked, METADATA_TIMEOUT_S)
+        except asyncio.TimeoutError:
+            self._metadata_connections.pop(address).close()
+            problem = f"broker {address[0]}:{address[1]} gave no metadata within {METADATA_TIMEOUT_S:g} s"
+            raise UpstreamUnavailableError(problem) from None
+        if not answer.brokers:
+            raise UpstreamUnavailableError(f"broker {address[0]}:{address[1]} does not know the cluster yet")
+        return answer
+
+    def _answered(self, address: Address) -> None:
+        """It is asked first from now on; what was begun with others ends."""
+        self._last_answered = address
+        kept = {address: self._metadata_connections.pop(address)}
+        for connection in self._metadata_connections.values():
+            connection.close()
+        self._metadata_connections = kept
 
 
 def _changed_logs(before: Mapping[str, Topic], after: Mapping[str, Topic]) -> Iterator[tuple[uuid.UUID, int]]:
@@ -199,6 +229,6 @@ def _changed_logs(before: Mapping[str, Topic], after: Mapping[str, Topic]) -> It
                 yield topic.topic_id, partition
 
 
-def _address(server: str) -> tuple[str, int]:
+def _address(server: str) -> Address:
     host, _, port = server.rpartition(":")
     return host.strip("[]"), int(port)

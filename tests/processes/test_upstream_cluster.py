@@ -1,0 +1,194 @@
+"""What is known of the upstream cluster, asked of brokers on real ports, some of which never answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest, MetadataResponse
+
+from sharegroup.gateway import upstream_cluster, wire
+from sharegroup.gateway.framing import FrameProtocol
+from sharegroup.gateway.upstream_cluster import UpstreamCluster
+from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
+
+ClusterOf = Callable[..., UpstreamCluster]
+VERSIONS = {MetadataRequest.API_KEY: 12, ApiVersionsResponse.API_KEY: 3}
+#: For a test that hangs. Other requests than those for metadata wait for longer than that.
+DEADLINE_S = 20.0
+
+
+class Broker:
+    """Answers that the cluster consists of `knows`. While it `hangs` it accepts connections and requests, no more."""
+
+    def __init__(self, node_id: int) -> None:
+        self.node_id, self.port = node_id, 0
+        self.knows: list[Broker] = []
+        self.hangs = False
+        self.connections: list[_Connection] = []
+        self._server: asyncio.Server | None = None
+
+    async def start(self) -> None:
+        self._server = await asyncio.get_running_loop().create_server(lambda: _Connection(self), "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    def stop(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        for connection in self.connections:
+            connection.abort()
+
+    def answer_all(self) -> None:
+        """It hangs no more."""
+        self.hangs = False
+        for connection in self.connections:
+            connection.answer_all()
+
+    def answer(self, api_key: int) -> Any:
+        if api_key == ApiVersionsResponse.API_KEY:
+            key = ApiVersionsResponse.ApiVersion
+            keys = [key(api_key=k, min_version=0, max_version=version) for k, version in VERSIONS.items()]
+            return ApiVersionsResponse(error_code=0, api_keys=keys)
+        broker = MetadataResponse.MetadataResponseBroker
+        known = [broker(node_id=each.node_id, host="127.0.0.1", port=each.port, rack=None) for each in self.knows]
+        return MetadataResponse(throttle_time_ms=0, brokers=known, cluster_id="c", controller_id=1, topics=[])
+
+
+class _Connection(FrameProtocol):
+    def __init__(self, broker: Broker) -> None:
+        super().__init__(2**31 - 1)
+        self._broker = broker
+        self.unanswered: list[wire.RequestHeader] = []
+        broker.connections.append(self)
+
+    def frame_received(self, frame: memoryview) -> None:
+        self.unanswered.append(wire.read_header(frame))
+        if not self._broker.hangs:
+            self.answer_all()
+
+    def answer_all(self) -> None:
+        for header in self.unanswered:
+            answer = wire.encode_response(
+                self._broker.answer(header.api_key), header.api_version, header.correlation_id
+            )
+            if self.transport is not None:
+                self.transport.write(answer)
+        self.unanswered.clear()
+
+    def frame_error(self, problem: str) -> None:
+        raise AssertionError(problem)
+
+
+@pytest.fixture(autouse=True)
+def _short_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upstream_cluster, "REFRESH_PAUSE_S", 0.0)
+    monkeypatch.setattr(upstream_cluster, "METADATA_TIMEOUT_S", 0.5)
+
+
+def run(test: Callable[[list[Broker], ClusterOf], Awaitable[None]]) -> None:
+    """A test with three brokers that know each other, and what makes a cluster of bootstrap brokers."""
+
+    async def main() -> None:
+        others = asyncio.all_tasks()
+        brokers = [Broker(node_id) for node_id in (1, 2, 3)]
+        clusters = []
+
+        def cluster_of(*bootstrap: Broker) -> UpstreamCluster:
+            clusters.append(UpstreamCluster({"bootstrap_servers": [f"127.0.0.1:{each.port}" for each in bootstrap]}))
+            return clusters[-1]
+
+        for broker in brokers:
+            broker.knows = brokers
+            await broker.start()
+        try:
+            await test(brokers, cluster_of)
+        finally:
+            for cluster in clusters:
+                cluster.close()
+            for broker in brokers:
+                broker.stop()
+        while not asyncio.all_tasks() <= others:
+            await asyncio.sleep(0.002)
+
+    asyncio.run(asyncio.wait_for(main(), DEADLINE_S))
+
+
+def test_a_broker_that_hangs_is_waited_for_once() -> None:
+    async def test(brokers: list[Broker], cluster_of: ClusterOf) -> None:
+        hung, healthy, _ = brokers
+        hung.hangs = True
+        cluster = cluster_of(hung, healthy)
+        for _ in range(3):
+            await cluster.refresh()
+        assert cluster.node_ids == [1, 2, 3]
+        assert len(hung.connections) == 1
+
+    run(test)
+
+
+def test_when_the_one_that_answered_hangs_another_is_asked_and_its_other_requests_go_on() -> None:
+    async def test(brokers: list[Broker], cluster_of: ClusterOf) -> None:
+        first, second, third = brokers
+        cluster = cluster_of(first)
+        await cluster.refresh()
+        await cluster.features(1)
+        first.hangs = True
+        other = asyncio.ensure_future(cluster.ask(1, MetadataRequest(topics=[]), MetadataResponse))
+        second.knows = [first, second]
+        await cluster.refresh()
+        assert cluster.node_ids == [1, 2]
+        assert not third.connections
+        second.knows = [second]
+        await cluster.refresh()
+        assert cluster.node_ids == [2]
+        assert not other.done()
+        first.answer_all()
+        assert len((await other).brokers) == 3
+
+    run(test)
+
+
+def test_brokers_that_are_gone_are_not_asked_but_the_bootstrap_servers_are() -> None:
+    async def test(brokers: list[Broker], cluster_of: ClusterOf) -> None:
+        gone, present, bootstrap = brokers
+        cluster = cluster_of(bootstrap)
+        await cluster.refresh()
+        for broker in brokers:
+            broker.knows = [present]
+        await cluster.refresh()
+        bootstrap.hangs = True
+        await cluster.refresh()
+        assert len(present.connections) == 1
+        present.stop()
+        bootstrap.answer_all()
+        await cluster.refresh()
+        assert not gone.connections
+
+    run(test)
+
+
+def test_no_broker_answers() -> None:
+    async def test(brokers: list[Broker], cluster_of: ClusterOf) -> None:
+        cluster = cluster_of(brokers[0])
+        brokers[0].hangs = True
+        with pytest.raises(UpstreamUnavailableError, match=r"gave no metadata within 0.5 s"):
+            await cluster.refresh()
+        brokers[0].answer_all()
+        await cluster.refresh()
+        assert cluster.node_ids == [1, 2, 3]
+
+    run(test)
+
+
+def test_a_broker_that_knows_of_none_is_not_believed() -> None:
+    async def test(brokers: list[Broker], cluster_of: ClusterOf) -> None:
+        cluster = cluster_of(brokers[0])
+        await cluster.refresh()
+        brokers[0].knows = []
+        await cluster.refresh()
+        assert cluster.node_ids == [1, 2, 3]
+        assert len(brokers[1].connections) == 1
+
+    run(test)
