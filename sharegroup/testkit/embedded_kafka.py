@@ -380,8 +380,8 @@ def _serve(kafka: EmbeddedKafka, topics: list[str]) -> None:
     for topic in topics:
         name, _, partitions = topic.partition(":")
         kafka.create_topic(name, int(partitions or 1))
-    print(f"Kafka is ready on {kafka.bootstrap_servers}, Ctrl-C stops it; its log is {kafka.log_path}", flush=True)
     with contextlib.suppress(KeyboardInterrupt):
+        print(f"Kafka is ready on {kafka.bootstrap_servers}, Ctrl-C stops it; its log is {kafka.log_path}", flush=True)
         kafka.wait()
 
 
