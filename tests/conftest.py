@@ -66,6 +66,8 @@ def share_group_job(kafka: "EmbeddedKafka", tmp_path_factory: pytest.TempPathFac
     with ShareGroupJobRun(tmp_path_factory.mktemp("share-group-job"), kafka.bootstrap_servers) as job:
         job.start()
         job.await_running()
+        kafka.create_topic("warm-up")
+        job.warm_up("warm-up")
         yield job
         assert QUERY_FAILED not in job.log, "a test made a query of the job fail and start again"
 

@@ -20,7 +20,7 @@ import yaml
 
 from sharegroup.config import JobConfig, load_config
 from sharegroup.spark.fault_points import VARIABLE as FAULT_POINT
-from sharegroup.testkit.raw_member import RequestClient
+from sharegroup.testkit.raw_member import RawMember, RequestClient
 from sharegroup.testkit.submitted_job import SubmittedJob, SubmittedJobError
 
 #: What is told apart by `new_group`; every kind but "latest" starts at the beginning of a topic.
@@ -30,7 +30,7 @@ GROUP_KINDS: Mapping[str, Mapping[str, Any]] = {
     "by_duration": {"share.auto.offset.reset": "by_duration:PT1H"},
     "read_committed": {"share.isolation.level": "read_committed"},
     "short_session": {"share.session.timeout.ms": 10_000, "share.heartbeat.interval.ms": 500},
-    "short_lock": {"share.record.lock.duration.ms": 2_000},
+    "short_lock": {"share.record.lock.duration.ms": 4_000},
     "renewed_lock": {"share.record.lock.duration.ms": 10_000},
     "restart_lock": {"share.record.lock.duration.ms": 30_000},
 }
@@ -137,6 +137,18 @@ class ShareGroupJobRun:
     def await_log(self, text: str) -> None:
         """Return when this start has logged `text`. Raises SubmittedJobError."""
         self.process.await_log(text, since=self._since)
+
+    def warm_up(self, topic: str) -> None:
+        """Let a member of a group of its own come, acquire and go: the first batches of a JVM are slow, later ones not.
+
+        A record is appended to `topic`, which has one partition.
+        """
+        client = self.client()
+        member = RawMember(client, self.new_group())
+        client.send_value(topic, b"warm-up")
+        member.join({topic: 1})
+        assert member.fetch(topic, 0, 1).acquired
+        assert member.leave().error_code == 0
 
     def _check_alive(self) -> None:
         if self.process.exit_code is not None:

@@ -22,6 +22,8 @@ CONSOLE = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
 PERFORMANCE = "org.apache.kafka.tools.ShareConsumerPerformance"
 VERIFIABLE = "org.apache.kafka.tools.VerifiableShareConsumer"
 PRODUCER = "org.apache.kafka.tools.ProducerPerformance"
+#: How long a tool waits for a record, and how long it may take.
+PATIENCE_MS, TOOL_TIMEOUT_S = "180000", 240
 
 
 def at(gateway: GatewayProcess, group: Group) -> tuple[str, ...]:
@@ -34,7 +36,7 @@ def test_console_share_consumer(
     group = Group(share_group_job, gateway.bootstrap_servers, new_topic(2, 50))
     said = run_tool(
         CONSOLE, *at(gateway, group), "--group", group.id,
-        "--max-messages", "100", "--timeout-ms", "60000",
+        "--max-messages", "100", "--timeout-ms", PATIENCE_MS, timeout_s=TOOL_TIMEOUT_S,
     )  # fmt: skip
     assert sorted(said.splitlines()) == sorted(2 * [f"record {number}" for number in range(50)])
     assert group.await_finished().outcomes == {"accepted": 100}
@@ -46,7 +48,7 @@ def test_share_consumer_performance(
     group = Group(share_group_job, gateway.bootstrap_servers, new_topic(2, 2_000))
     said = run_tool(
         PERFORMANCE, *at(gateway, group), "--group", group.id,
-        "--num-records", "4000", "--timeout", "60000",
+        "--num-records", "4000", "--timeout", PATIENCE_MS, timeout_s=TOOL_TIMEOUT_S,
     )  # fmt: skip
     header, figures = said.splitlines()[:2]
     assert dict(zip(header.split(", "), figures.split(", "), strict=True))["data.consumed.in.nMsg"] == "4000"
@@ -59,7 +61,7 @@ def test_verifiable_share_consumer(
     group = Group(share_group_job, gateway.bootstrap_servers, new_topic(2, 50))
     said = run_tool(
         VERIFIABLE, *at(gateway, group), "--group-id", group.id,
-        "--max-messages", "100", "--acknowledgement-mode", "sync",
+        "--max-messages", "100", "--acknowledgement-mode", "sync", timeout_s=TOOL_TIMEOUT_S,
     )  # fmt: skip
     events = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
     consumed = sum(event["count"] for event in events if event["name"] == "records_consumed")

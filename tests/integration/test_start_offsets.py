@@ -65,6 +65,7 @@ def test_a_group_starts_at_the_end_by_default_but_at_the_beginning_of_partitions
     assert member.fetch(topic, 0, 100).acquired == (AcquiredRange(20, 24, 1),)
 
     admin.create_partitions({topic: 2})
+    wait_until(lambda: len(admin.describe_topics([topic])[0]["partitions"]) == 2, "the broker learns of it")
     admin.wait_for_topics([topic])
     later = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)  # the other one still knows the old metadata
     produce(later, topic, 7, partition=1)
@@ -151,7 +152,10 @@ def test_a_member_without_heartbeats_loses_its_records_to_the_others(
 
 
 def test_a_lock_that_runs_out_is_redelivered_and_its_acknowledgement_is_late(
-    member_of: Callable[[str], RawMember], client: RequestClient, new_topic: NewTopic
+    share_group_job: ShareGroupJobRun,
+    member_of: Callable[[str], RawMember],
+    client: RequestClient,
+    new_topic: NewTopic,
 ) -> None:
     topic, slow = new_topic(1, 10), member_of("short_lock")
     slow.join({topic: 1})
@@ -162,5 +166,6 @@ def test_a_lock_that_runs_out_is_redelivered_and_its_acknowledgement_is_late(
     again = other.fetch(topic, 0, 100)
 
     assert again.acquired == (AcquiredRange(0, 9, 2),)
-    assert again.lock_deadline_ms >= held.lock_deadline_ms + 2_000
+    lock_ms = share_group_job.config.group_config(slow.group_id).record_lock_duration_ms
+    assert again.lock_deadline_ms >= held.lock_deadline_ms + lock_ms
     assert slow.acknowledge(topic, 0, [(0, 9, 1)]).error_code == ErrorCode.INVALID_RECORD_STATE
