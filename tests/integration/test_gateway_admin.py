@@ -378,11 +378,13 @@ def test_configs_of_groups_and_of_others(ask: Ask, new_topic: NewTopic, unique_n
     assert alter({LOCK: "40000", CONSUMER_SESSION: "1"}) == [(GROUP, ErrorCode.INVALID_CONFIG)]
     assert alter({LOCK: "1", CONSUMER_SESSION: "50000"}) == [(GROUP, ErrorCode.INVALID_CONFIG)]
     assert alter({"share.bogus": "1"}, of_topic="86400000") == [(GROUP, ErrorCode.INVALID_CONFIG), (TOPIC, 0)]
-    assert described() == (before[0], {"retention.ms": ("86400000", of_topic)})
+    after = before[0], {"retention.ms": ("86400000", of_topic)}
+    wait_until(lambda: described() == after, "the broker learns of the topic's config, and of nothing else")
     assert lock_timeout_ms() == 600_000
 
     assert alter(both) == [(GROUP, 0)]
-    assert described()[0] == {LOCK: ("40000", of_group), CONSUMER_SESSION: ("50000", of_group)}
+    changed = {LOCK: ("40000", of_group), CONSUMER_SESSION: ("50000", of_group)}
+    wait_until(lambda: described()[0] == changed, "the broker learns of the group's configs")
     assert lock_timeout_ms() == 40_000
     request = ListConfigResourcesRequest(resource_types=[GROUP])
     resources = ask(request, ListConfigResourcesResponse, 1).config_resources
@@ -390,5 +392,5 @@ def test_configs_of_groups_and_of_others(ask: Ask, new_topic: NewTopic, unique_n
     assert not ask(ListConfigResourcesRequest(), ListConfigResourcesResponse, 0).config_resources
 
     assert alter({LOCK: None, CONSUMER_SESSION: None}) == [(GROUP, 0)]
-    assert described()[0] == before[0]
+    wait_until(lambda: described()[0] == before[0], "the broker learns that they are gone")
     assert lock_timeout_ms() == 600_000

@@ -31,6 +31,7 @@ from tests.integration.test_gateway_tools import (  # noqa: F401 - collected her
     test_share_consumer_performance,
     test_verifiable_share_consumer,
 )
+from tests.integration.waiting import wait_until
 
 PARTITIONS, RECORDS = 4, 50
 
@@ -48,6 +49,8 @@ def share_group_job(
     with ShareGroupJobRun(tmp_path_factory.mktemp("older-job"), kafka.bootstrap_servers) as job:
         job.start()
         job.await_running()
+        kafka.create_topic("warm-up")
+        job.warm_up("warm-up")
         yield job
 
 
@@ -71,9 +74,13 @@ def test_all_that_clients_do_goes_through_the_ports_of_two_brokers(
     created = admin.create_topics([NewTopic(group.topic, num_partitions=PARTITIONS, replica_assignment=leaders)])
     created[group.topic].result(60)
 
-    metadata = admin.list_topics(group.topic, timeout=60)
+    def told_leaders() -> list[list[int]]:
+        partitions = admin.list_topics(group.topic, timeout=60).topics[group.topic].partitions
+        return [[partition.leader] for _, partition in sorted(partitions.items())]
+
+    wait_until(lambda: told_leaders() == leaders, "a broker learns of the topic after the controller's answer")
+    metadata = admin.list_topics(timeout=60)
     assert {node: f"{b.host}:{b.port}" for node, b in metadata.brokers.items()} == gateway.addresses
-    assert [[p.leader] for _, p in sorted(metadata.topics[group.topic].partitions.items())] == leaders
 
     failed: list[object] = []
     producer = Producer({"bootstrap.servers": servers})

@@ -15,6 +15,7 @@ from sharegroup.testkit.embedded_kafka import EmbeddedKafka
 from sharegroup.testkit.gateway_process import GatewayProcess
 from tests.integration.conftest import NewTopic as MakeTopic
 from tests.integration.lone_gateway import lone_gateway
+from tests.integration.waiting import wait_until
 from tests.self_signed import make_pems
 
 ACL = [
@@ -65,13 +66,18 @@ class Login:
         }
 
 
+def partitions(admin: AdminClient, topic: str) -> int:
+    topics = admin.list_topics(timeout=30).topics
+    return len(topics[topic].partitions) if topic in topics else 0
+
+
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
 def test_a_login_over_tls(gateway: GatewayProcess, secrets: Path, mechanism: str) -> None:
     login = Login(gateway, secrets, "admin", mechanism, "admin's secret")
     admin = AdminClient(login.settings)
     name = f"made-over-{mechanism.lower()}"
     admin.create_topics([NewTopic(name, 2, 1)])[name].result(30)
-    assert len(admin.list_topics(timeout=30).topics[name].partitions) == 2
+    wait_until(lambda: partitions(admin, name) == 2, "the broker learns of the topic")
     producer = Producer(login.settings)
     producer.produce(name, b"record")
     assert producer.flush(30) == 0
@@ -85,8 +91,12 @@ def test_a_wrong_password_is_told(gateway: GatewayProcess, secrets: Path, user: 
     admin = AdminClient(login.settings)
     with pytest.raises(KafkaException):
         admin.list_topics(timeout=2)
-    admin.poll(1)
-    assert KafkaError._AUTHENTICATION in [error.code() for error in login.errors]
+
+    def is_told() -> bool:
+        admin.poll(0.1)
+        return KafkaError._AUTHENTICATION in [error.code() for error in login.errors]
+
+    wait_until(is_told, "the client is told why", 60)
 
 
 def test_without_tls_nobody_comes_in(gateway: GatewayProcess) -> None:
