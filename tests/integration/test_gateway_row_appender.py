@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 
+import pytest
 from kafka import KafkaConsumer, TopicPartition
 
+from sharegroup.gateway import row_appender
 from sharegroup.gateway.row_appender import RowAppender, partition_of
 from sharegroup.gateway.upstream_cluster import UpstreamCluster
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
@@ -27,7 +29,10 @@ async def cut(appender: RowAppender, after_s: float) -> None:
         await asyncio.sleep(0)
 
 
-def test_each_row_is_there_once_and_in_order(kafka: EmbeddedKafka, new_topic: NewTopic) -> None:
+def test_each_row_is_there_once_and_in_order(
+    kafka: EmbeddedKafka, new_topic: NewTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_appender, "CLOSE_TIMEOUT_S", 60.0)  # for all that is left to be sent
     topic = new_topic(PARTITIONS)
     settings = {"bootstrap_servers": [kafka.bootstrap_servers]}
     count = CUTS * ROWS_OF_A_CUT
