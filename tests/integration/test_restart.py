@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sharegroup.testkit.raw_member import RequestClient
     from tests.integration.conftest import NewTopic
 
+#: Records, and the requests for one of them each.
 LOAD = 300
 
 
@@ -42,11 +43,11 @@ def test_locks_and_requests_outlive_the_job_and_its_checkpoint(
     ):
         job.start()
         job.await_running()
-        client, topic = job.client(), new_topic(2, 20)
+        client, topic, load = job.client(), new_topic(1, 20), new_topic(1, LOAD)
         holder = RawMember(client, job.new_group("restart_lock"))
         waiter = RawMember(client, holder.group_id)
         for member in (holder, waiter):
-            member.join({topic: 2})
+            member.join({topic: 1})
         held = holder.fetch(topic, 0, 20)
         assert held.acquired == (AcquiredRange(0, 19, 1),)
         # A client of a gateway, whose fetch waits for the next record when the job dies.
@@ -75,7 +76,9 @@ def test_locks_and_requests_outlive_the_job_and_its_checkpoint(
         share_consumer.poll_until(lambda: share_consumer.accepted == keys(1, 2))
 
         # SIGTERM under load: the job ends between batches, and the next one answers what is left.
-        one_by_one = [waiter.fetch_request(topic, 1, 1, max_wait_ms=0)._replace(member_id=f"w{n}") for n in range(LOAD)]
+        loader = RawMember(client, job.new_group())  # its locks outlive any restart
+        loader.join({load: 1})
+        one_by_one = [loader.fetch_request(load, 0, 1)._replace(member_id=f"w{n}") for n in range(LOAD)]
         client.send_all(one_by_one)
         assert job.process.terminate() == 0
         job.start()
@@ -83,7 +86,7 @@ def test_locks_and_requests_outlive_the_job_and_its_checkpoint(
         offsets = sorted(
             offset for acquired in answers for first, last, _ in acquired for offset in range(first, last + 1)
         )
-        assert offsets == list(range(20))
+        assert offsets == list(range(LOAD))
 
         # SIGTERM when there is nothing to do.
         assert job.process.terminate() == 0

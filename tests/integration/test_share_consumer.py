@@ -39,10 +39,11 @@ def topic(kafka: EmbeddedKafka, unique_name: Callable[[str], str]) -> str:
     return name
 
 
-def produce(kafka: EmbeddedKafka, topic: str, each: int) -> set[Key]:
-    """`each` records to each of the two partitions; their (partition, offset)."""
+def produce(kafka: EmbeddedKafka, topic: str, each: int, partitions: int = 2) -> set[Key]:
+    """`each` records to each of the partitions; their (partition, offset)."""
     producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
-    sent = [producer.send(topic, key=b"k", value=str(n).encode(), partition=n % 2) for n in range(2 * each)]
+    count = partitions * each
+    sent = [producer.send(topic, key=b"k", value=str(n).encode(), partition=n % partitions) for n in range(count)]
     found = {(future.get(PATIENCE_S).partition, future.get().offset) for future in sent}
     producer.close()
     return found
@@ -287,11 +288,19 @@ spark.stop()
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("is_still_member", [True, False])
 def test_a_batch_that_was_killed_after_its_append_is_there_once(
-    kafka: EmbeddedKafka, job: ShareGroupJobRun, topic: str, tmp_path: Path, is_still_member: bool
+    kafka: EmbeddedKafka,
+    job: ShareGroupJobRun,
+    unique_name: Callable[[str], str],
+    tmp_path: Path,
+    is_still_member: bool,
 ) -> None:
-    """Killed between append and acknowledgement; at the restart its locks are still held, or are gone."""
-    group_id = job.new_group()
-    sent = produce(kafka, topic, 100)
+    """Killed between append and acknowledgement; at the restart its locks are still held, or are gone.
+
+    One partition, so that all records are in the batch: of what was granted after it, a killed member knows nothing.
+    """
+    group_id, topic = job.new_group(), unique_name("records")
+    kafka.create_topic(topic)
+    sent = produce(kafka, topic, 200, partitions=1)
     script = tmp_path / "killed.py"
     script.write_text(KILLED_IN_A_BATCH)
     arguments = [job.bootstrap_servers, group_id, topic, str(tmp_path), *row_topics(job).values()]
