@@ -74,6 +74,7 @@ def test_locks_and_requests_outlive_the_job_and_its_checkpoint(
 
         # The job knows nothing of the fetch that waited, and the gateway has sent it again.
         share_consumer.poll_until(lambda: share_consumer.accepted == keys(1, 2))
+        resources.close()
 
         # SIGTERM under load: the job ends between batches, and the next one answers what is left.
         loader = RawMember(client, job.new_group())  # its locks outlive any restart
