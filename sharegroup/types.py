@@ -6,11 +6,21 @@ milliseconds since the epoch. Names are those of KIP-932.
 
 from __future__ import annotations
 
+import re
 from enum import Enum, IntEnum
 from typing import NamedTuple
 
 #: "not set": the value of an update record's field that did not change (KIP-932, ShareUpdateValue).
 UNCHANGED = -1
+
+#: As many characters as the name of a topic may have.
+MAX_TOPIC_NAME_LENGTH = 249
+
+
+def is_topic_name(name: str) -> bool:
+    """Whether a topic can have this name."""
+    is_legal = re.fullmatch(rf"[a-zA-Z0-9._-]{{1,{MAX_TOPIC_NAME_LENGTH}}}", name) is not None
+    return is_legal and name not in (".", "..")
 
 
 class RecordState(IntEnum):

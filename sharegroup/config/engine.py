@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from sharegroup.config.family import ConfigFamily, Whole
+from sharegroup.types import is_topic_name
 
 __all__ = ["EngineConfig"]
 
@@ -31,7 +31,7 @@ def _property_text(name: str, value: object) -> str:
 
 
 def _topic_name(name: str) -> str:
-    if not re.fullmatch(r"[a-zA-Z0-9._-]{1,249}", name) or name in (".", ".."):
+    if not is_topic_name(name):
         raise ValueError("Not a name that a topic can have")
     return name
 

@@ -111,9 +111,19 @@ def to_lead(offset: SourceOffset, tables: Tables) -> list[SharePartitionRow]:
 
 
 def led(offset: SourceOffset, tables: Tables) -> dict[SharePartitionKey, SharePartitionRow]:
-    """The share-partitions that an offset leads: those to lead whose log offsets are known."""
+    """The share-partitions that an offset leads: those to lead whose log offsets are known, and where they start."""
     rows = to_lead(offset, tables)
-    return {row.key: row for row in rows if offset.offsets_of(row.key.topic, row.key.partition) is not None}
+    by_time = {
+        group_id
+        for group_id in {row.key.group_id for row in rows}
+        if offset.config(group_id).auto_offset_reset.strategy is OffsetResetStrategy.BY_DURATION
+    }
+    return {
+        row.key: row
+        for row in rows
+        if offset.offsets_of(row.key.topic, row.key.partition) is not None
+        and (row.key.group_id not in by_time or row.start_offset >= 0 or start_key(row) in offset.starts)
+    }
 
 
 def _listed(offset: SourceOffset, tables: Tables) -> Collection[SharePartitionRow]:
@@ -129,6 +139,7 @@ def may_load(start: SourceOffset, end: SourceOffset) -> bool:
     return (
         start.partitions_version != end.partitions_version
         or start.shards != end.shards
+        or start.starts.keys() != end.starts.keys()
         or any(log.keys() != start.log.get(topic, {}).keys() for topic, log in end.log.items())
     )
 
@@ -226,7 +237,7 @@ def _start_offset(end: SourceOffset, row: SharePartitionRow, log: LogOffsets) ->
         return log.log_start_offset
     if strategy is OffsetResetStrategy.LATEST:
         return log.log_end_offset
-    return end.starts.get(start_key(row), log.log_end_offset)
+    return end.starts[start_key(row)]
 
 
 def _visible(offset: SourceOffset, key: SharePartitionKey, log: LogOffsets) -> tuple[int, int]:

@@ -11,16 +11,18 @@ never expires while an acknowledgement that was in time is still unread, however
 
 from __future__ import annotations
 
+import functools
 import logging
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka import TopicPartition
 from kafka.errors import KafkaError
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
+from sharegroup.channel.kafka_client_log import set_up_kafka_client_log
 from sharegroup.config import IsolationLevel, OffsetResetStrategy
 from sharegroup.spark.config_poll import ConfigPoll
 from sharegroup.spark.hand_over import HandOver, HandOverFile
@@ -36,6 +38,7 @@ from sharegroup.spark.log_offsets_plan import (
     to_lead,
 )
 from sharegroup.spark.log_poll import LogPoll
+from sharegroup.spark.partition_leaders import PartitionLeaders
 from sharegroup.spark.pinned_tables import PinnedTables
 from sharegroup.spark.request_clock import RequestClock, Waiting
 from sharegroup.spark.shard_keys import ShardKey
@@ -49,20 +52,26 @@ SOURCE_NAME = "kafka_log_offsets"
 _TABLE_POLL_MS = 500
 #: How long requests wait that nobody waits for, while no member waits for records either.
 _LINGER_MS = 500
+#: How long a leader may take to say where its logs end: all groups wait meanwhile.
+_LOG_TIMEOUT_MS = 1_000
 READER = f"{__name__}:LogOffsetsReader"
 SOURCE_SCHEMA = "shard_key STRING, row STRING"
+
+_Found = TypeVar("_Found")
 
 
 class LogOffsetsReader(SimpleDataSourceStreamReader):
     """See the module. `options` is the JSON that `share_partition_query` makes."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
+        set_up_kafka_client_log(logging.ERROR)  # a worker's log, which nobody sets up: it shows each repeated request
         self._options = options
         self._tables = PinnedTables(options["tables"], options["storage_options"])
         self._hand_over = HandOverFile(options["hand_over"])
         self._configs = ConfigPoll(options["job_config"], options["tables_path"], options["storage_options"])
-        self._poll = LogPoll(options["kafka"])
-        self._clock = RequestClock(self._poll, options["requests_topic"], options["idle_poll_ms"])
+        self._poll = LogPoll(options["kafka"], _LOG_TIMEOUT_MS)
+        self._leaders = PartitionLeaders(self._poll.leaders_of)
+        self._clock = RequestClock(LogPoll(options["kafka"]), options["requests_topic"], options["idle_poll_ms"])
         self._polled_ms = {"log": 0, "waiting": 0}
         self._ticked_all = False
 
@@ -100,7 +109,7 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
         waiting = Waiting(self._options["block_ms"])
         requested, safe_ms = False, 0
         while True:
-            now_ms = int(time.time() * 1000)
+            now_ms = _now_ms()
             told = self._hand_over.read()
             deadline_ms = min(told.deadlines.values(), default=None)
             is_due = deadline_ms is not None and deadline_ms <= now_ms
@@ -171,21 +180,40 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
             if offset.config(group_id).isolation_level is IsolationLevel.READ_COMMITTED
         }
         committed_topics = {key.topic for key in listed if key.group_id in committed_groups}
-        found: dict[TopicPartition, LogOffsets] = {}
-        for topic in sorted({partition.topic for partition in wanted}):
-            partitions = [partition for partition in wanted if partition.topic == topic]
-            known = {p: offset.offsets_of(topic, p.partition) for p in partitions}
-            try:
-                ends = self._poll.ends(partitions)
-                starts = self._poll.starts([p for p in partitions if idle or known[p] is None])
-                stable = self._poll.ends(partitions, read_committed=True) if topic in committed_topics else ends
-            except KafkaError as error:  # one topic that is away must not hold up the others
-                logger.warning("log offsets of topic %s cannot be polled: %s", topic, error)
+
+        def ask(partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogOffsets]:
+            known = {p: offset.offsets_of(p.topic, p.partition) for p in partitions}
+            ends = self._poll.ends(partitions)
+            starts = self._poll.starts([p for p in partitions if idle or known[p] is None])
+            is_committed = not committed_topics.isdisjoint(p.topic for p in partitions)
+            stable = self._poll.ends(partitions, read_committed=True) if is_committed else ends
+            return {
+                p: LogOffsets(starts.get(p, last.log_start_offset if last else 0), ends[p], stable[p])
+                for p, last in known.items()
+            }
+
+        return self._ask_leaders(wanted, ask)
+
+    def _ask_leaders(
+        self,
+        partitions: Collection[TopicPartition],
+        ask: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, _Found]],
+    ) -> dict[TopicPartition, _Found]:
+        """What those say that have a leader; a topic that is away holds up no other for longer than the timeout."""
+        found: dict[TopicPartition, _Found] = {}
+        silent: set[int] = set()
+        for (topic, leader), of_leader in self._leaders.askable(partitions, _now_ms()).items():
+            if leader in silent:
                 continue
-            for partition in partitions:
-                last = known[partition]
-                start = starts.get(partition, last.log_start_offset if last else 0)
-                found[partition] = LogOffsets(start, ends[partition], stable[partition])
+            try:
+                found |= ask(of_leader)
+            except Exception as error:  # noqa: BLE001 - kafka-python raises more than KafkaError
+                problem = f"{type(error).__name__}: {error}"
+                self._leaders.unanswered(topic, leader, of_leader, problem, _now_ms())
+                self._poll.forget_leaders()
+                silent.add(leader)
+            else:
+                self._leaders.answered(topic, of_leader)
         return found
 
     def _starts_by_time(
@@ -198,14 +226,20 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
             if offset.config(group_id).auto_offset_reset.strategy is OffsetResetStrategy.BY_DURATION
         }
         starts = {start_key(row): offset.starts[start_key(row)] for row in listed if start_key(row) in offset.starts}
-        for row in listed:
-            key, log = row.key, offset.offsets_of(row.key.topic, row.key.partition)
-            if key.group_id not in durations or log is None or start_key(row) in starts:
-                continue
-            partition = TopicPartition(key.topic, key.partition)
-            found = self._poll.at_time({partition: now_ms - (durations[key.group_id] or 0)})[partition]
-            starts[start_key(row)] = log.log_end_offset if found is None else found
+        for group_id, duration_ms in durations.items():
+            wanted: dict[TopicPartition, tuple[SharePartitionRow, LogOffsets]] = {}
+            for row in listed:
+                log = offset.offsets_of(row.key.topic, row.key.partition)
+                if row.key.group_id == group_id and log is not None and start_key(row) not in starts:
+                    wanted[TopicPartition(row.key.topic, row.key.partition)] = row, log
+            time_ms = max(0, now_ms - (duration_ms or 0))  # no record is older than 1970
+            for partition, found in self._ask_leaders(wanted, functools.partial(self._first_at, time_ms)).items():
+                row, log = wanted[partition]
+                starts[start_key(row)] = log.log_end_offset if found is None else found
         return starts
+
+    def _first_at(self, time_ms: int, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int | None]:
+        return self._poll.at_time(dict.fromkeys(partitions, time_ms))
 
     def _with_ticks(self, offset: SourceOffset, told: HandOver, safe_ms: int) -> SourceOffset:
         """Tick the keys whose deadline is before the safe time, and after a start every key once."""
@@ -222,3 +256,7 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
         if due:
             self._polled_ms[what] = now_ms
         return due
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

@@ -162,13 +162,22 @@ def test_a_group_without_values_of_its_own_has_the_jobs() -> None:
         (reset_by("latest"), 12, 12),
         (reset_by("latest"), 0, 5),
         (reset_by("by_duration:PT1H") | {"starts": {start_key(listed(P0)): 9}}, -1, 9),
-        (reset_by("by_duration:PT1H"), -1, 20),
+        (reset_by("by_duration:PT1H"), 12, 12),
     ],
 )
 def test_where_a_share_partition_without_state_starts(values: dict[str, Any], told: int, start_offset: int) -> None:
     tables = FakeTables([listed(P0, start_offset=told)])
     load = tables.rows(SourceOffset(), offset({0: LOG}, **values))[1][2][0]
     assert load["start_offset"] == start_offset
+
+
+def test_a_start_by_time_that_is_not_looked_up_yet_is_waited_for() -> None:
+    tables, by_time = FakeTables([listed(P0), listed(P1)]), reset_by("by_duration:PT1H")
+    start = offset(**by_time, starts={start_key(listed(P1)): 7})
+    assert loads(tables.rows(SourceOffset(), start)) == {"g\torders\t0": [1]}
+    end = offset(**by_time, seq=2, starts={start_key(listed(P1)): 7, start_key(listed(P0)): 9})
+    assert may_load(start, end)
+    assert loads(tables.rows(start, end)) == {"g\torders\t0": [0]}
 
 
 def test_a_reset_loads_the_higher_state_epoch_over_the_old_state() -> None:

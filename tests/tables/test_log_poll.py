@@ -18,7 +18,8 @@ OLD, NEW = TopicPartition("orders", 0), TopicPartition("orders", 1)
 class Consumer:
     """Like kafka-python's, which looks up what it was asked for among what it got."""
 
-    def end_offsets(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    def end_offsets(self, partitions: Sequence[TopicPartition], timeout_ms: int | None) -> dict[TopicPartition, int]:
+        assert timeout_ms == 70
         found = {OLD: 5}
         return {partition: found[partition] for partition in partitions}
 
@@ -28,7 +29,7 @@ class Consumer:
 @pytest.fixture
 def poll(monkeypatch: pytest.MonkeyPatch) -> LogPoll:
     monkeypatch.setattr(log_poll, "offsets_consumer", lambda *_: Consumer())
-    return LogPoll({})
+    return LogPoll({}, timeout_ms=70)
 
 
 def test_the_offsets_of_a_partition_that_is_too_new_are_no_surprise(poll: LogPoll) -> None:

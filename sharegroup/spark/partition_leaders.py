@@ -1,0 +1,101 @@
+"""Which partitions can be asked for their log offsets: those that have a leader.
+
+A Kafka client asks and asks until a leader answers, for half a minute. One deleted topic, or one partition without a
+leader, would hold up every group's offsets for so long, at each poll. So who leads is looked up first, with nobody
+waiting for what is not there, and what did not answer is looked up anew, each time after a longer while.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+from kafka import TopicPartition
+
+from sharegroup.types import is_topic_name
+
+logger = logging.getLogger(__name__)
+
+#: How long a topic in trouble is left alone, at first and at most; the time doubles in between.
+FIRST_RETRY_MS, MAX_RETRY_MS = 250, 10_000
+_NAMED_IN_LOG = 10
+
+
+@dataclass
+class _Trouble:
+    """The partitions of a topic that cannot be asked, or did not answer; `logged` is what was said of them."""
+
+    partitions: set[TopicPartition] = field(default_factory=set)
+    logged: set[str] = field(default_factory=set)
+    wait_ms: int = 0
+    retry_at_ms: int = 0
+
+
+class PartitionLeaders:
+    """See the module. `look_up` gives the leader of each partition of some topics that has one."""
+
+    def __init__(self, look_up: Callable[[Collection[str]], Mapping[TopicPartition, int]]) -> None:
+        self._look_up = look_up
+        self._leaders: dict[TopicPartition, int] = {}
+        self._troubles: dict[str, _Trouble] = {}
+
+    def askable(self, wanted: Collection[TopicPartition], now_ms: int) -> dict[tuple[str, int], list[TopicPartition]]:
+        """Those of these partitions that have a leader, by topic and leader."""
+        self._find([partition for partition in wanted if partition not in self._leaders], now_ms)
+        found: dict[tuple[str, int], list[TopicPartition]] = {}
+        for partition in sorted(wanted):
+            if partition in self._leaders:
+                found.setdefault((partition.topic, self._leaders[partition]), []).append(partition)
+        return found
+
+    def answered(self, topic: str, partitions: Collection[TopicPartition]) -> None:
+        """The offsets of these partitions of a topic are known."""
+        trouble = self._troubles.get(topic)
+        if trouble is None:
+            return
+        trouble.partitions.difference_update(partitions)
+        if not trouble.partitions:
+            del self._troubles[topic]
+            logger.warning("log offsets of topic %s can be polled again", topic)
+
+    def unanswered(
+        self, topic: str, leader: int, partitions: Collection[TopicPartition], problem: str, now_ms: int
+    ) -> None:
+        """These partitions of a topic are left alone for a while. What else their leader led is looked up anew."""
+        self._leaders = {partition: led_by for partition, led_by in self._leaders.items() if led_by != leader}
+        self._leave_alone(topic, partitions, problem, now_ms)
+
+    def _find(self, missing: Collection[TopicPartition], now_ms: int) -> None:
+        topics = sorted({partition.topic for partition in missing if self._is_due(partition.topic, now_ms)})
+        if not topics:
+            return
+        found: Mapping[TopicPartition, int] = {}
+        problem = ""
+        try:
+            found = self._look_up([topic for topic in topics if is_topic_name(topic)])
+        except Exception as error:  # noqa: BLE001 - kafka-python raises more than KafkaError
+            problem = f"{type(error).__name__}: {error}"
+        self._leaders |= found
+        for topic in topics:
+            without = [partition for partition in missing if partition.topic == topic and partition not in found]
+            if without:
+                self._leave_alone(topic, without, problem or _without_leader(without), now_ms)
+
+    def _is_due(self, topic: str, now_ms: int) -> bool:
+        return topic not in self._troubles or now_ms >= self._troubles[topic].retry_at_ms
+
+    def _leave_alone(self, topic: str, partitions: Collection[TopicPartition], problem: str, now_ms: int) -> None:
+        trouble = self._troubles.setdefault(topic, _Trouble())
+        trouble.partitions.update(partitions)
+        trouble.wait_ms = min(2 * trouble.wait_ms or FIRST_RETRY_MS, MAX_RETRY_MS)
+        trouble.retry_at_ms = now_ms + trouble.wait_ms
+        if problem not in trouble.logged:
+            trouble.logged.add(problem)
+            logger.warning("log offsets of topic %s cannot be polled: %s", topic, problem)
+
+
+def _without_leader(partitions: Collection[TopicPartition]) -> str:
+    numbers = sorted(partition.partition for partition in partitions)
+    more = f" and {len(numbers) - _NAMED_IN_LOG} more" if len(numbers) > _NAMED_IN_LOG else ""
+    return f"no leader of partition {', '.join(map(str, numbers[:_NAMED_IN_LOG]))}{more}"

@@ -1,0 +1,192 @@
+"""The source's polls of the logs when topics are away; the brokers are scripted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from kafka import TopicPartition
+from kafka.errors import KafkaTimeoutError
+
+from sharegroup.config import JobConfig, parse_config
+from sharegroup.spark import log_offsets_source
+from sharegroup.spark.config_poll import file_values
+from sharegroup.spark.delta_table import open_or_create
+from sharegroup.spark.log_offsets_source import LogOffsetsReader
+from sharegroup.tables.schemas import ALL_TABLES, SHARE_GROUP_STATE, SHARE_PARTITIONS, table_path
+
+REQUESTS = "requests"
+
+
+class Brokers:
+    """In place of LogPoll: two brokers, partition 0 on the first, the others on the second."""
+
+    def __init__(self) -> None:
+        self.end_offsets: dict[TopicPartition, int] = {TopicPartition(REQUESTS, 0): 0}
+        #: What is led, but does not answer.
+        self.silent: set[TopicPartition] = set()
+        self.asked: Counter[TopicPartition] = Counter()
+        self.times: list[int] = []
+
+    def poll(self, *_: object) -> Brokers:
+        return self
+
+    def partitions_of(self, topic: str) -> list[TopicPartition]:
+        return [partition for partition in self.end_offsets if partition.topic == topic]
+
+    def leaders_of(self, topics: Collection[str]) -> dict[TopicPartition, int]:
+        return {p: 1 + (p.partition > 0) for p in self.end_offsets if p.topic in topics}
+
+    def ends(self, partitions: Collection[TopicPartition], read_committed: bool = False) -> dict[TopicPartition, int]:
+        self.asked.update(partitions)
+        if self.silent.intersection(partitions):
+            raise KafkaTimeoutError("nobody answers")
+        return {partition: self.end_offsets[partition] for partition in partitions}
+
+    def starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 0)
+
+    def at_time(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        self.times += times.values()
+        if min(times.values()) < 0:
+            raise ValueError("The target time cannot be negative.")
+        if self.silent.intersection(times):
+            raise KafkaTimeoutError("nobody answers")
+        return dict.fromkeys(times, 2)
+
+    def forget_leaders(self) -> None:
+        """A consumer that got no answer is not asked again."""
+
+
+class Source:
+    """The reader with a clock of its own; `read` gives the keys of the rows that are new."""
+
+    def __init__(self, root: Path, brokers: Brokers, config: JobConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._root, self._now_ms = str(root), 1_700_000_000_000
+        for spec in ALL_TABLES:
+            open_or_create(self._root, spec)
+        monkeypatch.setattr(log_offsets_source, "LogPoll", brokers.poll)
+        monkeypatch.setattr(log_offsets_source, "_now_ms", lambda: self._now_ms)
+        monkeypatch.setattr(log_offsets_source, "set_up_kafka_client_log", lambda _: None)
+        self._reader = LogOffsetsReader(
+            {
+                "kafka": {},
+                "tables": {spec.name: table_path(self._root, spec) for spec in (SHARE_PARTITIONS, SHARE_GROUP_STATE)},
+                "storage_options": {},
+                "hand_over": str(root / "hand_over"),
+                "shards": 1,
+                "requests_topic": REQUESTS,
+                "poll_ms": 200,
+                "idle_poll_ms": 1_000,
+                "block_ms": 0,
+                "job_config": file_values(config),
+                "tables_path": self._root,
+            }
+        )
+        self._offset = self._reader.initialOffset()
+
+    def list(self, *partitions: TopicPartition) -> None:
+        """What `share_partitions` holds from now on."""
+        row = {"group_id": "g", "topic_id": "x", "status": "initialized", "state_epoch": 1, "start_offset": -1}
+        rows = [row | tp._asdict() | {"time": datetime.now(timezone.utc)} for tp in partitions]
+        table = pa.Table.from_pylist(rows, schema=SHARE_PARTITIONS.schema)
+        write_deltalake(table_path(self._root, SHARE_PARTITIONS), table, mode="overwrite")
+
+    def read(self) -> set[str]:
+        self._now_ms += 1_000  # whatever is polled now and then is polled each time
+        rows, self._offset = self._reader.read(self._offset)
+        return {key for key, _ in rows}
+
+    def ends(self, topic: str) -> dict[int, int]:
+        log: dict[str, list[int]] = self._offset["log"].get(topic, {})
+        return {int(partition): end for partition, (_, end, _) in log.items()}
+
+
+@pytest.fixture
+def brokers() -> Brokers:
+    return Brokers()
+
+
+@pytest.fixture
+def source(tmp_path: Path, brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> Source:
+    return Source(tmp_path, brokers, JobConfig(), monkeypatch)
+
+
+def partitions(topic: str, *numbers: int) -> list[TopicPartition]:
+    return [TopicPartition(topic, number) for number in numbers]
+
+
+@pytest.mark.parametrize("topic", ["gone", "bad name", "t" * 300])
+def test_a_topic_that_is_not_there_holds_up_no_other(source: Source, brokers: Brokers, topic: str) -> None:
+    (orders,), (gone,) = partitions("orders", 0), partitions(topic, 0)
+    brokers.end_offsets[orders] = 7
+    source.list(orders, gone)
+    assert source.read() == {"g\torders\t0"}
+    brokers.end_offsets[orders] = 99
+    assert source.read() == {"g\torders\t0"}
+    assert source.ends("orders") == {0: 99}
+    assert not brokers.asked[gone]
+
+
+def test_more_partitions_than_the_topic_has(source: Source, brokers: Brokers) -> None:
+    brokers.end_offsets |= dict.fromkeys(partitions("orders", 0), 7)
+    source.list(*partitions("orders", 0, 1, 2, 3))
+    source.read()
+    brokers.end_offsets |= dict.fromkeys(partitions("orders", 0, 1), 99)
+    for _ in range(11):
+        source.read()
+    assert source.ends("orders") == {0: 99, 1: 99}
+
+
+def test_a_leader_that_does_not_answer_is_seldom_asked(source: Source, brokers: Brokers) -> None:
+    moving, stuck = partitions("orders", 0, 1)
+    brokers.end_offsets |= {moving: 7, stuck: 7}
+    source.list(moving, stuck)
+    source.read()
+    brokers.silent.add(stuck)
+    before = brokers.asked[stuck]
+    for end in range(8, 68):
+        brokers.end_offsets[moving] = end
+        source.read()
+        assert source.ends("orders") == {0: end, 1: 7}
+    assert 5 < brokers.asked[stuck] - before < 15
+    brokers.silent.clear()
+    brokers.end_offsets[stuck] = 50
+    for _ in range(11):
+        source.read()
+    assert source.ends("orders") == {0: 67, 1: 50}
+
+
+BY_DURATION = {"groups": {"g": {"share.auto.offset.reset": "by_duration:P36500D"}}}
+
+
+@pytest.fixture
+def by_duration(tmp_path: Path, brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> Source:
+    return Source(tmp_path, brokers, parse_config(BY_DURATION, "the test"), monkeypatch)
+
+
+def test_a_duration_that_begins_before_1970(by_duration: Source, brokers: Brokers) -> None:
+    brokers.end_offsets |= dict.fromkeys(partitions("orders", 0), 7)
+    by_duration.list(*partitions("orders", 0))
+    assert by_duration.read() == {"g\torders\t0"}
+    assert brokers.times == [0]
+
+
+def test_a_start_by_time_that_cannot_be_looked_up_holds_up_no_other(
+    by_duration: Source, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (orders,), (bills,) = partitions("orders", 1), partitions("bills", 0)
+    brokers.end_offsets |= {orders: 7, bills: 7}
+    by_duration.list(orders, bills)
+    with monkeypatch.context() as at_the_end:
+        at_the_end.setattr(
+            brokers, "at_time", lambda times: brokers.silent.add(orders) or Brokers.at_time(brokers, times)
+        )
+        assert by_duration.read() == {"g\tbills\t0"}
+    brokers.silent.clear()
+    assert by_duration.read() == {"g\torders\t0"}

@@ -1,0 +1,119 @@
+"""Whom to ask for log offsets, when topics and leaders go away and come back."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Mapping
+
+import pytest
+from kafka import TopicPartition
+from kafka.errors import KafkaTimeoutError
+
+from sharegroup.spark.partition_leaders import FIRST_RETRY_MS, MAX_RETRY_MS, PartitionLeaders
+
+O0, O1, BILLS = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("bills", 0)
+ALL = (O0, O1, BILLS)
+
+
+class Cluster:
+    """Who leads; `asked` is what was looked up."""
+
+    def __init__(self, **leaders: Mapping[int, int]) -> None:
+        self.topics = dict(leaders)
+        self.fault: Exception | None = None
+        self.asked: list[list[str]] = []
+
+    def look_up(self, topics: Collection[str]) -> dict[TopicPartition, int]:
+        self.asked.append(list(topics))
+        if self.fault:
+            raise self.fault
+        return {TopicPartition(t, p): at for t in topics for p, at in self.topics.get(t, {}).items()}
+
+
+def test_each_leader_is_asked_for_what_it_leads_of_a_topic() -> None:
+    cluster = Cluster(orders={0: 1, 1: 2}, bills={0: 1})
+    leaders = PartitionLeaders(cluster.look_up)
+    for now_ms in (0, 1_000):
+        assert leaders.askable(ALL, now_ms) == {("bills", 1): [BILLS], ("orders", 1): [O0], ("orders", 2): [O1]}
+    assert leaders.askable([O1], 2_000) == {("orders", 2): [O1]}
+    assert cluster.asked == [["bills", "orders"]]
+
+
+def test_a_partition_without_a_leader_is_looked_up_less_and_less_often(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = Cluster(orders={0: 1}, bills={0: 1})
+    leaders = PartitionLeaders(cluster.look_up)
+    looked_up_at = []
+    for now_ms in range(0, 60_000, 50):
+        before = len(cluster.asked)
+        assert leaders.askable(ALL, now_ms) == {("bills", 1): [BILLS], ("orders", 1): [O0]}
+        leaders.answered("bills", [BILLS])
+        leaders.answered("orders", [O0])
+        looked_up_at += [now_ms] * (len(cluster.asked) - before)
+    waited = [after - before for before, after in itertools.pairwise(looked_up_at)]
+    assert waited == [FIRST_RETRY_MS * 2**n for n in range(6)] + [MAX_RETRY_MS] * (len(waited) - 6)
+    assert cluster.asked[1:] == [["orders"]] * len(waited)
+    assert caplog.messages == ["log offsets of topic orders cannot be polled: no leader of partition 1"]
+
+
+def test_what_comes_back_is_asked_again_and_soon_the_next_time(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = Cluster()
+    leaders = PartitionLeaders(cluster.look_up)
+    for now_ms in range(0, 60_000, 50):
+        assert leaders.askable([O0], now_ms) == {}
+    cluster.topics["orders"] = {0: 3}
+    found = leaders.askable([O0], 60_000 + MAX_RETRY_MS)
+    assert found == {("orders", 3): [O0]}
+    leaders.answered("orders", [O0])
+    assert caplog.messages[1:] == ["log offsets of topic orders can be polled again"]
+    leaders.unanswered("orders", 3, [O0], "silence", 80_000)
+    assert leaders.askable([O0], 80_000 + FIRST_RETRY_MS - 1) == {}
+    assert leaders.askable([O0], 80_000 + FIRST_RETRY_MS) == {("orders", 3): [O0]}
+
+
+def test_a_leader_that_does_not_answer_is_doubted_in_its_other_topics_too() -> None:
+    cluster = Cluster(orders={0: 1, 1: 2}, bills={0: 1})
+    leaders = PartitionLeaders(cluster.look_up)
+    leaders.askable(ALL, 0)
+    leaders.unanswered("orders", 1, [O0], "silence", 1_000)
+    cluster.topics = {"orders": {0: 2, 1: 2}, "bills": {0: 2}}
+    assert leaders.askable(ALL, 1_001) == {("bills", 2): [BILLS], ("orders", 2): [O1]}
+    assert leaders.askable(ALL, 2_000) == {("bills", 2): [BILLS], ("orders", 2): [O0, O1]}
+    assert cluster.asked[1:] == [["bills"], ["orders"]]
+
+
+def test_one_that_leads_but_never_answers_is_asked_less_and_less_often(caplog: pytest.LogCaptureFixture) -> None:
+    leaders = PartitionLeaders(Cluster(orders={0: 1, 1: 2}).look_up)
+    asked = 0
+    for now_ms in range(0, 60_000, 50):
+        found = leaders.askable([O0, O1], now_ms)
+        assert found.pop(("orders", 2)) == [O1]
+        leaders.answered("orders", [O1])
+        if found:
+            asked += 1
+            leaders.unanswered("orders", 1, [O0], "silence", now_ms)
+    assert asked < 15
+    assert caplog.messages == ["log offsets of topic orders cannot be polled: silence"]
+
+
+@pytest.mark.parametrize("fault", [KafkaTimeoutError("nobody there"), ValueError("what kafka-python thinks of it")])
+def test_a_look_up_that_fails_is_done_again(fault: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    cluster = Cluster(orders={0: 1})
+    cluster.fault = fault
+    leaders = PartitionLeaders(cluster.look_up)
+    assert leaders.askable([O0], 0) == leaders.askable([O0], FIRST_RETRY_MS) == {}
+    cluster.fault = None
+    assert leaders.askable([O0], FIRST_RETRY_MS * 3) == {("orders", 1): [O0]}
+    assert [type(fault).__name__ in message for message in caplog.messages] == [True]
+
+
+def test_what_no_topic_can_be_called_is_not_even_looked_up() -> None:
+    cluster = Cluster(orders={0: 1})
+    leaders = PartitionLeaders(cluster.look_up)
+    unheard_of = [TopicPartition(name, 0) for name in ("bad name", "", "..", "t" * 250)]
+    assert leaders.askable([O0, *unheard_of], 0) == {("orders", 1): [O0]}
+    assert cluster.asked == [["orders"]]
+
+
+def test_of_many_partitions_without_a_leader_some_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    PartitionLeaders(Cluster().look_up).askable([TopicPartition("orders", p) for p in range(1_000)], 0)
+    assert caplog.messages[0].endswith("no leader of partition 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 990 more")
