@@ -16,6 +16,7 @@ from sharegroup.protocol.request_rows import (
     decode_share_partition_request,
 )
 from sharegroup.protocol.response_rows import SharePartitionResponse
+from sharegroup.protocol.row_fields import MAX_INT32, is_integer, said_back
 from sharegroup.types import AcquiredRange, SharePartitionKey
 
 
@@ -49,13 +50,13 @@ def refuse_undecoded(output: Output, row: RequestRow, error: AnswerableError) ->
     known = error.row
     partition = known.get("partition")
     response = SharePartitionResponse(
-        str(known.get("type", "")),
+        said_back(known, "type"),
         known["id"],
         known["reply_to"],
-        str(known.get("group_id", "")),
-        str(known.get("topic", "")),
-        partition if isinstance(partition, int) and not isinstance(partition, bool) else -1,
-        str(known.get("member_id", "")),
+        said_back(known, "group_id"),
+        said_back(known, "topic"),
+        partition if is_integer(partition, -MAX_INT32, MAX_INT32) else -1,
+        said_back(known, "member_id"),
         int(error.code),
         error.message,
     )

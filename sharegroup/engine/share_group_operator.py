@@ -30,6 +30,7 @@ from sharegroup.protocol.request_rows import (
     decode_share_group_request,
 )
 from sharegroup.protocol.response_rows import ShareGroupResponse, encode_response
+from sharegroup.protocol.row_fields import said_back
 
 #: The epochs of a deleted group are remembered for so long: requests of its time may still come.
 FORGET_MS = 3_600_000
@@ -156,11 +157,11 @@ class _Run:
         known = error.row
         if known["reply_to"]:
             response = ShareGroupResponse(
-                str(known.get("type", "")),
+                said_back(known, "type"),
                 known["id"],
                 known["reply_to"],
-                str(known.get("group_id", "")),
-                str(known.get("member_id", "")),
+                said_back(known, "group_id"),
+                said_back(known, "member_id"),
                 int(error.code),
                 error.message,
             )

@@ -33,7 +33,7 @@ from sharegroup.protocol.row_fields import (
     text,
 )
 from sharegroup.protocol.share_group_fields import StartOffset, TopicMetadata
-from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange
+from sharegroup.types import MAX_TOPIC_NAME_LENGTH, AcknowledgementBatch, AcquiredRange, OffsetRange
 
 __all__ = [
     "ACKNOWLEDGE",
@@ -194,7 +194,7 @@ def decode_share_partition_request(value: str) -> SharePartitionRequest:
         type=kind,
         id=row["id"],
         group_id=text(row, "group_id"),
-        topic=text(row, "topic"),
+        topic=text(row, "topic", max_length=MAX_TOPIC_NAME_LENGTH),
         partition=partition,
         member_id=member_id_of(row),
         member_epoch=integer(row, "member_epoch", -1, MAX_INT32, default=-1),
@@ -224,9 +224,6 @@ def decode_share_group_request(value: str) -> ShareGroupRequest:
     """
     row = answerable(json_object(value), SHARE_GROUP_REQUESTS)
     kind = row["type"]
-    names = row.get("subscribed_topic_names")
-    if names is not None and not (isinstance(names, list) and all(isinstance(name, str) and name for name in names)):
-        raise AnswerableError("subscribed_topic_names must be a list of topic names or null", row)
     return ShareGroupRequest(
         type=kind,
         id=row["id"],
@@ -237,7 +234,7 @@ def decode_share_group_request(value: str) -> ShareGroupRequest:
         rack_id=None if row.get("rack_id") is None else text(row, "rack_id", may_be_empty=True),
         client_id=text(row, "client_id", may_be_empty=True, default=""),
         client_host=text(row, "client_host", may_be_empty=True, default=""),
-        subscribed_topic_names=None if names is None else tuple(names),
+        subscribed_topic_names=share_group_fields.subscribed_topic_names(row),
         topics=share_group_fields.topic_metadata(row),
         initialized=share_group_fields.share_partitions(row, "initialized"),
         deleted=share_group_fields.share_partitions(row, "deleted"),

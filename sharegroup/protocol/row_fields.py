@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from sharegroup.errors import ErrorCode, InvalidRequestRow, RequestError
 from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange
 
 #: MemberId is a UUID in its text form (kafka_surface: ShareGroupHeartbeat, at most 36 characters).
 MAX_MEMBER_ID_LENGTH = 36
+#: As many characters as any text may have that answers repeat, or tables keep; Kafka's own names are far shorter.
+MAX_TEXT_LENGTH = 1_024
 MAX_OFFSET = 2**63 - 1
 MAX_INT32 = 2**31 - 1
 #: DeliveryCount is an int16 (kafka_surface: ShareFetchResponse).
@@ -52,17 +54,32 @@ def answerable(row: dict[str, Any], types: tuple[str, ...]) -> dict[str, Any]:
     row.setdefault("reply_to", "")
     if not isinstance(row["reply_to"], str):
         raise InvalidRequestRow("reply_to must be a string")
+    if len(row["id"]) > MAX_TEXT_LENGTH or len(row["reply_to"]) > MAX_TEXT_LENGTH:
+        raise InvalidRequestRow(f"id or reply_to has more than {MAX_TEXT_LENGTH} characters")
     if row.get("type") not in types:
         raise AnswerableError(f"type must be one of {', '.join(types)}", row)
     return row
 
 
-def text(row: Mapping[str, Any], field: str, may_be_empty: bool = False, default: str | None = None) -> str:
+def text(
+    row: Mapping[str, Any],
+    field: str,
+    may_be_empty: bool = False,
+    default: str | None = None,
+    max_length: int = MAX_TEXT_LENGTH,
+) -> str:
     """A text field."""
     value = row.get(field, default)
     if not isinstance(value, str) or not (value or may_be_empty):
         raise AnswerableError(f"lacks the field {field}" if field not in row else f"{field} must be a string", row)
+    if len(value) > max_length:
+        raise AnswerableError(f"{field} has more than {max_length} characters", row)
     return value
+
+
+def said_back(row: Mapping[str, Any], field: str) -> str:
+    """What an answer repeats of a field that may be anything: not more than a right one could have."""
+    return str(row.get(field, ""))[:MAX_TEXT_LENGTH]
 
 
 def member_id_of(row: Mapping[str, Any]) -> str:
@@ -73,7 +90,7 @@ def member_id_of(row: Mapping[str, Any]) -> str:
     return member_id
 
 
-def is_integer(value: object, low: int, high: int) -> bool:
+def is_integer(value: object, low: int, high: int) -> TypeGuard[int]:
     """Whether it is a whole number of low..high; true and false are none."""
     return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 

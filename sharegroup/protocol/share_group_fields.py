@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from sharegroup.protocol.row_fields import MAX_INT32, MAX_OFFSET, AnswerableError, is_integer
+from sharegroup.protocol.row_fields import MAX_INT32, MAX_OFFSET, MAX_TEXT_LENGTH, AnswerableError, is_integer
+from sharegroup.types import MAX_TOPIC_NAME_LENGTH, is_topic_name
+
+#: As many partitions as a topic may have, and all topics of a request together: each becomes a row of a table. Big
+#: clusters have topics of some thousands, and 200,000 partitions in all.
+MAX_TOPIC_PARTITIONS = 10_000
+MAX_PARTITIONS = 100_000
 
 
 class TopicMetadata(NamedTuple):
@@ -23,14 +29,26 @@ class StartOffset(NamedTuple):
     start_offset: int
 
 
+def subscribed_topic_names(row: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """[topic, ...] or null; a topic need not exist, nor have a name that one can have."""
+    return None if row.get("subscribed_topic_names") is None else _names(row, "subscribed_topic_names", " or null")
+
+
 def topic_metadata(row: Mapping[str, Any]) -> dict[str, TopicMetadata]:
-    """{topic: [topic_id, partitions]}"""
+    """{topic: [topic_id, partitions]} of topics that can be: who names one is believed, so that it is to be led."""
     topics = row.get("topics", {})
     if not isinstance(topics, dict) or not all(
-        isinstance(item, list) and len(item) == 2 and isinstance(item[0], str) and is_integer(item[1], 0, 1_000_000)
+        isinstance(item, list) and len(item) == 2 and _is_short(item[0]) and is_integer(item[1], 0, MAX_INT32)
         for item in topics.values()
     ):
         raise AnswerableError("topics must map topic names to [topic_id, partitions]", row)
+    for name, (_, partitions) in topics.items():
+        if not is_topic_name(name):
+            raise AnswerableError(f"topics names {name[:MAX_TOPIC_NAME_LENGTH]!r}, which no topic can be called", row)
+        if partitions > MAX_TOPIC_PARTITIONS:
+            raise AnswerableError(f"{name} has {partitions} partitions, more than {MAX_TOPIC_PARTITIONS}", row)
+    if sum(partitions for _, partitions in topics.values()) > MAX_PARTITIONS:
+        raise AnswerableError(f"topics have more than {MAX_PARTITIONS} partitions together", row)
     return {name: TopicMetadata(topic_id, partitions) for name, (topic_id, partitions) in topics.items()}
 
 
@@ -54,15 +72,13 @@ def start_offsets(row: Mapping[str, Any]) -> tuple[StartOffset, ...]:
         )
     ):
         raise AnswerableError("offsets must be a list of [topic, partition, start_offset]", row)
+    _check_lengths(row, "offsets", (item[0] for item in items))
     return tuple(StartOffset(topic, partition, offset) for topic, partition, offset in items)
 
 
 def topic_names(row: Mapping[str, Any], field: str) -> tuple[str, ...]:
     """[topic, ...]"""
-    names = row.get(field)
-    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
-        raise AnswerableError(f"{field} must be a list of topic names", row)
-    return tuple(names)
+    return _names(row, field)
 
 
 def configs(row: Mapping[str, Any]) -> dict[str, str | None]:
@@ -70,7 +86,26 @@ def configs(row: Mapping[str, Any]) -> dict[str, str | None]:
     values = row.get("configs")
     if not isinstance(values, dict) or not all(value is None or isinstance(value, str) for value in values.values()):
         raise AnswerableError("configs must map names to texts or null", row)
+    if not all(_is_short(name) and (value is None or _is_short(value)) for name, value in values.items()):
+        raise AnswerableError(f"a name or value of configs has more than {MAX_TEXT_LENGTH} characters", row)
     return dict(values)
+
+
+def _names(row: Mapping[str, Any], field: str, or_what: str = "") -> tuple[str, ...]:
+    names = row.get(field)
+    if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
+        raise AnswerableError(f"{field} must be a list of topic names{or_what}", row)
+    _check_lengths(row, field, names)
+    return tuple(names)
+
+
+def _check_lengths(row: Mapping[str, Any], field: str, names: Iterable[str]) -> None:
+    if any(len(name) > MAX_TOPIC_NAME_LENGTH for name in names):
+        raise AnswerableError(f"a topic name of {field} has more than {MAX_TOPIC_NAME_LENGTH} characters", row)
+
+
+def _is_short(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= MAX_TEXT_LENGTH
 
 
 def _are_triples(items: object) -> bool:

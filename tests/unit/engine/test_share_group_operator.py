@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from sharegroup.config import JobConfig
 from sharegroup.engine import rows
 from sharegroup.engine.output import Output
@@ -294,6 +296,21 @@ def test_bad_rows_are_rejected_with_their_coordinates() -> None:
         positions={2: 4},
         deadline_ms=T0 + 20 + SESSION_MS,
     )
+
+
+@pytest.mark.parametrize("field", ["type", "group_id", "member_id"])
+def test_no_answer_repeats_more_than_a_right_row_could_have(field: str) -> None:
+    row = json.loads(heartbeat("h1", 0).encode()) | {field: "\U0001f600" * 100_000}
+    output = GroupDriver().send(json.dumps(row).encode(), at=0)
+    assert [(answer["id"], answer["error_code"]) for answer in output.responses] == [("h1", ErrorCode.INVALID_REQUEST)]
+    assert len(output.encode()) < 30_000
+
+
+@pytest.mark.parametrize("topics", [{"bad name": TopicMetadata("id", 1)}, {"orders": TopicMetadata("id", 1_000_000)}])
+def test_what_cannot_be_a_topic_becomes_no_share_partition(topics: dict[str, TopicMetadata]) -> None:
+    output = GroupDriver().send(heartbeat("h1", 0, topics), at=0)
+    assert [(answer["id"], answer["error_code"]) for answer in output.responses] == [("h1", ErrorCode.INVALID_REQUEST)]
+    assert output.tables == {}
 
 
 def test_time_never_goes_back() -> None:

@@ -465,6 +465,16 @@ def test_bad_rows_are_rejected_with_their_coordinates() -> None:
     assert (output.positions, output.tables) == ({0: 6}, {})
 
 
+@pytest.mark.parametrize("field", ["type", "group_id", "topic", "partition", "member_id"])
+@pytest.mark.parametrize("value", ["\U0001f600" * 100_000, [["x"] * 200_000], 10**4_000])
+def test_no_answer_repeats_more_than_a_right_row_could_have(field: str, value: object) -> None:
+    shard = ShardDriver()
+    row = json.loads(fetch("f1").encode()) | {field: value}
+    output = shard.batch(shard.line(json.dumps(row).encode(), 5), at=5)
+    assert errors(output) == [("f1", ErrorCode.INVALID_REQUEST)]
+    assert len(output.encode()) < 30_000
+
+
 def test_the_order_in_which_spark_hands_over_the_rows_means_nothing() -> None:
     def lines(shard: ShardDriver) -> list[str]:
         requests = [fetch("f1", max_records=4), fetch("f2", member="m2"), acknowledge("a1", (0, 1, 1)), release("r1")]

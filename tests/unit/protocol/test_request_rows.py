@@ -34,9 +34,14 @@ from sharegroup.protocol.request_rows import (
     decode_share_partition_request,
     is_awaited,
 )
-from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange
+from sharegroup.protocol.row_fields import MAX_TEXT_LENGTH
+from sharegroup.protocol.share_group_fields import MAX_PARTITIONS, MAX_TOPIC_PARTITIONS
+from sharegroup.types import MAX_TOPIC_NAME_LENGTH, AcknowledgementBatch, AcquiredRange, OffsetRange
 
 TEXT = st.text('aZ0 \t"\\\x00ß€😀', min_size=1, max_size=4)
+LONG, LONG_NAME = "x" * (MAX_TEXT_LENGTH + 1), "t" * (MAX_TOPIC_NAME_LENGTH + 1)
+TOPIC = st.from_regex(r"[a-zA-Z0-9_-]{1,4}", fullmatch=True)
+PARTITIONS = st.integers(0, MAX_TOPIC_PARTITIONS)
 MEMBER_ID = TEXT.filter(str.strip)
 OFFSET = st.integers(0, MAX_OFFSET)
 NUMBER = st.integers(0, MAX_INT32)
@@ -110,7 +115,7 @@ def share_group_requests(draw: st.DrawFn) -> ShareGroupRequest:
         client_id=TEXT,
         client_host=TEXT,
         subscribed_topic_names=st.none() | st.lists(TEXT, max_size=3).map(tuple),
-        topics=st.dictionaries(TEXT, st.builds(TopicMetadata, TEXT, st.integers(0, 1_000_000)), max_size=3),
+        topics=st.dictionaries(TOPIC, st.builds(TopicMetadata, TEXT, PARTITIONS), max_size=3),
         initialized=st.lists(st.tuples(TEXT, NUMBER, NUMBER), max_size=3).map(tuple),
         deleted=st.just(()),
         offsets=st.just(()),
@@ -156,6 +161,8 @@ def test_rows_of_a_share_partition_and_of_a_group_share_a_kafka_key() -> None:
         ('{"id":"x","reply_to":7}', "reply_to must be a string"),
         ('{"id":"x","member_id":"\\ud800"}', "not Unicode"),
         ('{"id":"x","\\udfff":1}', "not Unicode"),
+        (json.dumps({"id": LONG, "reply_to": "me"}), "id or reply_to has more than 1024 characters"),
+        (json.dumps({"id": "x", "reply_to": LONG}), "id or reply_to has more than 1024 characters"),
     ],
 )
 def test_a_row_without_a_requester_is_rejected(decode: Callable[[str], object], value: str, problem: str) -> None:
@@ -184,6 +191,8 @@ RANGES_MUST_BE = "ranges must be a list of [first_offset, last_offset]"
 ACQUIRED_MUST_BE = "acquired must be a list of [first_offset, last_offset, delivery_count]"
 TOPICS_MUST_BE = "topics must map topic names to [topic_id, partitions]"
 OFFSETS_MUST_BE = "offsets must be a list of [topic, partition, start_offset]"
+TOO_LONG = "has more than 249 characters"
+TEXTS = ("group_id", "member_id", "rack_id", "client_id", "client_host")
 INITIALIZED_MUST_BE = "initialized must be a list of [topic, partition, state_epoch]"
 
 
@@ -221,6 +230,8 @@ def test_the_rows_that_the_next_test_breaks_are_right(kind: str) -> None:
         (FETCH, {"partition": 0.0}, f"partition must be an integer of 0..{MAX_INT32}"),
         (FETCH, {"partition": -1}, f"partition must be an integer of 0..{MAX_INT32}"),
         (FETCH, {"partition": 2**31}, f"partition must be an integer of 0..{MAX_INT32}"),
+        (FETCH, {"group_id": LONG}, "group_id has more than 1024 characters"),
+        (FETCH, {"topic": LONG_NAME}, "topic has more than 249 characters"),
         (FETCH, {"member_id": ...}, "lacks the field member_id"),
         (FETCH, {"member_id": "  "}, "member_id must have 1 to 36 characters"),
         (FETCH, {"member_id": "m" * 37}, "member_id must have 1 to 36 characters"),
@@ -258,13 +269,30 @@ def test_the_rows_that_the_next_test_breaks_are_right(kind: str) -> None:
         (HEARTBEAT, {"member_epoch": 2**31}, f"member_epoch must be an integer of {-MAX_INT32}..{MAX_INT32}"),
         (HEARTBEAT, {"rack_id": 5}, "rack_id must be a string"),
         (HEARTBEAT, {"client_host": []}, "client_host must be a string"),
+        *((HEARTBEAT, {field: LONG}, f"{field} has more than 1024 characters") for field in TEXTS),
+        (HEARTBEAT, {"subscribed_topic_names": [LONG_NAME]}, f"a topic name of subscribed_topic_names {TOO_LONG}"),
         (HEARTBEAT, {"subscribed_topic_names": "orders"}, "subscribed_topic_names must be a list of topic names or"),
         (HEARTBEAT, {"subscribed_topic_names": [""]}, "subscribed_topic_names must be a list of topic names or"),
         (HEARTBEAT, {"subscribed_topic_names": [5]}, "subscribed_topic_names must be a list of topic names or null"),
         (HEARTBEAT, {"topics": []}, TOPICS_MUST_BE),
         (HEARTBEAT, {"topics": {"orders": 2}}, TOPICS_MUST_BE),
         (HEARTBEAT, {"topics": {"orders": [5, 2]}}, TOPICS_MUST_BE),
-        (HEARTBEAT, {"topics": {"orders": ["id", 1_000_001]}}, TOPICS_MUST_BE),
+        (HEARTBEAT, {"topics": {"orders": ["id", -1]}}, TOPICS_MUST_BE),
+        (HEARTBEAT, {"topics": {"orders": [LONG, 1]}}, TOPICS_MUST_BE),
+        (HEARTBEAT, {"topics": {"bad name": ["id", 1]}}, "topics names 'bad name', which no topic can be called"),
+        (HEARTBEAT, {"topics": {"": ["id", 1]}}, "topics names '', which no topic can be called"),
+        (HEARTBEAT, {"topics": {"..": ["id", 1]}}, "topics names '..', which no topic can be called"),
+        (HEARTBEAT, {"topics": {LONG_NAME: ["id", 1]}}, "topics names 'ttt"),
+        (
+            HEARTBEAT,
+            {"topics": {"orders": ["id", MAX_TOPIC_PARTITIONS + 1]}},
+            f"orders has {MAX_TOPIC_PARTITIONS + 1} partitions, more than {MAX_TOPIC_PARTITIONS}",
+        ),
+        (
+            HEARTBEAT,
+            {"topics": {f"t{number}": ["id", MAX_TOPIC_PARTITIONS] for number in range(11)}},
+            f"topics have more than {MAX_PARTITIONS} partitions together",
+        ),
         (INITIALIZED, {"initialized": {}}, INITIALIZED_MUST_BE),
         (INITIALIZED, {"initialized": [["orders", 0]]}, INITIALIZED_MUST_BE),
         (INITIALIZED, {"initialized": [["orders", 0, -1]]}, INITIALIZED_MUST_BE),
@@ -276,10 +304,14 @@ def test_the_rows_that_the_next_test_breaks_are_right(kind: str) -> None:
         (ALTER_OFFSETS, {"offsets": [["orders", 2**31, 0]]}, OFFSETS_MUST_BE),
         (ALTER_OFFSETS, {"offsets": [["orders", 0, 2**63]]}, OFFSETS_MUST_BE),
         (ALTER_OFFSETS, {"offsets": [["orders", 0, "5"]]}, OFFSETS_MUST_BE),
+        (ALTER_OFFSETS, {"offsets": [[LONG_NAME, 0, 0]]}, f"a topic name of offsets {TOO_LONG}"),
+        (DELETE_OFFSETS, {"topic_names": [LONG_NAME]}, f"a topic name of topic_names {TOO_LONG}"),
         (DELETE_OFFSETS, {"topic_names": ...}, "topic_names must be a list of topic names"),
         (DELETE_OFFSETS, {"topic_names": [""]}, "topic_names must be a list of topic names"),
         (ALTER_CONFIGS, {"configs": ...}, "configs must map names to texts or null"),
         (ALTER_CONFIGS, {"configs": {"a": 5}}, "configs must map names to texts or null"),
+        (ALTER_CONFIGS, {"configs": {LONG: None}}, "a name or value of configs has more than 1024 characters"),
+        (ALTER_CONFIGS, {"configs": {"a": LONG}}, "a name or value of configs has more than 1024 characters"),
         (ALTER_CONFIGS, {"validate_only": 1}, "validate_only must be true or false"),
     ],
 )
@@ -293,6 +325,28 @@ def test_a_wrong_field_is_told_to_the_requester(kind: str, values: dict[str, Any
     assert told.value.message.startswith(problem)
     assert told.value.code is ErrorCode.INVALID_REQUEST
     assert (told.value.row["id"], told.value.row["reply_to"]) == ("x", "me")
+
+
+def test_the_longest_texts_and_the_most_partitions_are_fine() -> None:
+    long, name = LONG[1:], LONG_NAME[1:]
+    topics = {f"t{number}": [long, MAX_TOPIC_PARTITIONS] for number in range(10)} | {name: ["id", 0]}
+    decode(
+        row(
+            HEARTBEAT,
+            id=long,
+            reply_to=long,
+            topics=topics,
+            subscribed_topic_names=[name],
+            **dict.fromkeys(TEXTS, long),
+        )
+    )
+    decode(row(FETCH, group_id=long, topic=name))
+    decode(row(ALTER_CONFIGS, configs={long: long}))
+
+
+def test_a_subscription_may_be_to_what_no_topic_can_be_called() -> None:
+    request = decode_share_group_request(json.dumps(row(HEARTBEAT, subscribed_topic_names=["bad name"])))
+    assert request.subscribed_topic_names == ("bad name",)
 
 
 def test_the_two_topics_have_types_of_their_own() -> None:
