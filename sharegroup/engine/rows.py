@@ -4,7 +4,7 @@ kind      | body                                                    | from
 config    | effective config of the group, a JSON object            | source
 unload    | [partition, ...]                                        | source
 delete    | [[partition, state_epoch], ...]                         | source
-load      | [{...}, ...], see `LoadedPartition` or the group's rows | source
+load      | [{...}, ...], see `LedPartition.load`; the group's rows | source
 log       | [[partition, log_start_offset, log_end_offset], ...]    | source
 request   | kafka partition TAB offset TAB timestamp_ms TAB value   | request topic
 tick      | clock_ms                                                | source

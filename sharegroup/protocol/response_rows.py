@@ -7,9 +7,11 @@ same `id`, and a reader drops what it has already seen.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from sharegroup.errors import ErrorCode
+from sharegroup.protocol.row_fields import said_back
 from sharegroup.types import AcquiredRange
 
 #: Key of a row that is for everybody: a job has started to serve share-partitions. It may come from the tables alone,
@@ -85,6 +87,14 @@ Response = SharePartitionResponse | ShareGroupResponse
 def encode_response(response: Response) -> dict[str, Any]:
     """The JSON object of a response row; an empty list of errors is left out."""
     return {name: value for name, value in response._asdict().items() if value or name not in _SELDOM}
+
+
+def without_content(row: Mapping[str, Any], code: ErrorCode, message: str) -> dict[str, Any]:
+    """The response row with an error in place of all that it says: short, whatever the request was."""
+    kind: type[Response] = SharePartitionResponse if "topic" in row else ShareGroupResponse
+    named: dict[str, Any] = {field: row[field] for field in kind._fields if field not in kind._field_defaults}
+    named |= {field: said_back(row, field) for field, value in named.items() if isinstance(value, str)}
+    return encode_response(kind(**named, error_code=int(code), error_message=message))
 
 
 def _share_group_response(row: dict[str, Any]) -> ShareGroupResponse:

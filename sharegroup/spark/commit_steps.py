@@ -39,7 +39,7 @@ FaultPoint = Callable[[int, int], None]
 
 
 class RowProducer(Protocol):
-    """Where step 4 sends rows: see `spark.request_topics.RowProducer`."""
+    """Where step 4 sends rows: see `spark.kafka_clients.RowProducer`."""
 
     def send(self, responses: Iterable[Mapping[str, Any]], requests: Iterable[tuple[str, str]]) -> None:
         """Produce all rows and return when the broker has them."""

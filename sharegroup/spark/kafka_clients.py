@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.admin import NewTopic
-from kafka.errors import KafkaError, TopicAlreadyExistsError
+from kafka.errors import KafkaError, MessageSizeTooLargeError, TopicAlreadyExistsError
 
-from sharegroup.errors import ShareGroupError
-from sharegroup.protocol.response_rows import NEW_LEADER_KEY
+from sharegroup.errors import ErrorCode, ShareGroupError
+from sharegroup.protocol.response_rows import NEW_LEADER_KEY, without_content
+
+logger = logging.getLogger(__name__)
+
+#: (key, value)
+_Row = tuple[str, bytes]
+#: How much of a name that may be long is logged.
+_NAMED = 100
 
 
 class KafkaUnavailableError(ShareGroupError):
@@ -64,24 +72,28 @@ class RowProducer:
     """Produces rows to the job's topics and waits until the broker has them (acks=all, idempotent)."""
 
     def __init__(self, settings: Mapping[str, Any], responses_topic: str, requests_topic: str) -> None:
-        self._producer = KafkaProducer(
-            **settings, acks="all", enable_idempotence=True, linger_ms=1, compression_type=None
-        )
+        self._settings = settings
+        self._producer = self._open()
         self._responses_topic = responses_topic
         self._requests_topic = requests_topic
+        #: From this size on a topic's rows have turned out to be too large.
+        self._too_large: dict[str, int] = {}
 
     def send(self, responses: Iterable[Mapping[str, Any]], requests: Iterable[tuple[str, str]]) -> None:
         """Produce requests to the other query, then responses keyed by `reply_to`; return when all are durable.
 
         Requests go first: a release that a re-joining member caused is in its topic before the member hears that it
         joined. Responses that nobody waits for (no `reply_to`) are left out. Raises KafkaUnavailableError.
+
+        A row that is too large for Kafka would fail for ever, at each start: it is durable as a part of its batch. In
+        place of such a response goes an error; what a fetch acquired comes back by its locks.
         """
-        self._flush([(self._requests_topic, key, value.encode()) for key, value in requests])
-        self._flush(
-            (self._responses_topic, response["reply_to"], json.dumps(response, separators=(",", ":")).encode())
-            for response in responses
-            if response["reply_to"]
-        )
+        for key, value in self._produce(self._requests_topic, [(key, value.encode()) for key, value in requests]):
+            logger.error("a request of %d bytes is too large for Kafka, left out: %s", len(value), key[:_NAMED])
+        answers = [_response_row(response) for response in responses if response["reply_to"]]
+        errors = [_error_row(value) for _, value in self._produce(self._responses_topic, answers)]
+        for key, value in self._produce(self._responses_topic, errors):
+            logger.error("an error of %d bytes is too large for Kafka, left out: %s", len(value), key[:_NAMED])
 
     def announce_leader(self) -> None:
         """Tell all who read responses that a job begins to serve share-partitions. Raises KafkaUnavailableError."""
@@ -100,15 +112,58 @@ class RowProducer:
         """Close the connections."""
         self._producer.close()
 
-    def _flush(self, rows: Iterable[tuple[str, str, bytes]]) -> None:
+    def _open(self) -> KafkaProducer:
+        return KafkaProducer(**self._settings, acks="all", enable_idempotence=True, linger_ms=1, compression_type=None)
+
+    def _produce(self, topic: str, rows: Sequence[_Row]) -> list[_Row]:
+        """Produce rows, and return those that are too large, for the client or for the broker.
+
+        The broker's refusal ends kafka-python's producer: all rows that were still to be sent fail with the one that
+        was refused. The largest of them must be it.
+        """
+        too_large: list[_Row] = []
+        while rows:
+            limit = self._too_large.get(topic)
+            too_large += [row for row in rows if limit is not None and len(row[1]) >= limit]
+            refused, rows = self._try([row for row in rows if limit is None or len(row[1]) < limit], topic), []
+            if refused:
+                self._too_large[topic] = max(len(value) for _, value in refused)
+                self._producer.close()
+                self._producer = self._open()
+                rows = refused
+        return too_large
+
+    def _try(self, rows: Sequence[_Row], topic: str) -> list[_Row]:
+        """Produce rows, and return those that failed as there was one too large."""
+        refused: list[_Row] = []
+        futures = []
         try:
-            futures = [self._producer.send(topic, key=key.encode(), value=value) for topic, key, value in rows]
-            if futures:
-                self._producer.flush()
-            for future in futures:
-                future.get(timeout=30)
+            for row in rows:
+                key, value = row
+                try:
+                    futures.append((row, self._producer.send(topic, key=key.encode(), value=value)))
+                except MessageSizeTooLargeError:
+                    refused.append(row)
+            for row, future in futures:
+                try:
+                    future.get()  # until the producer gives up: `flush` fails when a batch is split meanwhile
+                except MessageSizeTooLargeError:
+                    refused.append(row)
         except KafkaError as error:
             raise KafkaUnavailableError(f"cannot produce to Kafka: {error}") from error
+        return refused
+
+
+def _response_row(response: Mapping[str, Any]) -> _Row:
+    return response["reply_to"], json.dumps(response, separators=(",", ":")).encode()
+
+
+def _error_row(value: bytes) -> _Row:
+    """What is sent in place of a response that is too large."""
+    response = json.loads(value)
+    message = f"The request was handled, but its response of {len(value)} bytes is too large for Kafka."
+    logger.error("response %s to %s: %s", response["id"][:_NAMED], response["reply_to"][:_NAMED], message)
+    return _response_row(without_content(response, ErrorCode.UNKNOWN_SERVER_ERROR, message))
 
 
 def offsets_consumer(settings: Mapping[str, Any], read_committed: bool = False, **more: Any) -> KafkaConsumer:

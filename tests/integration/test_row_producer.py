@@ -1,0 +1,44 @@
+"""Rows that are too large for a topic, which only the broker knows."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from kafka import KafkaConsumer, TopicPartition
+
+from sharegroup.channel.client_settings import python_properties
+from sharegroup.errors import ErrorCode
+from sharegroup.protocol.response_rows import SharePartitionResponse, encode_response
+from sharegroup.spark.kafka_clients import RowProducer
+from sharegroup.types import AcquiredRange
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+
+
+def test_in_place_of_what_the_broker_refuses_comes_an_error(
+    kafka: EmbeddedKafka, unique_name: Callable[[str], str]
+) -> None:
+    topic, settings = unique_name("responses"), python_properties(kafka.bootstrap_servers, {})
+    kafka.create_topic(topic, config={"max.message.bytes": "20000"})
+    producer = RowProducer(settings, topic, topic)
+    for name, ranges in ("a", 5_000), ("b", 3_000):
+        acquired = tuple(AcquiredRange(2 * n, 2 * n, 1) for n in range(ranges))
+        response = SharePartitionResponse("fetch", "small", "me", "g", "orders", 0, "m")
+        producer.send(map(encode_response, (response, response._replace(id=name, acquired=acquired), response)), [])
+    producer.close()
+    consumer = KafkaConsumer(**settings, auto_offset_reset="earliest", group_id=None, enable_auto_commit=False)
+    partition = TopicPartition(topic, 0)
+    consumer.assign([partition])
+    consumer.seek_to_beginning(partition)
+    codes: dict[str, set[int]] = {}
+    while consumer.position(partition) < consumer.end_offsets([partition])[partition]:
+        for records in consumer.poll(1_000).values():
+            for record in records:
+                row = json.loads(record.value)
+                codes.setdefault(row["id"], set()).add(row["error_code"])
+    consumer.close()
+    assert codes == {"small": {0}, "a": {ErrorCode.UNKNOWN_SERVER_ERROR}, "b": {ErrorCode.UNKNOWN_SERVER_ERROR}}
