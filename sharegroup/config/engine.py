@@ -13,6 +13,8 @@ from sharegroup.types import is_topic_name
 __all__ = ["EngineConfig"]
 
 _DAY_MS = 86_400_000
+#: Of retentions: a hundred years, which dates can still be reckoned with.
+_FOR_EVER_MS = 36_500 * _DAY_MS
 
 
 def _client_properties(value: object) -> object:
@@ -142,12 +144,20 @@ class EngineConfig(ConfigFamily):
         default=_DAY_MS,
         alias="tables.retention.ms",
         ge=_DAY_MS,
-        description="How long old versions of the tables are kept.",
+        le=_FOR_EVER_MS,
+        description="How long old versions of the tables are kept (on a local disk, see tables.local.versions).",
+    )
+    tables_local_versions: Whole = Field(
+        default=1_000,
+        alias="tables.local.versions",
+        ge=100,
+        description="Versions that stay on a local disk, where each commit lists them all (4 ms for 1,000).",
     )
     delivery_log_retention_ms: Whole = Field(
         default=7 * _DAY_MS,
         alias="delivery.log.retention.ms",
         ge=1,
+        le=_FOR_EVER_MS,
         description="How long rows of delivery_log are kept.",
     )
     state_min_batches_to_retain: Whole = Field(

@@ -170,10 +170,10 @@ class CommitSteps:
         self._producer.send(batch.responses, batch.requests)
         self._fault_point(4, batch.batch_id)
 
-    def upkeep(self, versions_retention: timedelta, prune_before: Mapping[str, str]) -> None:
+    def upkeep(self, versions_retention: timedelta, local_versions: int, prune_before: Mapping[str, str]) -> None:
         """Upkeep of each table, in this thread; `prune_before` maps a table's name to its predicate."""
         for writer in self.writers:
-            writer.upkeep(versions_retention, prune_before.get(writer.spec.name))
+            writer.upkeep(versions_retention, local_versions, prune_before.get(writer.spec.name))
 
     def _info(self, batch: Batch) -> dict[str, Any]:
         outbox = {

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+import uuid
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, Literal
@@ -27,19 +28,21 @@ logger = logging.getLogger(__name__)
 
 #: Key of this project's entry in a commit's info: the batch's outbox and positions (see `spark.commit_steps`).
 COMMIT_INFO_KEY = "sharegroup"
+#: Key of a writer's own id in the info of each of its commits: by it a commit whose answer was lost is known again.
+WRITER_KEY = "sharegroup.writer"
 #: The transaction id under which each leader writes its epoch into every table; that commit fences the last leader.
 LEADER_APP_ID = "sharegroup.leader_epoch"
 
 _NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _HISTORY_TO_SEARCH = 50
+_LEAST_HOURS = 24
 
 
 def open_or_create(root: str, spec: TableSpec, options: dict[str, str] | None = None) -> DeltaTable:
     """The table's handle at its newest version; the table is created when missing.
 
-    No table feature is used that delta-rs or delta-spark does not understand; log entries stay for at least 24 hours
-    (on a local disk: the newest 1,000 versions, see `spark.local_log`),
-    so that a pinned version can be read again.
+    No table feature is used that delta-rs or delta-spark does not understand; old versions stay, so that a pinned one
+    can be read again: for 24 hours, until the writer's first upkeep says otherwise.
     """
     path = table_path(root, spec)
     try:
@@ -53,10 +56,18 @@ def open_or_create(root: str, spec: TableSpec, options: dict[str, str] | None = 
             mode="ignore",
             partition_by=list(spec.partition_by) or None,
             name=spec.name,
-            configuration={"delta.logRetentionDuration": "interval 24 hours"},
+            configuration=dict(_retention(_LEAST_HOURS)),
             storage_options=options,
         )
         return DeltaTable(path, storage_options=options)
+
+
+def _retention(hours: int) -> Mapping[str, str]:
+    """Properties that keep versions for so long. The log names removed files for longer, until they are vacuumed."""
+    return {
+        "delta.logRetentionDuration": f"interval {hours} hours",
+        "delta.deletedFileRetentionDuration": f"interval {hours + 7 * 24} hours",
+    }
 
 
 def last_commit_info(table: DeltaTable) -> dict[str, Any] | None:
@@ -78,6 +89,7 @@ class DeltaTableWriter:
         self.spec = spec
         self._path = table_path(root, spec)
         self._table = open_or_create(root, spec, options)
+        self._id = str(uuid.uuid4())
         self._led_epoch = 0
         self._fenced: FencedLeaderError | None = None
         self._committed: dict[str, int] = {}
@@ -135,13 +147,21 @@ class DeltaTableWriter:
         """All rows at the writer's version."""
         return self._table.to_pyarrow_table(columns=list(columns) if columns else None)
 
-    def upkeep(self, versions_retention: timedelta, prune_before: str | None, now: datetime | None = None) -> None:
+    def upkeep(
+        self,
+        versions_retention: timedelta,
+        local_versions: int,
+        prune_before: str | None,
+        now: datetime | None = None,
+    ) -> None:
         """Bound the number of live files and the log: compact, checkpoint, clean, vacuum, drop old days.
 
         Cost follows the number of live files (engine trials: 16 to 186 ms an append in 2,400 commits without this, a
-        constant 8 ms with it). `prune_before` is a predicate over the partition column, or None. Runs in the writer's
-        own thread on the writer's own handle; a foreign commit raises FencedLeaderError like everywhere else. That
-        needs looking, for delta-rs rebases these commits on foreign ones, and takes the handle past them.
+        constant 8 ms with it). Old versions stay for `versions_retention`, and on a local disk the newest
+        `local_versions` of them (see `spark.local_log`). `prune_before` is a predicate over the partition column, or
+        None. Runs in the writer's own thread on the writer's own handle; a foreign commit raises FencedLeaderError like
+        everywhere else. That needs looking, for delta-rs rebases these commits on foreign ones, and takes the handle
+        past them.
         """
         with _Fence(self):
             known = self.version
@@ -149,14 +169,15 @@ class DeltaTableWriter:
         if self.version != known:
             raise self.fenced("there are commits that are not of this writer")
         properties = self._properties()
-        hours = max(24, int(versions_retention.total_seconds() // 3600))
+        hours = max(_LEAST_HOURS, -(-versions_retention // timedelta(hours=1)))
         with _Fence(self):
+            self._set_retention(hours)
             if prune_before is not None:
                 self._table.delete(prune_before, commit_properties=properties, post_commithook_properties=_NO_HOOKS)
             self._table.optimize.compact(commit_properties=properties, post_commithook_properties=_NO_HOOKS)
             self._table.create_checkpoint()
             self._table.cleanup_metadata()
-            trim_local_log(self._path, self.version)
+            trim_local_log(self._path, self.version, local_versions)
             self._table.vacuum(
                 retention_hours=hours, dry_run=False, enforce_retention_duration=False,
                 commit_properties=properties, post_commithook_properties=_NO_HOOKS,
@@ -165,9 +186,19 @@ class DeltaTableWriter:
             raise self.fenced("it did so during the upkeep")
         logger.debug("upkeep of %s at version %d, %s", self.spec.name, self.version, now or datetime.now(timezone.utc))
 
+    def _set_retention(self, hours: int) -> None:
+        """Make it the table's own property: what cleans the log goes by that, here and elsewhere."""
+        wanted = _retention(hours)
+        if not wanted.items() <= self._table.metadata().configuration.items():
+            self._table.alter.set_table_properties(
+                dict(wanted), commit_properties=self._properties(), post_commithook_properties=_NO_HOOKS
+            )
+
     def _properties(self, *transactions: Transaction) -> CommitProperties:
         """Commit properties; the newest info rides on every commit, so that the newest commit always has it."""
-        metadata = {COMMIT_INFO_KEY: json.dumps(self.last_info, separators=(",", ":"))} if self.last_info else None
+        metadata = {WRITER_KEY: self._id}
+        if self.last_info:
+            metadata[COMMIT_INFO_KEY] = json.dumps(self.last_info, separators=(",", ":"))
         return CommitProperties(
             custom_metadata=metadata,
             app_transactions=list(transactions),
@@ -184,8 +215,21 @@ class DeltaTableWriter:
                 post_commithook_properties=_NO_HOOKS,
             )
 
+    def has_committed(self, error: CommitFailedError, known: int) -> bool:
+        """Reload after a commit at version `known` failed: whether it is there, and only its answer was lost.
+
+        False when nobody has written since: then the store is to blame. Raises FencedLeaderError when another did.
+        """
+        self._table.update_incremental()
+        if self.version == known:
+            return False
+        if any(commit.get(WRITER_KEY) != self._id for commit in self._table.history(self.version - known)):
+            raise self.fenced(error) from error
+        logger.warning("a commit to %s failed, and is there: %s", self.spec.name, error)
+        return True
+
     def fenced(self, cause: DeltaError | str) -> FencedLeaderError:
-        """What a failed commit means: reload and say who leads now. From here on this writer refuses to write."""
+        """Say who leads now. From here on this writer refuses to write."""
         try:
             self._table.update_incremental()
             newest = f"leader epoch {self.leader_epoch}, version {self.version}"
@@ -199,7 +243,7 @@ class DeltaTableWriter:
 
 
 class _Fence:
-    """Translates delta-rs's commit conflict into FencedLeaderError, once; and lets nothing in after that."""
+    """Around commits: what delta-rs calls a conflict is looked into; once fenced, nothing gets in any more."""
 
     def __init__(self, writer: DeltaTableWriter) -> None:
         self._writer = writer
@@ -207,7 +251,7 @@ class _Fence:
     def __enter__(self) -> None:
         if self._writer.fenced_by is not None:
             raise self._writer.fenced_by
+        self._known = self._writer.version
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, CommitFailedError):
-            raise self._writer.fenced(error) from error
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        return isinstance(error, CommitFailedError) and self._writer.has_committed(error, self._known)

@@ -162,7 +162,9 @@ class JobQuery:
 
     def _upkeep(self) -> None:
         begin = time.monotonic()
-        self._steps.upkeep(timedelta(milliseconds=self._config.job.tables_retention_ms), self._prune_before())
+        job = self._config.job
+        retention = timedelta(milliseconds=job.tables_retention_ms)
+        self._steps.upkeep(retention, job.tables_local_versions, self._prune_before())
         logger.debug("upkeep of the tables of %s: %.0f ms", self.name, 1000 * (time.monotonic() - begin))
 
     def status(self) -> dict[str, Any]:

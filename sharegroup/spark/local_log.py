@@ -2,7 +2,7 @@
 
 An object store lists a log from a given name on. A local disk lists the whole directory, which delta-rs does twice for
 each commit at 2 µs a file: after 5,000 micro-batches a commit took twice as long as at first, after a day it would take
-a second. So on a local disk versions are kept by number as well as by time.
+a second. So on a local disk versions are kept by number as well as by time (`tables.local.versions`).
 """
 
 from __future__ import annotations
@@ -10,12 +10,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-#: The newest versions that stay readable on a local disk: five minutes of the busiest job, a day of a quiet one.
-LOCAL_VERSIONS = 1_000
 _LOG_FILE = re.compile(r"(\d{20})\.(json|crc|checkpoint\..*)")
 
 
-def trim_local_log(table_path: str, newest_version: int, keep: int = LOCAL_VERSIONS) -> int:
+def trim_local_log(table_path: str, newest_version: int, keep: int) -> int:
     """Remove the log files below the newest checkpoint that the last `keep` versions can be read from; their number.
 
     Nothing is done to a table on an object store.

@@ -65,7 +65,9 @@ class SteadyTables:
     def _upkeep(self) -> None:
         begin = time.perf_counter()
         retention = timedelta(milliseconds=_CONFIG.tables_retention_ms)
-        self._steps.upkeep(retention, prunable(self._path, _CONFIG.delivery_log_retention_ms))
+        self._steps.upkeep(
+            retention, _CONFIG.tables_local_versions, prunable(self._path, _CONFIG.delivery_log_retention_ms)
+        )
         self.upkeep_ms.append((time.perf_counter() - begin) * 1000)
 
 

@@ -23,7 +23,7 @@ def test_spark_reads_what_delta_rs_has_written_and_compacted(spark: SparkSession
     steps, _ = start(tmp_path)
     for batch_id in range(5):
         steps.commit(batch(batch_id, offset=batch_id))
-    steps.upkeep(timedelta(hours=24), {"delivery_log": "day < '2000-01-01'"})
+    steps.upkeep(timedelta(hours=24), 1_000, {"delivery_log": "day < '2000-01-01'"})
     steps.commit(batch(5, offset=5))
     for writer in steps.writers:
         path = str(tmp_path / writer.spec.name)
@@ -47,6 +47,6 @@ def test_a_foreign_optimize_fences_the_leader(spark: SparkSession, tmp_path: Pat
         steps.commit(batch(batch_id))
     spark.sql(f"OPTIMIZE delta.`{tmp_path / 'share_group_state'}`")
     with pytest.raises(FencedLeaderError, match="share_group_state"):
-        steps.upkeep(timedelta(hours=24), {})
+        steps.upkeep(timedelta(hours=24), 1_000, {})
     with pytest.raises(FencedLeaderError, match="share_group_state"):
         steps.commit(batch(2))

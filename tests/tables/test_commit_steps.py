@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+import os
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError, DeltaError
 
 from sharegroup.engine.output import Output
 from sharegroup.errors import FencedLeaderError
+from sharegroup.spark import delta_table
 from sharegroup.spark.commit_steps import Batch
-from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES
+from sharegroup.spark.delta_table import DeltaTableWriter
+from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUP_STATE
 from sharegroup.tables.state_table import read_states
 from sharegroup.types import SharePartitionKey
 from tests.tables.job_tables import T0, Died, batch, dies_after, rows, start
@@ -123,13 +128,53 @@ def test_a_new_leader_fences_the_old_one_before_it_sends_anything(tmp_path: Path
     assert written(tmp_path, 1) == ["share_group_state", "delivery_log"]
 
 
+def test_a_commit_whose_answer_was_lost_is_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store has it, and tells its repetition that there is such a version already."""
+    write = delta_table.write_deltalake
+
+    def lose_the_answer(table: DeltaTable, *args: Any, **options: Any) -> None:
+        write(DeltaTable(table.table_uri), *args, **options)
+        raise CommitFailedError("this version is there already")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(delta_table, "write_deltalake", lose_the_answer)
+        steps, producer = start(tmp_path)
+        steps.commit(batch(0))
+    steps.commit(batch(1))
+    assert [written(tmp_path, batch_id) for batch_id in (0, 1)] == [["share_group_state", "delivery_log"]] * 2
+    assert producer.sent == [(["f0"], [("g", "notice-0")]), SENT]
+
+
+def test_another_leader_s_commit_of_the_same_batch_is_not_ours(tmp_path: Path) -> None:
+    """Both have epoch 1, and the same checkpoint."""
+    old, _ = start(tmp_path)
+    other = DeltaTableWriter(str(tmp_path), SHARE_GROUP_STATE)
+    other.commit("query-1", 0, SHARE_GROUP_STATE.schema.empty_table())
+    with pytest.raises(FencedLeaderError, match="mine: leader epoch 1; there now: leader epoch 1"):
+        old.commit(batch(0))
+
+
+def test_a_store_that_fails_fences_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps, _ = start(tmp_path)
+
+    def fail(*args: Any, **options: Any) -> None:
+        raise CommitFailedError("no space left")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(delta_table, "write_deltalake", fail)
+        with pytest.raises(CommitFailedError, match="no space left"):
+            steps.commit(batch(0))
+    steps.commit(batch(0))
+    assert written(tmp_path, 0) == ["share_group_state", "delivery_log"]
+
+
 def test_a_fenced_leader_does_no_upkeep(tmp_path: Path) -> None:
     old, _ = start(tmp_path)
     for batch_id in range(3):
         old.commit(batch(batch_id))
     new, _ = start(tmp_path)
     with pytest.raises(FencedLeaderError, match="mine: leader epoch 1; there now: leader epoch 2"):
-        old.upkeep(timedelta(hours=24), {})
+        old.upkeep(timedelta(hours=24), 1_000, {})
     new.commit(batch(3))  # nothing was changed under its feet
 
 
@@ -149,7 +194,7 @@ def test_a_leader_that_loses_the_lead_during_its_upkeep_notices(
 
     monkeypatch.setattr(DeltaTable, "update_incremental", look_and_lose_the_lead)
     with pytest.raises(FencedLeaderError, match="mine: leader epoch 1; there now: leader epoch 2"):
-        old.upkeep(timedelta(hours=24), {})
+        old.upkeep(timedelta(hours=24), 1_000, {})
 
 
 def test_upkeep_bounds_the_files_and_keeps_what_a_restart_needs(tmp_path: Path) -> None:
@@ -157,7 +202,7 @@ def test_upkeep_bounds_the_files_and_keeps_what_a_restart_needs(tmp_path: Path) 
     for batch_id in range(8):
         steps.commit(batch(batch_id, offset=batch_id))
     before = [rows(tmp_path, table, "batch_id", "time") for table in ("share_group_state", "delivery_log")]
-    steps.upkeep(timedelta(hours=24), {})
+    steps.upkeep(timedelta(hours=24), 1_000, {})
     for writer in steps.writers:
         assert len(DeltaTable(str(tmp_path / writer.spec.name)).file_uris()) == 1
     assert [rows(tmp_path, table, "batch_id", "time") for table in ("share_group_state", "delivery_log")] == before
@@ -168,12 +213,43 @@ def test_upkeep_bounds_the_files_and_keeps_what_a_restart_needs(tmp_path: Path) 
     assert steps.writers[0].committed("query-1") == 8
 
 
+def test_upkeep_keeps_versions_for_as_long_as_it_is_told(tmp_path: Path) -> None:
+    steps, _ = start(tmp_path)
+    steps.commit(batch(0))
+    kept = DeltaTable(str(tmp_path / "delivery_log")).version()
+    steps.commit(batch(1))
+    steps.upkeep(timedelta(days=7), 1_000, {})
+    three_days_ago = (datetime.now(timezone.utc) - timedelta(days=3)).timestamp()
+    for path in (tmp_path / "delivery_log").rglob("*"):
+        os.utime(path, (three_days_ago, three_days_ago))
+    version = steps.writers[1].version
+    steps.upkeep(timedelta(days=7), 1_000, {})
+    assert DeltaTable(str(tmp_path / "delivery_log"), version=kept).to_pyarrow_table().num_rows == 1
+    assert steps.writers[1].version == version  # the property is set once, and there was nothing else to do
+    steps.upkeep(timedelta(hours=24), 1_000, {})
+    with pytest.raises(DeltaError):
+        DeltaTable(str(tmp_path / "delivery_log"), version=kept)
+
+
+def test_upkeep_keeps_as_many_local_versions_as_it_is_told(tmp_path: Path) -> None:
+    steps, _ = start(tmp_path)
+    for batch_id in range(12):
+        steps.commit(batch(batch_id))
+        steps.upkeep(timedelta(days=7), 5, {})
+    oldest, newest = oldest_version(tmp_path), DeltaTable(str(tmp_path / "delivery_log")).version()
+    assert 0 < oldest <= newest - 5
+
+
+def oldest_version(root: Path) -> int:
+    return min(int(path.stem) for path in (root / "delivery_log" / "_delta_log").glob("*.json"))
+
+
 def test_upkeep_alone_leaves_the_last_batch_to_be_found(tmp_path: Path) -> None:
     """The newest commits are then those of the upkeep."""
     steps, _ = start(tmp_path)
     for batch_id in range(3):
         steps.commit(batch(batch_id))
-    steps.upkeep(timedelta(hours=24), {"delivery_log": "day < '2000-01-01'"})
+    steps.upkeep(timedelta(hours=24), 1_000, {"delivery_log": "day < '2000-01-01'"})
     steps, producer = start(tmp_path)
     assert (steps.positions, producer.sent) == ({0: 3}, [(["f2"], [("g", "notice-2")])])
 
@@ -184,7 +260,7 @@ def test_upkeep_prunes_old_days(tmp_path: Path) -> None:
     old.now_ms -= 3 * 86_400_000
     for each in (old, new):
         steps.commit(each)
-    steps.upkeep(timedelta(hours=24), {"delivery_log": "day < '2023-11-14'"})
+    steps.upkeep(timedelta(hours=24), 1_000, {"delivery_log": "day < '2023-11-14'"})
     assert (written(tmp_path, 0), written(tmp_path, 1)) == (
         ["share_group_state"],
         ["share_group_state", "delivery_log"],

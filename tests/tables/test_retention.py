@@ -40,6 +40,11 @@ def test_the_delivery_log_keeps_its_retention(tmp_path: Path, days_ago: int, pru
     assert prunable(str(tmp_path), WEEK_MS, NOW) == ({"delivery_log": "day < '2024-05-12'"} if pruned else {})
 
 
+def test_the_longest_retention_can_be_reckoned_with(tmp_path: Path) -> None:
+    write(tmp_path, DELIVERY_LOG, 9)
+    assert prunable(str(tmp_path), 36_500 * 86_400_000, NOW) == {}
+
+
 def test_state_is_kept_for_two_days_after_a_newer_snapshot(tmp_path: Path) -> None:
     for days_ago in (5, 2, 0):
         snapshot(tmp_path, days_ago)
