@@ -6,30 +6,28 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from sharegroup.config.client_properties import PYTHON_PROPERTIES, is_read, property_problems
+from sharegroup.errors import InvalidConfigError
+
 #: An option of a login module: name, and value in either kind of quotes or a bare word.
 _JAAS_OPTION = re.compile(r"""([\w$.-]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)'|([\w$.-]+))""")
 _JAAS_ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)")
 _CONTROL_CHARACTERS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
-#: Java's name -> kafka-python's, where replacing the dots is not enough.
-_RENAMED = {
-    "ssl.truststore.location": "ssl_cafile",
-    "ssl.ca.location": "ssl_cafile",
-    "ssl.keystore.location": "ssl_certfile",
-    "ssl.key.location": "ssl_keyfile",
-    "ssl.key.password": "ssl_password",
-}
 
 
 def python_properties(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str, Any]:
-    """kafka-python's settings for Java's properties; `sasl.jaas.config` gives user name and password."""
+    """kafka-python's settings for Java's properties; those that only Java's clients have are left out.
+
+    `sasl.jaas.config` gives user name and password. Raises InvalidConfigError.
+    """
+    if problems := property_problems(kafka):
+        raise InvalidConfigError("Kafka client properties", problems)
     settings: dict[str, Any] = {"bootstrap_servers": [server.strip() for server in bootstrap_servers.split(",")]}
-    for name, value in kafka.items():
-        if name == "sasl.jaas.config":
-            options = _jaas_options(value)
-            settings |= {f"sasl_plain_{name}": options[name] for name in ("username", "password") if name in options}
-        else:
-            settings[_RENAMED.get(name, name.replace(".", "_"))] = value
-    return settings
+    for name, known in PYTHON_PROPERTIES.items():
+        if name in kafka and is_read(name, kafka):
+            settings[known.name] = known.parse(kafka[name])
+    options = _jaas_options(kafka.get("sasl.jaas.config", ""))
+    return settings | {f"sasl_plain_{name}": options[name] for name in ("username", "password") if name in options}
 
 
 def _jaas_options(config: str) -> dict[str, str]:

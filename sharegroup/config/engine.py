@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from sharegroup.config.client_properties import property_problems
 from sharegroup.config.family import ConfigFamily, Whole
 from sharegroup.types import is_topic_name
 
@@ -21,7 +22,10 @@ def _client_properties(value: object) -> object:
     """Kafka client properties are texts; YAML's numbers and booleans are written the way Kafka reads them."""
     if not isinstance(value, Mapping):
         raise ValueError("Not a mapping of Kafka client properties")
-    return {str(name): _property_text(str(name), text) for name, text in value.items()}
+    properties = {str(name): _property_text(str(name), text) for name, text in value.items()}
+    if problems := property_problems(properties):
+        raise ValueError("; ".join(problems))
+    return properties
 
 
 def _property_text(name: str, value: object) -> str:

@@ -161,9 +161,7 @@ def tls_context(settings: Mapping[str, Any]) -> ssl.SSLContext | None:
     if not settings.get("security_protocol", "").endswith("SSL"):
         return None
     context = ssl.create_default_context(cafile=settings.get("ssl_cafile"))
-    check = settings.get("ssl_check_hostname", True)
-    endpoint = settings.get("ssl_endpoint_identification_algorithm", "https")  # Java's name; empty: off
-    context.check_hostname = str(check).lower() != "false" and endpoint != ""
+    context.check_hostname = settings.get("ssl_check_hostname", True)
     if settings.get("ssl_certfile"):
         context.load_cert_chain(settings["ssl_certfile"], settings.get("ssl_keyfile"), settings.get("ssl_password"))
     return context

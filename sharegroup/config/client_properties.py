@@ -1,0 +1,167 @@
+"""The properties of Kafka clients that more than one client here has to understand, by Java's names.
+
+Spark reads with Kafka's Java consumer, which gets every property as it is. Everything else connects with kafka-python:
+the job's producers, admin clients and looks at offsets, the gateway, a ShareConsumer. Those know fewer properties,
+under other names and with types; how they connect is told here, once. A property that only Java has is no mistake.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple
+
+__all__ = ["PYTHON_PROPERTIES", "PythonProperty", "is_read", "property_problems"]
+
+_INT_MAX = 2**31 - 1
+
+
+class PythonProperty(NamedTuple):
+    """`name` is kafka-python's; `parse` takes the text and raises ValueError with what is wrong, without showing it."""
+
+    name: str
+    parse: Callable[[str], Any] = str
+
+
+def _whole(low: int, high: int = _INT_MAX) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"\s*-?[0-9]+\s*", text) or not low <= int(text) <= high:
+            raise ValueError(f"Not a whole number of {low}..{high}")
+        return int(text)
+
+    return parse
+
+
+def _one_of(*values: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in values:
+            raise ValueError(f"Not one of {', '.join(values)}")
+        return text
+
+    return parse
+
+
+def _buffer_bytes(text: str) -> int | None:
+    """-1 leaves it to the system, for which kafka-python has None."""
+    size = _whole(-1)(text)
+    return None if size == -1 else size
+
+
+def _checks_hostname(text: str) -> bool:
+    """Java's empty algorithm is none."""
+    return _one_of("https", "HTTPS", "none", "")(text.strip()) in ("https", "HTTPS")
+
+
+#: What connects, by Java's name (the last three by librdkafka's, which go first). Whatever a client does beside that is
+#: its own. kafka-python wants a request's time to be longer than a fetch waits (500 ms), and shorter than a row's
+#: delivery may take (2 minutes) and a connection idle.
+PYTHON_PROPERTIES: Mapping[str, PythonProperty] = {
+    "client.id": PythonProperty("client_id"),
+    "client.dns.lookup": PythonProperty(
+        "client_dns_lookup", _one_of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
+    ),
+    "request.timeout.ms": PythonProperty("request_timeout_ms", _whole(1_000, 119_000)),
+    "connections.max.idle.ms": PythonProperty("connections_max_idle_ms", _whole(120_000)),
+    "metadata.max.age.ms": PythonProperty("metadata_max_age_ms", _whole(0)),
+    "retry.backoff.ms": PythonProperty("retry_backoff_ms", _whole(0)),
+    "reconnect.backoff.ms": PythonProperty("reconnect_backoff_ms", _whole(0)),
+    "reconnect.backoff.max.ms": PythonProperty("reconnect_backoff_max_ms", _whole(0)),
+    "receive.buffer.bytes": PythonProperty("receive_buffer_bytes", _buffer_bytes),
+    "send.buffer.bytes": PythonProperty("send_buffer_bytes", _buffer_bytes),
+    "security.protocol": PythonProperty("security_protocol", _one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
+    "sasl.mechanism": PythonProperty(
+        "sasl_mechanism", _one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI", "AWS_MSK_IAM")
+    ),
+    "sasl.kerberos.service.name": PythonProperty("sasl_kerberos_service_name"),
+    "ssl.endpoint.identification.algorithm": PythonProperty("ssl_check_hostname", _checks_hostname),
+    "ssl.truststore.location": PythonProperty("ssl_cafile"),
+    "ssl.keystore.location": PythonProperty("ssl_certfile"),
+    "ssl.key.password": PythonProperty("ssl_password"),
+    "ssl.ca.location": PythonProperty("ssl_cafile"),
+    "ssl.certificate.location": PythonProperty("ssl_certfile"),
+    "ssl.key.location": PythonProperty("ssl_keyfile"),
+}
+
+#: Java's other ones with these beginnings; among them a name that nobody knows is a slip, and no login with it.
+_SECURITY = ("security.", "sasl.", "ssl.")
+_ONLY_JAVA = frozenset(
+    {
+        "security.providers",
+        "sasl.jaas.config",
+        "sasl.client.callback.handler.class",
+        "sasl.kerberos.kinit.cmd",
+        "sasl.kerberos.min.time.before.relogin",
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.ticket.renew.window.factor",
+        "ssl.cipher.suites",
+        "ssl.enabled.protocols",
+        "ssl.engine.factory.class",
+        "ssl.keymanager.algorithm",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.protocol",
+        "ssl.provider",
+        "ssl.secure.random.implementation",
+        "ssl.trustmanager.algorithm",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+_ONLY_JAVA_FAMILIES = ("sasl.login.", "sasl.oauthbearer.")
+
+#: Those that the job or Spark's reader sets.
+_OURS = frozenset(
+    {"auto.offset.reset", "enable.auto.commit", "interceptor.classes", "key.deserializer", "value.deserializer"}
+)
+#: Certificates in a form that only Java reads, and in which property kafka-python finds them as a file.
+_STORES = {"ssl.truststore": "ssl.ca.location", "ssl.keystore": "ssl.certificate.location"}
+_INLINE = {
+    "ssl.truststore.certificates": "ssl.ca.location",
+    "ssl.keystore.certificate.chain": "ssl.certificate.location",
+    "ssl.keystore.key": "ssl.key.location",
+}
+
+
+def property_problems(properties: Mapping[str, str]) -> list[str]:
+    """One sentence for each property that cannot be right; none of them shows a value, which may be a password."""
+    problems = [problem for name, text in properties.items() if (problem := _problem(name, text))]
+    for store, instead in _STORES.items():
+        if not _is_pem(properties, store) and instead not in properties:
+            problems.append(f"{store}.type must be PEM, or {instead} have it as PEM: not every client here is Java")
+    problems += [
+        f"{inline} is for Java alone: {instead} has to name a file as well"
+        for inline, instead in _INLINE.items()
+        if inline in properties and instead not in properties
+    ]
+    return problems
+
+
+def is_read(name: str, properties: Mapping[str, str]) -> bool:
+    """Whether kafka-python is to take this one: not a store that it cannot read."""
+    store = name.removesuffix(".location")
+    return name in PYTHON_PROPERTIES and (store not in _STORES or _is_pem(properties, store))
+
+
+def _is_pem(properties: Mapping[str, str], store: str) -> bool:
+    return properties.get(f"{store}.type", "PEM").upper() == "PEM"
+
+
+def _problem(name: str, text: str) -> str | None:
+    if name == "bootstrap.servers":
+        return f"{name} is a key of its own"
+    if name in _OURS:
+        return f"{name} is not to be set: it is the job's"
+    if name in PYTHON_PROPERTIES:
+        try:
+            PYTHON_PROPERTIES[name].parse(text)
+        except ValueError as error:
+            return f"{name}: {error}"
+    known = _ONLY_JAVA | _INLINE.keys() | PYTHON_PROPERTIES.keys()
+    if name.startswith(_SECURITY) and name not in known and not name.startswith(_ONLY_JAVA_FAMILIES):
+        return f"Unknown property {name}; the nearest known name is {_nearest(name, known)}"
+    return None
+
+
+def _nearest(name: str, known: Collection[str]) -> str:
+    return difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.0)[0]
