@@ -69,10 +69,14 @@ class ShareGroupJob:
 
     def _create_topics_and_tables(self) -> None:
         job = self._config.job
-        topics = dict.fromkeys(
-            (job.group_requests_topic, job.partition_requests_topic, job.responses_topic), job.request_topic_partitions
+        requests = job.group_requests_topic, job.partition_requests_topic
+        create_topics(
+            self._kafka,
+            dict.fromkeys((*requests, job.responses_topic), job.request_topic_partitions),
+            job.request_topic_replication_factor,
+            job.request_topic_retention_ms,
+            timed=requests,
         )
-        create_topics(self._kafka, topics, job.request_topic_replication_factor, job.request_topic_retention_ms)
         for spec in ALL_TABLES:
             open_or_create(job.tables_path, spec)
 

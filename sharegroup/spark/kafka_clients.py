@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
-from kafka.admin import NewTopic
+from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.errors import KafkaError, MessageSizeTooLargeError, TopicAlreadyExistsError
 
 from sharegroup.errors import ErrorCode, ShareGroupError
@@ -20,10 +20,17 @@ logger = logging.getLogger(__name__)
 _Row = tuple[str, bytes]
 #: How much of a name that may be long is logged.
 _NAMED = 100
+_TIMESTAMP_TYPE, _CLEANUP_POLICY = "message.timestamp.type", "cleanup.policy"
+_BROKERS_CLOCK = "LogAppendTime"
+_TOPIC_CONFIGS = f"{_TIMESTAMP_TYPE}={_BROKERS_CLOCK} and {_CLEANUP_POLICY}=delete"
 
 
 class KafkaUnavailableError(ShareGroupError):
     """The brokers did not do what was asked in time; the cause is kept."""
+
+
+class UnfitTopicsError(ShareGroupError):
+    """Topics that the job did not make are set up so that it would lose rows, or take the clients' word for times."""
 
 
 def spark_options(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str, str]:
@@ -37,18 +44,25 @@ def spark_options(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str,
     return {f"kafka.{name}": value for name, value in options.items()}
 
 
-def create_topics(settings: Mapping[str, Any], topics: Mapping[str, int], replication: int, retention_ms: int) -> None:
+def create_topics(
+    settings: Mapping[str, Any],
+    topics: Mapping[str, int],
+    replication: int,
+    retention_ms: int,
+    timed: Collection[str] = (),
+) -> None:
     """Create the missing ones of `topics` (name -> partitions), with the broker's clock as their rows' time.
 
-    Raises KafkaUnavailableError.
+    Those that are there must keep their rows, and those of them that are `timed` have the broker's clock as well.
+    Raises KafkaUnavailableError, UnfitTopicsError.
     """
     admin = None
     try:
         admin = KafkaAdminClient(**settings)
-        present = set(admin.list_topics())
+        present = set(topics) & set(admin.list_topics())
         config = {
-            "message.timestamp.type": "LogAppendTime",
-            "cleanup.policy": "delete",
+            _TIMESTAMP_TYPE: _BROKERS_CLOCK,
+            _CLEANUP_POLICY: "delete",
             "retention.ms": str(retention_ms),
         }
         missing = [
@@ -57,15 +71,43 @@ def create_topics(settings: Mapping[str, Any], topics: Mapping[str, int], replic
             if name not in present
         ]
         if missing:
-            admin.create_topics(missing)
+            try:
+                admin.create_topics(missing)
+            except TopicAlreadyExistsError:  # another job or member created it in between
+                present = set(topics)
             admin.wait_for_topics([topic.name for topic in missing])
-    except TopicAlreadyExistsError:
-        pass  # another job or member created it in between
+        _check_topics(admin, sorted(present), timed)
     except KafkaError as error:
         raise KafkaUnavailableError(f"cannot create the topics {', '.join(topics)}: {error}") from error
     finally:
         if admin is not None:
             admin.close()
+
+
+def _check_topics(admin: KafkaAdminClient, names: Collection[str], timed: Collection[str]) -> None:
+    """Raise UnfitTopicsError with all that is wrong; what may not be looked at is warned of."""
+    if not names:
+        return
+    asked = [ConfigResource(ConfigResourceType.TOPIC, name, [_TIMESTAMP_TYPE, _CLEANUP_POLICY]) for name in names]
+    described = admin.describe_configs(asked, config_filter="all").get("topic", {})
+    problems = []
+    for name in names:
+        found = {key: config["value"] for key, config in described.get(name, {}).items()}
+        if not found:
+            logger.warning("the configs of topic %s cannot be seen: does it have %s?", name, _TOPIC_CONFIGS)
+            continue
+        if name in timed and found[_TIMESTAMP_TYPE] != _BROKERS_CLOCK:
+            problems.append(
+                f"topic {name} has {_TIMESTAMP_TYPE}={found[_TIMESTAMP_TYPE]}, by which the clocks of its producers "
+                f"would decide when locks end: set {_TIMESTAMP_TYPE}={_BROKERS_CLOCK}"
+            )
+        if "compact" in found[_CLEANUP_POLICY]:
+            problems.append(
+                f"topic {name} has {_CLEANUP_POLICY}={found[_CLEANUP_POLICY]}, by which rows would be lost: "
+                f"set {_CLEANUP_POLICY}=delete"
+            )
+    if problems:
+        raise UnfitTopicsError("; ".join(problems))
 
 
 class RowProducer:

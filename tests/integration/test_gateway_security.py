@@ -10,7 +10,12 @@ import yaml
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from sharegroup.channel.client_settings import python_properties
+from sharegroup.channel.row_channel import RowChannel, RowTopics
+from sharegroup.config import parse_config
 from sharegroup.gateway.security.credentials import hash_password
+from sharegroup.protocol.response_rows import Response, SharePartitionResponse
+from sharegroup.spark.kafka_clients import RowProducer, UnfitTopicsError, create_topics
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
 from sharegroup.testkit.gateway_process import GatewayProcess
 from tests.integration.conftest import NewTopic as MakeTopic
@@ -82,6 +87,43 @@ def test_a_login_over_tls(gateway: GatewayProcess, secrets: Path, mechanism: str
     producer.produce(name, b"record")
     assert producer.flush(30) == 0
     assert not login.errors
+
+
+def test_the_clients_of_the_job_log_in_over_tls(gateway: GatewayProcess, secrets: Path, kafka: EmbeddedKafka) -> None:
+    """By the properties that Spark's reader wants, which is Java's; the gateway is the secured cluster here."""
+    properties = {
+        "security.protocol": "SASL_SSL",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(secrets / "cert.pem"),
+        "ssl.endpoint.identification.algorithm": "",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": 'x.PlainLoginModule required username="admin" password="admin\'s secret";',
+        "request.timeout.ms": "20000",
+        "linger.ms": "5",
+        "isolation.level": "read_committed",
+    }
+    config = parse_config({"job": {"bootstrap.servers": gateway.bootstrap_servers, "kafka": properties}}, "test")
+    settings = python_properties(config.job.bootstrap_servers, config.job.kafka)
+    topics = RowTopics("secured-group-requests", "secured-partition-requests", "secured-responses")
+    for _ in ("they are made", "they are looked at"):
+        create_topics(settings, dict.fromkeys(topics, 1), 1, 60_000, timed=topics[:2])
+    kafka.create_topic(unfit := "secured-by-create-time")
+    with pytest.raises(UnfitTopicsError, match="CreateTime"):
+        create_topics(settings, {unfit: 1}, 1, 60_000, timed=[unfit])
+    channel = RowChannel(settings, topics, reply_to="me")
+    response = SharePartitionResponse("fetch", "r1", "me", "g", "orders", 0, "m")
+    try:
+        assert channel.open()
+        producer = RowProducer(settings, topics.responses, topics.share_group_requests)
+        producer.send([response._asdict()], [("g", "{}")])
+        producer.close()
+        received: list[Response] = []
+        while not received:
+            received = channel.poll(1_000)
+        assert received == [response]
+        assert channel.topics_metadata(["secured-responses", "missing"])["secured-responses"].partitions == 1
+    finally:
+        channel.close()
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
