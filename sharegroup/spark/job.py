@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from sharegroup.channel.client_settings import python_properties
 from sharegroup.config import JobConfig
-from sharegroup.errors import FencedLeaderError, ShareGroupError, StopRequested
 from sharegroup.spark import group_coordinator_query, share_partition_query
 from sharegroup.spark.commit_steps import CommitSteps
 from sharegroup.spark.delta_table import DeltaTableWriter, open_or_create
 from sharegroup.spark.fault_points import fault_point
-from sharegroup.spark.job_query import JobQuery, StaleCheckpointError
+from sharegroup.spark.job_query import JobQuery
 from sharegroup.spark.kafka_clients import RowProducer, create_topics
 from sharegroup.spark.leaders import record_leader
 from sharegroup.spark.retention import prunable
 from sharegroup.spark.static_configs import write_static_configs
 from sharegroup.spark.stop_signal import StopSignal
+from sharegroup.spark.supervisor import Supervisor
 from sharegroup.tables.schemas import (
     ALL_TABLES,
     GROUP_COORDINATOR_TABLES,
@@ -32,8 +32,8 @@ from sharegroup.tables.schemas import (
 
 logger = logging.getLogger(__name__)
 
-#: A query that fails is started again after 1, 2, 4, ... seconds, this often without a batch in between.
-MAX_RESTARTS = 6
+#: How often the queries are looked after.
+_WATCH_S = 0.2
 #: No batch for this long: the query is between batches.
 _IDLE_S = 0.5
 
@@ -46,8 +46,9 @@ class ShareGroupJob:
         self._scratch = tempfile.TemporaryDirectory(prefix="sharegroup-")
         self._kafka = python_properties(config.job.bootstrap_servers, config.job.kafka)
         self._jvm_pid = int(spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]  # py4j
-        self._restarts: dict[str, int] = {}
         self._running: dict[str, JobQuery] = {}
+        self._producers: dict[str, RowProducer] = {}
+        self._led_with: dict[str, int] = {}
         self._build: dict[str, Callable[[], JobQuery]] = {
             group_coordinator_query.NAME: self._group_coordinator,
             share_partition_query.NAME: self._share_partition,
@@ -56,15 +57,17 @@ class ShareGroupJob:
     def run(self) -> None:
         """Start, watch, stop. Raises FencedLeaderError when another job took the lead."""
         self._create_topics_and_tables()
+        supervisor = Supervisor({name: functools.partial(self._start, name) for name in self._build})
+        all_run = False
         try:
-            for name in self._build:
-                self._start(name)
-            logger.info("the share-group job is running")
-            while not self._stop.wait(0.2):
-                for name in self._build:
-                    self._watch(name)
+            while not self._stop.wait(_WATCH_S):
+                before, all_run = all_run, supervisor.watch()
+                if all_run and not before:
+                    logger.info("the share-group job is running")
         finally:
             self._stop_queries()
+            for producer in self._producers.values():
+                producer.close()
             self._scratch.cleanup()
 
     def _create_topics_and_tables(self) -> None:
@@ -84,8 +87,8 @@ class ShareGroupJob:
 
     def _share_partition(self) -> JobQuery:
         job = self._config.job
-        producer = RowProducer(self._kafka, job.responses_topic, job.group_requests_topic)
         name = share_partition_query.NAME
+        producer = self._producer(name, job.group_requests_topic)
         writers = [DeltaTableWriter(job.tables_path, spec) for spec in SHARE_PARTITION_TABLES]
         return JobQuery(
             self._spark,
@@ -103,8 +106,8 @@ class ShareGroupJob:
 
     def _group_coordinator(self) -> JobQuery:
         job = self._config.job
-        producer = RowProducer(self._kafka, job.responses_topic, job.partition_requests_topic)
         name = group_coordinator_query.NAME
+        producer = self._producer(name, job.partition_requests_topic)
         writers = [DeltaTableWriter(job.tables_path, spec) for spec in GROUP_COORDINATOR_TABLES]
         steps = CommitSteps(writers, producer, fault_point(name, self._jvm_pid))
         return JobQuery(
@@ -121,63 +124,53 @@ class ShareGroupJob:
             lambda: write_static_configs(steps, self._config, int(time.time() * 1000)),
         )
 
-    def _start(self, name: str) -> None:
-        last = self._running.get(name)
-        query = self._running[name] = self._build[name]()
-        query.start(None if last is None else last.leader_epoch)
+    def _producer(self, name: str, requests_topic: str) -> RowProducer:
+        """A query's own, in place of that of its last run."""
+        if name in self._producers:
+            self._producers.pop(name).close()
+        producer = self._producers[name] = RowProducer(self._kafka, self._config.job.responses_topic, requests_topic)
+        return producer
+
+    def _start(self, name: str) -> JobQuery:
+        query = self._build[name]()
+        try:
+            query.start(self._led_with.get(name))
+        finally:
+            if query.leader_epoch:
+                self._led_with[name] = query.leader_epoch
+        self._running[name] = query
+        try:
+            self._record(query)
+        except BaseException:
+            query.query.stop()
+            raise
+        return query
+
+    def _record(self, query: JobQuery) -> None:
         record_leader(
             self._config.job.tables_path,
-            name,
+            query.name,
             query.leader_epoch,
             str(query.query.id),
             self._spark.sparkContext.applicationId,
             query.positions,
         )
 
-    def _watch(self, name: str) -> None:
-        """Start a query again that failed for a passing reason; raise what is for people to decide."""
-        query = self._running[name]
-        if query.query.isActive:
-            return
-        failure = query.failure or query.query.exception()
-        if isinstance(failure, StopRequested):
-            return
-        if isinstance(failure, (FencedLeaderError, StaleCheckpointError)):
-            raise failure
-        if query.batches:
-            self._restarts[name] = 0
-        restarts = self._restarts[name] = self._restarts.get(name, 0) + 1
-        if restarts > MAX_RESTARTS:
-            raise ShareGroupError(f"query {name} failed {restarts} times in a row") from failure
-        delay_s = 2 ** (restarts - 1)
-        logger.error("query %s failed, will start again in %d s: %s", name, delay_s, _first_line(failure))
-        if not self._stop.wait(delay_s):
-            self._start(name)
-
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def _stop_queries(self) -> None:
         """Between batches: a batch that begins now stops itself, and a query without one can be stopped safely."""
         self._stop.request()
-        for query in self._started():
+        for query in self._running.values():
             self._await_end(query)
-
-    def _started(self) -> Sequence[JobQuery]:
-        return [query for query in self._running.values() if query.is_started]
 
     def _await_end(self, query: JobQuery) -> None:
         """A query that is not in a batch waits in its source for news; it can be stopped there."""
         idle_since = time.monotonic()
-        while query.query.isActive:
+        while query.is_active:
             if query.in_batch:
                 idle_since = time.monotonic()
             if time.monotonic() - idle_since > _IDLE_S:
                 query.query.stop()
                 return
             time.sleep(0.05)  # polls Spark's own status; there is nothing to wait on
-
-
-def _first_line(failure: BaseException | None) -> str:
-    if isinstance(failure, StreamingQueryException):
-        return str(failure).partition("\n")[0]
-    return f"{type(failure).__name__}: {failure}"

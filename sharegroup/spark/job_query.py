@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -75,15 +74,20 @@ class JobQuery:
         return self._steps.positions
 
     @property
-    def is_started(self) -> bool:
-        """Whether Spark's query exists."""
-        return self._query is not None
-
-    @property
     def query(self) -> StreamingQuery:
         """Spark's query, once started."""
         assert self._query is not None
         return self._query
+
+    @property
+    def is_active(self) -> bool:
+        """Whether Spark's query, once started, has not ended."""
+        return bool(self.query.isActive)
+
+    @property
+    def ended_by(self) -> BaseException | None:
+        """What ended it."""
+        return self.failure or self.query.exception()
 
     def start(self, led_with: int | None = None) -> None:
         """Take the lead, complete what the last leader owed, and start.
@@ -166,7 +170,3 @@ class JobQuery:
         retention = timedelta(milliseconds=job.tables_retention_ms)
         self._steps.upkeep(retention, job.tables_local_versions, self._prune_before())
         logger.debug("upkeep of the tables of %s: %.0f ms", self.name, 1000 * (time.monotonic() - begin))
-
-    def status(self) -> dict[str, Any]:
-        """What a log line or a test wants to know."""
-        return {"name": self.name, "batches": self.batches, "rejected": self.rejected, "epoch": self.leader_epoch}

@@ -23,6 +23,8 @@ _NAMED = 100
 _TIMESTAMP_TYPE, _CLEANUP_POLICY = "message.timestamp.type", "cleanup.policy"
 _BROKERS_CLOCK = "LogAppendTime"
 _TOPIC_CONFIGS = f"{_TIMESTAMP_TYPE}={_BROKERS_CLOCK} and {_CLEANUP_POLICY}=delete"
+#: For a producer's unsent rows, when it is closed.
+_CLOSE_TIMEOUT_S = 1
 
 
 class KafkaUnavailableError(ShareGroupError):
@@ -111,7 +113,10 @@ def _check_topics(admin: KafkaAdminClient, names: Collection[str], timed: Collec
 
 
 class RowProducer:
-    """Produces rows to the job's topics and waits until the broker has them (acks=all, idempotent)."""
+    """Produces rows to the job's topics and waits until the broker has them (acks=all, idempotent).
+
+    Making one raises KafkaUnavailableError.
+    """
 
     def __init__(self, settings: Mapping[str, Any], responses_topic: str, requests_topic: str) -> None:
         self._settings = settings
@@ -151,11 +156,19 @@ class RowProducer:
             raise KafkaUnavailableError(f"cannot produce to Kafka: {error}") from error
 
     def close(self) -> None:
-        """Close the connections."""
-        self._producer.close()
+        """Close the connections. Rows that `send` gave up are not sent any more: who goes on sends them again."""
+        try:
+            self._producer.close(timeout=_CLOSE_TIMEOUT_S)
+        except KafkaError:  # it gives up at unsent rows, and leaves its thread and its connections behind
+            self._producer._sender.force_close()
 
     def _open(self) -> KafkaProducer:
-        return KafkaProducer(**self._settings, acks="all", enable_idempotence=True, linger_ms=1, compression_type=None)
+        try:
+            return KafkaProducer(
+                **self._settings, acks="all", enable_idempotence=True, linger_ms=1, compression_type=None
+            )
+        except KafkaError as error:
+            raise KafkaUnavailableError(f"cannot connect to Kafka: {error}") from error
 
     def _produce(self, topic: str, rows: Sequence[_Row]) -> list[_Row]:
         """Produce rows, and return those that are too large, for the client or for the broker.
@@ -170,7 +183,7 @@ class RowProducer:
             refused, rows = self._try([row for row in rows if limit is None or len(row[1]) < limit], topic), []
             if refused:
                 self._too_large[topic] = max(len(value) for _, value in refused)
-                self._producer.close()
+                self.close()
                 self._producer = self._open()
                 rows = refused
         return too_large

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kafka.admin import ConfigResource, NewTopic
-from kafka.errors import TopicAlreadyExistsError
+from kafka.errors import KafkaTimeoutError, TopicAlreadyExistsError
 
 from sharegroup.spark import kafka_clients
-from sharegroup.spark.kafka_clients import UnfitTopicsError, create_topics
+from sharegroup.spark.kafka_clients import KafkaUnavailableError, RowProducer, UnfitTopicsError, create_topics
 
 TOPICS = {"requests": 4, "responses": 2}
 FIT = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "delete"}
@@ -85,3 +86,22 @@ def test_configs_that_may_not_be_seen_are_warned_of(
     create(monkeypatch, Admin({"requests": {}, "responses": FIT}))
     (record,) = caplog.records
     assert record.getMessage().startswith("the configs of topic requests cannot be seen")
+
+
+def raise_timeout(*args: Any, **settings: Any) -> None:
+    raise KafkaTimeoutError("no broker")
+
+
+def test_a_producer_without_brokers_is_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_clients, "KafkaProducer", raise_timeout)
+    with pytest.raises(KafkaUnavailableError, match="cannot connect to Kafka"):
+        RowProducer({}, "responses", "requests")
+
+
+def test_a_producer_with_unsent_rows_is_closed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    sender = SimpleNamespace(is_closed=False)
+    sender.force_close = lambda: setattr(sender, "is_closed", True)
+    stuck = SimpleNamespace(close=raise_timeout, _sender=sender)
+    monkeypatch.setattr(kafka_clients, "KafkaProducer", lambda **settings: stuck)
+    RowProducer({}, "responses", "requests").close()
+    assert sender.is_closed
