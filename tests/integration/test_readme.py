@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import time
 import warnings
 from pathlib import Path
@@ -37,6 +38,15 @@ def test_the_packages_are_those_that_are_tested() -> None:
     for package in {package for listed in PACKAGES for package in listed.split(",")}:
         organisation, name, revision = package.split(":")
         assert re.search(rf'org="{organisation}" name="{name}" rev="{revision}"', ivy), package
+
+
+def test_the_commands_are_in_the_environment_that_is_activated_first() -> None:
+    bash, shell = blocks("bash")[0], blocks("sh")[0]
+    assert bash.startswith(". .venv/bin/activate\n")
+    commands = re.findall(r"^(\S+) .*&$", bash + shell, re.MULTILINE)
+    assert commands == ["python", "spark-submit", "sharegroup"]
+    for command in ("activate", *commands):
+        assert (Path(sys.prefix) / "bin" / command).is_file(), command
 
 
 @pytest.mark.parametrize("text", ["README.md", "sharegroup/README.md"])
