@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from importlib.resources import files
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
@@ -40,6 +41,8 @@ def create_views(spark: SparkSession, tables_path: str, database: str | None = N
     The tables are external: nothing is copied, time travel works by name, and dropping one leaves its files alone. A
     table registered before is registered anew when it is elsewhere now. Raises NameTakenError.
     """
+    if "://" not in tables_path:  # Spark takes a relative location for one below its warehouse
+        tables_path = str(Path(tables_path).resolve())
     prefix = f"`{database}`." if database else ""
     for spec in ALL_TABLES:
         _register(spark, f"{prefix}`{spec.name}`", table_path(tables_path, spec))

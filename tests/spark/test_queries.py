@@ -200,14 +200,15 @@ def test_in_flight_is_what_the_job_would_load(
 
 
 def test_views_follow_the_tables_and_move_with_them(
-    spark: SparkSession, tmp_path: Path, unique_name: Callable[[str], str]
+    spark: SparkSession, tmp_path: Path, unique_name: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = GroupConfig.of(ShareGroupConfig(), GroupOverrides())
     spark.sql("CREATE DATABASE IF NOT EXISTS view_tests")
+    monkeypatch.chdir(tmp_path)
     for name, log_end_offset in (("one", 5), ("two", 9)):
         path = str(tmp_path / name)
         tables = Tables(path, "g", "t")
-        create_views(spark, path, "view_tests")
+        create_views(spark, name, "view_tests")
         assert spark.table("in_flight").count() == 0
         fetch = SharePartitionRequest(FETCH, "r", "g", "t", 1, "m1", max_records=100)
         lines = [rows.encode(rows.CONFIG, json.dumps(config.to_json())), load_row(log_end_offset)]
