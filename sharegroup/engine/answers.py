@@ -15,8 +15,9 @@ from sharegroup.protocol.request_rows import (
     SharePartitionRequest,
     decode_share_partition_request,
 )
-from sharegroup.protocol.response_rows import SharePartitionResponse
+from sharegroup.protocol.response_rows import SharePartitionResponse, encode_response
 from sharegroup.protocol.row_fields import MAX_INT32, is_integer, said_back
+from sharegroup.share_partition.acknowledgement import RenewalsOff
 from sharegroup.types import AcquiredRange, SharePartitionKey
 
 
@@ -32,16 +33,22 @@ def answer_demand(
     _respond(output, response._replace(acquired=acquired, lock_deadline_ms=lock_deadline_ms))
 
 
-def answer(output: Output, request: SharePartitionRequest, lock_deadline_ms: int = -1) -> None:
-    """The request was carried out."""
-    _respond(output, _response_to(request)._replace(lock_deadline_ms=lock_deadline_ms))
+def answer(
+    output: Output,
+    request: SharePartitionRequest,
+    renewed: tuple[AcquiredRange, ...] = (),
+    lock_deadline_ms: int = -1,
+) -> None:
+    """The request was carried out, and has renewed these locks."""
+    _respond(output, _response_to(request)._replace(acquired=renewed, lock_deadline_ms=lock_deadline_ms))
 
 
 def refuse(output: Output, row: RequestRow, request: SharePartitionRequest, error: RequestError) -> None:
     """The request was not carried out; the row is rejected when there is nobody to tell."""
     if not request.reply_to:
         output.rejected.append((row.kafka_partition, row.kafka_offset, str(error)))
-    _respond(output, _response_to(request)._replace(error_code=int(error.code), error_message=error.message))
+    refusal = _response_to(request)._replace(error_code=int(error.code), error_message=error.message)
+    _respond(output, refusal._replace(renewals_off=isinstance(error, RenewalsOff)))
 
 
 def refuse_undecoded(output: Output, row: RequestRow, error: AnswerableError) -> None:
@@ -95,4 +102,4 @@ def _response_to(request: SharePartitionRequest) -> SharePartitionResponse:
 
 def _respond(output: Output, response: SharePartitionResponse) -> None:
     if response.reply_to:
-        output.responses.append(response._asdict())
+        output.responses.append(encode_response(response))

@@ -12,7 +12,6 @@ from sharegroup.share_coordinator.next_record import StateWrite, initial_record,
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffsetHeader
 from sharegroup.share_partition import Outcome, SharePartition, SharePartitionConfig
 from sharegroup.types import (
-    AcknowledgeType,
     AcquiredRange,
     OffsetRange,
     RecordState,
@@ -84,11 +83,12 @@ class LedPartition:
         """Acquire up to `max_records` for a member."""
         return self._replay(self.window.acquire(member_id, max_records, now_ms, config))
 
-    def acknowledge(self, request: SharePartitionRequest, now_ms: int, config: SharePartitionConfig) -> int:
-        """Apply an acknowledgement; the new lock deadline (ms) after a renewal, else -1. Raises RequestError."""
-        self._replay(self.window.acknowledge(request.member_id, request.batches, now_ms, config, request.is_renew_ack))
-        renews = any(AcknowledgeType.RENEW in batch.acknowledge_types for batch in request.batches)
-        return now_ms + config.record_lock_duration_ms if renews else -1
+    def acknowledge(
+        self, request: SharePartitionRequest, now_ms: int, config: SharePartitionConfig
+    ) -> tuple[AcquiredRange, ...]:
+        """Apply an acknowledgement; what it renewed, which may be less than it names. Raises RequestError."""
+        is_renew_ack = request.is_renew_ack
+        return self._replay(self.window.acknowledge(request.member_id, request.batches, now_ms, config, is_renew_ack))
 
     def unacquire(self, request: SharePartitionRequest) -> None:
         """Give back ranges that never left the gateway. Raises RequestError."""

@@ -240,7 +240,9 @@ class Shard:
         elif request.type == FETCH:
             self._demand(row, request)
         elif request.type == ACKNOWLEDGE:
-            answer(self._output, request, led.acknowledge(request, self._now_ms, self._config))
+            renewed = led.acknowledge(request, self._now_ms, self._config)
+            deadline_ms = self._now_ms + self._config.record_lock_duration_ms if renewed else -1
+            answer(self._output, request, renewed, deadline_ms)
         else:
             led.unacquire(request)
             answer(self._output, request)

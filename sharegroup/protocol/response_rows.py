@@ -22,8 +22,9 @@ NEW_LEADER_KEY = b"*"
 class SharePartitionResponse(NamedTuple):
     """The answer to one request for a share-partition.
 
-    `acquired` are the ranges a fetch got, ascending and disjoint; `lock_deadline_ms` is when their locks (or, after a
-    renewal, the renewed ones) end, in milliseconds since the epoch; -1 when no lock was taken.
+    `acquired` are the ranges a fetch got, ascending and disjoint, or those that a renewal renewed: it passes over what
+    is finished. `lock_deadline_ms` is when their locks end, in milliseconds since the epoch; -1 when no lock was taken.
+    `renewals_off` tells why a renewal was refused with INVALID_RECORD_STATE: the group allows none.
     """
 
     type: str
@@ -37,6 +38,7 @@ class SharePartitionResponse(NamedTuple):
     error_message: str | None = None
     acquired: tuple[AcquiredRange, ...] = ()
     lock_deadline_ms: int = -1
+    renewals_off: bool = False
 
 
 class PartitionError(NamedTuple):
@@ -80,12 +82,12 @@ class ShareGroupResponse(NamedTuple):
     topic_errors: tuple[TopicError, ...] = ()
 
 
-_SELDOM = ("partition_errors", "topic_errors")
+_SELDOM = ("partition_errors", "topic_errors", "renewals_off")
 Response = SharePartitionResponse | ShareGroupResponse
 
 
 def encode_response(response: Response) -> dict[str, Any]:
-    """The JSON object of a response row; an empty list of errors is left out."""
+    """The JSON object of a response row; what is seldom set is left out otherwise."""
     return {name: value for name, value in response._asdict().items() if value or name not in _SELDOM}
 
 

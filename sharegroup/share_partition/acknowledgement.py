@@ -36,6 +36,13 @@ class AcknowledgementRefused(RequestError):
         super().__init__(cause.code, cause.message)
 
 
+class RenewalsOff(RequestError):
+    """The group allows no renewals: a refusal with Kafka's code for records that are not held, held or not."""
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.INVALID_RECORD_STATE, "renewing acquisition locks is switched off for this group")
+
+
 def check_batches(batches: Sequence[AcknowledgementBatch], is_renew_ack: bool) -> None:
     """Check what can be checked without the state of the records.
 

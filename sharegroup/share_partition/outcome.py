@@ -10,10 +10,11 @@ from sharegroup.types import AcquiredRange, Transition
 class Outcome(NamedTuple):
     """A decision that `SharePartition.replay` carries out; until then nothing has changed.
 
-    `transitions` are in offset order within a cause. `response` is what a fetch acquired, in offset order, neighbours
-    with equal delivery counts merged; empty for everything else. The three offsets are set by the handlers that move
-    them: `start_offset` by a reset, the other two by a move of the log's ends. `lost_locks_over` are locks, (deadline
-    in ms, member), of records that the log start has passed: see "Lost records" in `share_partition.py`.
+    `transitions` are in offset order within a cause. `response` is what a fetch acquired, or an acknowledgement
+    renewed, in offset order, neighbours with equal delivery counts merged; empty for everything else. The three offsets
+    are set by the handlers that move them: `start_offset` by a reset, the other two by a move of the log's ends.
+    `lost_locks_over` are locks, (deadline in ms, member), of records that the log start has passed: see "Lost records"
+    in `share_partition.py`.
     """
 
     transitions: tuple[Transition, ...] = ()

@@ -45,6 +45,7 @@ from typing import Any
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.share_partition.acknowledgement import (
     AcknowledgementRefused,
+    RenewalsOff,
     acknowledge_batch,
     asks_for_renewal,
     check_batches,
@@ -268,13 +269,13 @@ class SharePartition:
         """Finish, release or renew records that `member_id` holds; all of `batches` or nothing.
 
         Offsets below the start offset are skipped, whoever had them. RELEASE at the delivery count limit archives.
-        RENEW gives a new deadline of `now_ms` + the lock duration. Raises RequestError: INVALID_REQUEST for batches
-        that fail the request check or reach past the records in flight, INVALID_RECORD_STATE for a record that
-        `member_id` does not hold (now), and for RENEW while it is switched off.
+        RENEW gives a new deadline of `now_ms` + the lock duration; the response is what got one. Raises RequestError:
+        INVALID_REQUEST for batches that fail the request check or reach past the records in flight,
+        INVALID_RECORD_STATE for a record that `member_id` does not hold (now), and for RENEW while it is switched off.
         """
         check_batches(batches, is_renew_ack)
         if not config.renew_enabled and asks_for_renewal(batches):
-            raise not_held("renewing acquisition locks is switched off for this group")
+            raise RenewalsOff
         transitions: list[Transition] = []
         settled = self.start_offset - 1  # the last offset that this request has finished or released
         try:
@@ -285,9 +286,8 @@ class SharePartition:
                         self._window, self.start_offset, member_id, batch, settled, now_ms, config, transitions
                     )
         except RequestError as error:
-            renewals = tuple(transition for transition in transitions if transition.cause is Cause.RENEW)
-            raise AcknowledgementRefused(error, Outcome(renewals)) from error
-        return Outcome(tuple(transitions))
+            raise AcknowledgementRefused(error, Outcome(tuple(_renewals(transitions)))) from error
+        return Outcome(tuple(transitions), acquired_ranges(_renewals(transitions)))
 
     def release_member(self, member_id: str, config: SharePartitionConfig) -> Outcome:
         """Release all that `member_id` holds: it left, or its session was closed. The delivery counts stay."""
@@ -459,6 +459,10 @@ class SharePartition:
         if self._window.record_at(batch.last_offset) is None:
             message = f"{batch.first_offset}..{batch.last_offset} reaches past the records in flight"
             raise RequestError(ErrorCode.INVALID_REQUEST, message)
+
+
+def _renewals(transitions: Iterable[Transition]) -> list[Transition]:
+    return [transition for transition in transitions if transition.cause is Cause.RENEW]
 
 
 def _first_offset(batch: StateBatch) -> int:

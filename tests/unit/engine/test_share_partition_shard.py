@@ -144,8 +144,27 @@ def test_an_acknowledgement_moves_the_start_offset() -> None:
 def test_a_renewal_tells_the_new_deadline() -> None:
     shard = acquired_ten()
     output = shard.send(acknowledge("a1", (0, 9, 4)), at=20_000)
-    assert output.responses == [answered("acknowledge", "a1", until=20_000 + LOCK_MS)]
+    assert output.responses == [answered("acknowledge", "a1", acquired=[[0, 9, 1]], until=20_000 + LOCK_MS)]
     assert shard.window() == [[0, 9, "ACQUIRED", 1, "m1", 20_000 + LOCK_MS]]
+
+
+def test_a_renewal_tells_what_it_has_renewed() -> None:
+    """What is finished is passed over, and no error (Kafka's rule): so is all, for whoever has held it."""
+    shard = acquired_ten()
+    shard.send(acknowledge("a1", (0, 4, 1)), at=10)
+    output = shard.send(acknowledge("a2", (0, 9, 4)), acknowledge("a3", (0, 4, 4), member="m2"), at=20_000)
+    assert output.responses == [
+        answered("acknowledge", "a2", acquired=[[5, 9, 1]], until=20_000 + LOCK_MS),
+        answered("acknowledge", "a3", member="m2"),
+    ]
+
+
+def test_a_renewal_that_the_group_does_not_allow_is_refused_as_in_kafka_and_marked() -> None:
+    shard = acquired_ten()
+    output = shard.batch(config(renew_acknowledge_enable=False), shard.line(acknowledge("a1", (0, 9, 4)), 10), at=10)
+    message = "renewing acquisition locks is switched off for this group"
+    refused = answered("acknowledge", "a1", error=(ErrorCode.INVALID_RECORD_STATE, message))
+    assert output.responses == [refused | {"renewals_off": True}]
 
 
 @pytest.mark.parametrize(

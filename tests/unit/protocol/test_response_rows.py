@@ -26,7 +26,7 @@ RESPONSES = st.one_of(
     st.builds(
         SharePartitionResponse,
         TEXT, TEXT, TEXT, TEXT, TEXT, NUMBER, TEXT, st.sampled_from(ErrorCode), st.none() | TEXT,
-        st.lists(st.builds(AcquiredRange, NUMBER, NUMBER, NUMBER), max_size=3).map(tuple), NUMBER,
+        st.lists(st.builds(AcquiredRange, NUMBER, NUMBER, NUMBER), max_size=3).map(tuple), NUMBER, st.booleans(),
     ),
     st.builds(
         ShareGroupResponse,
