@@ -39,6 +39,7 @@ def main() -> int:
             topics=arguments.topics.split(","),
             checkpoint=arguments.checkpoint,
             max_records=arguments.max_records,
+            max_processing_ms=arguments.max_processing_ms,
             kafka=dict(arguments.kafka_property),
             client_id=arguments.client_id,
             include_headers=arguments.headers,
@@ -68,6 +69,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--sink", required=True, help="path or URL of the Delta table")
     parser.add_argument("--checkpoint", required=True, help="path or URL, of this job alone")
     parser.add_argument("--max-records", type=int, default=1_000_000, help="most records of a batch (%(default)s)")
+    parser.add_argument(
+        "--max-processing-ms", type=int, default=300_000, help="after it a batch's locks are not renewed (%(default)s)"
+    )
     parser.add_argument("--client-id", default="consume_acquired_batches", help="how the member is listed")
     parser.add_argument("--no-headers", dest="headers", action="store_false", help="leave the records' headers out")
     parser.add_argument(

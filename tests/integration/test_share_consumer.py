@@ -11,11 +11,14 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 from kafka import KafkaProducer
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from sharegroup.spark import DeltaSink, ShareConsumer
 from sharegroup.spark.share_consumer.consumer import member_id
+from sharegroup.spark.share_consumer.lock_guard import LocksLostError
+from sharegroup.spark.share_consumer.member import Member
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
 from sharegroup.testkit.raw_member import RawMember
 from sharegroup.testkit.share_group_job import ShareGroupJobRun
@@ -104,6 +107,12 @@ def logged(job: ShareGroupJobRun, group_id: str) -> Counter[str]:
     for row in rows.to_pylist():
         found[row["cause"]] += row["last_offset"] - row["first_offset"] + 1
     return found
+
+
+def keys_in(sink: Path) -> list[Key]:
+    """What is in a Delta table of records, as often as it is there."""
+    rows = DeltaTable(str(sink)).to_pyarrow_table(columns=["partition", "offset"]).to_pylist()
+    return sorted((row["partition"], row["offset"]) for row in rows)
 
 
 def renewed_for(job: ShareGroupJobRun, group_id: str) -> timedelta:
@@ -248,8 +257,53 @@ def test_a_sink_leaves_out_what_it_has(
         member.start(handle)
         deliveries.wait_for(lambda: set(deliveries.seen) == sent)
     assert {2} <= {counts[0] for counts in deliveries.seen.values()}
-    rows = DeltaTable(str(tmp_path / "sink")).to_pyarrow_table().to_pylist()
-    assert sorted((row["partition"], row["offset"]) for row in rows) == sorted(sent)
+    assert keys_in(tmp_path / "sink") == sorted(sent)
+
+
+def test_a_sink_appends_nothing_without_its_locks(
+    spark: SparkSession, kafka: EmbeddedKafka, job: ShareGroupJobRun, topic: str, tmp_path: Path
+) -> None:
+    """The first write would not end: it is cancelled, and the records come back."""
+    group_id, sent = job.new_group(), produce(kafka, topic, 20)
+    member = consumer(
+        spark, job, group_id, topic, tmp_path / "checkpoint", max_processing_ms=5_000, max_failures=10
+    )  # fmt: skip
+    sink, is_first = DeltaSink(member, str(tmp_path / "sink")), iter([True])
+
+    def handle(records: DataFrame, batch_id: int) -> None:
+        hangs = F.expr("java_method('java.lang.Thread', 'sleep', 600000L) IS NULL")
+        sink(records.where(~hangs) if next(is_first, False) else records, batch_id)
+
+    with member:
+        query = member.start(handle)
+        wait_until(lambda: logged(job, group_id)["accept"] == len(sent), "all records are accepted")
+    assert isinstance(query.last_handler_error, LocksLostError)
+    assert keys_in(tmp_path / "sink") == sorted(sent)
+
+
+def test_a_batch_run_again_leaves_out_what_another_member_did(
+    spark: SparkSession, kafka: EmbeddedKafka, job: ShareGroupJobRun, topic: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """The first one dies in its batch before anything is appended, and starts again when another has done the work."""
+    group_id, sent, sink = job.new_group(), produce(kafka, topic, 50), tmp_path / "sink"
+
+    def die(*_: object) -> None:
+        raise RuntimeError("in the batch")
+
+    with monkeypatch.context() as dying:
+        dying.setattr(Member, "acknowledge", die)
+        query = consumer(spark, job, group_id, topic, tmp_path / "one").start(lambda *_: None)
+        with pytest.raises(StreamingQueryException, match="in the batch"):
+            query.await_termination(PATIENCE_S)
+    with consumer(spark, job, group_id, topic, tmp_path / "other") as other:
+        other.start(DeltaSink(other, str(sink)))
+        wait_until(lambda: logged(job, group_id)["accept"] == len(sent), "the other member has accepted all")
+    with consumer(spark, job, group_id, topic, tmp_path / "one") as again:
+        again.start(DeltaSink(again, str(sink)))
+        sent |= produce(kafka, topic, 1)
+        wait_until(lambda: logged(job, group_id)["accept"] == len(sent), "it goes on")
+    assert keys_in(sink) == sorted(sent)
 
 
 KILLED_IN_A_BATCH = """
@@ -314,8 +368,7 @@ def test_a_batch_that_was_killed_after_its_append_is_there_once(
         await_rows(tmp_path / "sink", len(sent), second)
         await_that(lambda: logged(job, group_id)["accept"] == len(sent), second)
         assert second.terminate() == 0
-    rows = DeltaTable(str(tmp_path / "sink")).to_pyarrow_table().to_pylist()
-    assert sorted((row["partition"], row["offset"]) for row in rows) == sorted(sent)
+    assert keys_in(tmp_path / "sink") == sorted(sent)
     assert "is run again: renewing" in (tmp_path / "log").read_text()
     assert {row["delivery_count"] for row in accepted(job, group_id)} == ({1} if is_still_member else {2})
 

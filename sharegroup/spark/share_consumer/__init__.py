@@ -11,14 +11,17 @@ Theory of operation
 The member asks for ranges ahead of the running batch and offers the next batch to the source, which is another
 process, as a file; claiming it is a rename, so both sides agree on who has it. Once claimed, the ranges are in Spark's
 offset log and the batch will run, now or after a restart; until then the member may give them back (`unacquire`), and
-does so when half of their lock is gone. So a slow handler holds up nobody but itself.
+does so when half of their lock is gone. So a slow handler holds up nobody but itself, up to the group's limit on record
+locks; a hung one loses its records after `max_processing_ms`, when their locks are renewed no more.
 
-A batch that Spark runs again after a restart has its ranges renewed before anything else: a refused renewal means that
-the range is not ours any more (it comes back, to us or to others), and the handler does not see it.
+A batch that Spark runs again after a restart has its ranges renewed before anything else. What the answers do not list
+as renewed was finished, by us or by others, or is not ours any more (it comes back, to us or to others): the handler
+does not see it. What they list has today's delivery counts. Where the group allows no renewals nobody can be asked: the
+batch keeps the ranges whose locks last, finished or not.
 
 Modules: `ranges` (data); `membership`, `fetch_demands`, `acknowledgement_round` (the protocol, without I/O), `holdings`
 (what the member holds), `batch_plan`, `acknowledgements` (pure); `row_channel` (Kafka), `offer_file`, `member` (the
-thread); `source`, `records`, `batch_runner`, `consumer`, `consumer_query`, `delta_sink` (Spark).
+thread); `source`, `records`, `batch_runner`, `consumer`, `consumer_query`, `lock_guard`, `delta_sink` (Spark).
 """
 
 from __future__ import annotations

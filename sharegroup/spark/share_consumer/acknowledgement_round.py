@@ -1,20 +1,21 @@
 """One batch's acknowledgements (or renewals) on their way: sent, sent again, split where refused, answered. No I/O.
 
 The engine takes a row as a whole or refuses it as a whole. A row that is refused because something in it is not the
-member's any more is sent again in parts, until only what really is lost stays refused.
+member's any more is sent again in parts, until only what really is lost stays refused. What is finished, whoever did
+it, is passed over without a word (Kafka's rule): only what an answer lists was renewed.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.request_rows import ACKNOWLEDGE, SharePartitionRequest
 from sharegroup.protocol.response_rows import SharePartitionResponse
-from sharegroup.spark.share_consumer.ranges import SharePartition
-from sharegroup.types import AcknowledgementBatch
+from sharegroup.spark.share_consumer.ranges import HeldRange, SharePartition
+from sharegroup.types import AcknowledgementBatch, AcquiredRange
 
 logger = logging.getLogger(__name__)
 
@@ -36,8 +37,8 @@ class _Row:
 
 
 class AcknowledgementRound:
-    """See the module. `refused` fills with the batches that were not accepted, `not_allowed` tells that the request as
-    such was wrong (a renewal where they are off), `lock_deadline_ms` is the earliest renewed lock's (0: none)."""
+    """See the module. `refused` fills with the batches that were not accepted, `not_allowed` tells that the group
+    allows no renewals, `lock_deadline_ms` is the earliest renewed lock's (0: none)."""
 
     def __init__(
         self,
@@ -52,6 +53,7 @@ class AcknowledgementRound:
         self.lock_deadline_ms = 0
         self._group_id, self._member_id, self._is_renewal = group_id, member_id, is_renewal
         self._ids = ids
+        self._renewed: dict[SharePartition, list[AcquiredRange]] = {}
         self._open: dict[str, _Row] = {}
         for share_partition, listed in batches.items():
             self._add(share_partition, listed, MAX_BATCHES_PER_ROW)
@@ -79,16 +81,27 @@ class AcknowledgementRound:
         if code == ErrorCode.NONE:
             deadlines_ms = (self.lock_deadline_ms, response.lock_deadline_ms)
             self.lock_deadline_ms = min((ms for ms in deadlines_ms if ms > 0), default=0)
+            self._renewed.setdefault(row.share_partition, []).extend(response.acquired)
+        elif response.renewals_off:
+            self.not_allowed = True
         elif code not in _LOST and code in set(ErrorCode) and ErrorCode(code).retriable:
             row.due_ms = now_ms + RETRY_MS
             self._open[next(self._ids)] = row
         elif code in _LOST and len(row.batches) > 1:
             self._add(row.share_partition, row.batches, -(-len(row.batches) // PARTS))
         else:
-            self.not_allowed |= code == ErrorCode.INVALID_REQUEST
             self.refused += [(row.share_partition, batch) for batch in row.batches]
             logger.info("refused for %s-%d: %s", *row.share_partition, response.error_message)
         return True
+
+    def renewed(self, ranges: Iterable[HeldRange]) -> tuple[HeldRange, ...]:
+        """What of the ranges was renewed, in order, with the delivery counts that the engine has."""
+        ascending = {share_partition: sorted(found) for share_partition, found in self._renewed.items()}
+        return tuple(
+            part
+            for held in sorted(ranges)
+            for part in held.parts(ascending.get(held.share_partition, ()), self.lock_deadline_ms)
+        )
 
     def _request(self, request_id: str, row: _Row, member_epoch: int) -> SharePartitionRequest:
         return SharePartitionRequest(

@@ -27,11 +27,13 @@ Handler = Callable[[DataFrame, int], "DataFrame | None"]
 
 class AcquiredBatch(NamedTuple):
     """What a handler may want to know besides the records: the query's id (it stays the same over restarts), the id of
-    the batch in it, and the acquired ranges with their delivery counts."""
+    the batch in it, the acquired ranges with their delivery counts, and whether a process before this one has begun
+    with the batch."""
 
     query_id: str
     batch_id: int
     ranges: tuple[HeldRange, ...]
+    is_rerun: bool = False
 
 
 class BatchRunner:
@@ -60,6 +62,11 @@ class BatchRunner:
         """Whether the last `max_failures` batches failed."""
         return self._failures_in_a_row >= self._max_failures
 
+    @property
+    def holds_batch(self) -> bool:
+        """Whether nobody else can have got a record of the current batch."""
+        return self._member.holds_batch()
+
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
         """Run one batch; when this returns, its acknowledgements are durable and Spark commits it."""
         batch = OfferedBatch.of_rows(tuple(row) for row in rows.collect())
@@ -67,7 +74,8 @@ class BatchRunner:
             return
         ranges = self._member.begin(batch)
         if ranges:
-            self.current = AcquiredBatch(self.query_id(), batch_id, ranges)
+            is_rerun = batch.incarnation != self._member.incarnation
+            self.current = AcquiredBatch(self.query_id(), batch_id, ranges, is_rerun)
             try:
                 self._member.acknowledge(self._run(rows, self.current))
             finally:

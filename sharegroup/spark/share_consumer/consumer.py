@@ -46,8 +46,10 @@ class ShareConsumer:
     the exceptions, as 'accept', 'release' or 'reject' (or 1, 2, 3), and the rest is accepted. When it raises, or
     returns something wrong, the whole batch is released, to be delivered again with a higher delivery count, and the
     query goes on; after `max_failures` such batches in a row it stops, and `await_termination` raises the last
-    exception. Locks are renewed while the handler runs. A handler sees records at least once: for exactly once there
-    is `DeltaSink`.
+    exception. Locks are renewed while the handler runs, for at most `max_processing_ms`: then its records go to others
+    when their locks run out, as those of a member of Kafka's that exceeds max.poll.interval.ms, and what the handler
+    returns in the end counts only for those that nobody has taken. A handler sees records at least once: for exactly
+    once there is `DeltaSink`.
 
     `checkpoint` is a directory on any file system that Spark knows; the member's id is made from it, so that the job is
     the same member after a restart and keeps its locks. `max_records` bounds a batch. `kafka` holds properties with
@@ -68,6 +70,7 @@ class ShareConsumer:
         client_id: str = "spark-share-consumer",
         include_headers: bool = True,
         max_failures: int = 3,
+        max_processing_ms: int = 300_000,
         fetch_max_wait_ms: int = 10_000,
         acknowledge_timeout_ms: int = 300_000,
         share_group_requests_topic: str = _DEFAULTS.group_requests_topic,
@@ -76,8 +79,8 @@ class ShareConsumer:
     ) -> None:
         if isinstance(topics, str) or not topics:
             raise ValueError("topics must be a list of at least one topic name")
-        if max_records < 1 or max_failures < 1:
-            raise ValueError("max_records and max_failures must be at least 1")
+        if min(max_records, max_failures, max_processing_ms) < 1:
+            raise ValueError("max_records, max_failures and max_processing_ms must be at least 1")
         self._spark = spark
         self._checkpoint = checkpoint if "://" in checkpoint else str(Path(checkpoint).resolve())
         self._settings = MemberSettings(
@@ -89,6 +92,7 @@ class ShareConsumer:
             socket.gethostname(),
             fetch_max_wait_ms,
             acknowledge_timeout_ms,
+            max_processing_ms,
         )
         properties = dict(kafka or {})
         connection = {name: value for name, value in properties.items() if name.startswith(_CONNECTION_PROPERTIES)}
@@ -113,6 +117,12 @@ class ShareConsumer:
         if self._runner is None or self._runner.current is None:
             raise RuntimeError("no batch is being handled")
         return self._runner.current
+
+    @property
+    def holds_batch(self) -> bool:
+        """Whether the locks of `batch` are all held. False: others may have its records, because of `max_processing_ms`
+        or because this process stood still or could not reach Kafka for longer than its locks last."""
+        return self._runner is not None and self._runner.holds_batch
 
     def start(self, handle: Handler) -> ShareConsumerQuery:
         """Join the group and run `handle` for each batch, from a thread of Spark's; a consumer is started once."""

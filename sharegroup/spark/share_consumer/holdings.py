@@ -4,18 +4,20 @@
                   |
                   +--> given back (`unacquire`) when half of the lock is gone
 
-Only the running batch's locks are renewed. What waits in front of a slow handler is given back for others to have, and
-the member is *stalled* until its handler is through: it holds nothing else, and asks for nothing.
+Only the running batch's locks are renewed, and not for ever. What waits in front of a slow handler is given back for
+others to have, and the member is *stalled* until its handler is through: it holds nothing else, and asks for nothing.
+So it is when it is granted what its handler still has: these locks were lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from sharegroup.range_map import RangeMap
 from sharegroup.spark.share_consumer.batch_plan import plan_batch
-from sharegroup.spark.share_consumer.ranges import HeldRange, OfferedBatch
+from sharegroup.spark.share_consumer.ranges import HeldRange, OfferedBatch, SharePartition, records_in
 
 
 class Offers(Protocol):
@@ -36,15 +38,60 @@ class Offers(Protocol):
 
 @dataclass
 class RunningBatch:
-    """The batch that Spark has; `renewable` are the ranges whose locks are renewed at `renew_at_ms`."""
+    """The batch that Spark has, since `began_ms`. `renewable` are the ranges whose locks are renewed at `renew_at_ms`,
+    `lock_deadline_ms` is when the first of their locks ends; `is_lost`: others may have got some of its records."""
 
     seq: int
     ranges: tuple[HeldRange, ...]
-    renew_at_ms: int
-    renewable: set[HeldRange] = field(default_factory=set)
+    began_ms: int
+    renewable: set[HeldRange] = field(init=False)
+    lock_deadline_ms: int = field(init=False)
+    renew_at_ms: int = field(init=False)
+    is_renewing: bool = False
+    is_lost: bool = False
 
     def __post_init__(self) -> None:
+        self.locked_until(min((held.lock_deadline_ms for held in self.ranges), default=0), self.began_ms)
         self.renewable = set(self.ranges)
+        self._offsets: dict[SharePartition, RangeMap[bool]] = {}
+        for held in self.ranges:
+            self._offsets.setdefault(held.share_partition, RangeMap()).assign(held.first_offset, held.last_offset, True)
+
+    def has(self, wanted: HeldRange) -> bool:
+        """Whether it has an offset of this range."""
+        offsets = self._offsets.get(wanted.share_partition, RangeMap())
+        return any(True for _ in offsets.items(wanted.first_offset, wanted.last_offset))
+
+    def is_held(self, now_ms: int) -> bool:
+        """Whether nobody else can have got any of it: an acknowledgement, so a renewal too, counts from its append."""
+        return not self.is_lost and (self.is_renewing or now_ms < self.lock_deadline_ms)
+
+    def renewal_appended(self, now_ms: int) -> None:
+        """A renewal is in the request topic; when that was in time, its answer may come late."""
+        self.is_renewing |= now_ms < self.lock_deadline_ms
+
+    def take_renewal(self, renewed: Collection[HeldRange], is_refused: bool, now_ms: int) -> int:
+        """Go on with what was renewed; how many records were not.
+
+        Those that were passed over while their locks cannot have been over are no loss: the log's start went past them.
+        """
+        missing = records_in(self.renewable) - records_in(renewed)
+        self.is_lost |= is_refused or (missing > 0 and now_ms >= self.lock_deadline_ms)
+        self.is_renewing = False
+        self.renewable = set(renewed)
+        if renewed:
+            self.locked_until(min(held.lock_deadline_ms for held in renewed), now_ms)
+        return missing
+
+    def give_up(self) -> None:
+        """Renew no more: the records go to others when their locks run out."""
+        self.renewable.clear()
+        self.is_lost = True
+
+    def locked_until(self, deadline_ms: int, now_ms: int) -> None:
+        """The locks end then; when half of that is gone they are to be renewed."""
+        self.lock_deadline_ms = deadline_ms
+        self.renew_at_ms = now_ms + max(0, deadline_ms - now_ms) // 2
 
 
 class Holdings:
@@ -53,6 +100,7 @@ class Holdings:
     def __init__(self, offers: Offers, incarnation: str, max_records: int) -> None:
         self._offers, self._incarnation, self._max_records = offers, incarnation, max_records
         self._queued: list[HeldRange] = []
+        self._unwanted: list[HeldRange] = []
         self._offered: OfferedBatch | None = None
         self._seq = 0
         self._lock_ms = 0
@@ -65,13 +113,22 @@ class Holdings:
     def waiting_records(self) -> int:
         """How many records are held that no batch has begun with."""
         offered = self._offered.ranges if self._offered else ()
-        return sum(held.size for held in (*self._queued, *offered))
+        return records_in((*self._queued, *offered))
+
+    def has(self, wanted: HeldRange) -> bool:
+        """Whether an offset of this range is held in any of the ways."""
+        offered = self._offered.ranges if self._offered else ()
+        is_running = self.running is not None and self.running.has(wanted)
+        return is_running or any(wanted.overlaps(held) for held in (*self._queued, *offered))
 
     def add(self, granted: Iterable[HeldRange], now_ms: int) -> None:
         """Queue what a fetch was granted; what is past its lock comes back by itself."""
         for held in granted:
             self._lock_ms = held.lock_deadline_ms - now_ms
-            if self._lock_ms > 0:
+            if self.running is not None and self.running.has(held):
+                self._unwanted.append(held)
+                self.running.is_lost = self.is_stalled = True
+            elif self._lock_ms > 0:
                 self._queued.append(held)
                 self._has_grown = True
 
@@ -79,6 +136,7 @@ class Holdings:
         """Move ranges on, and return those to give back."""
         self.see_claim(now_ms)
         given_back = self._overdue(now_ms)
+        unwanted, self._unwanted = self._unwanted, []
         if given_back and self.running is not None:
             self.is_stalled = True
         if self.is_stalled:
@@ -91,7 +149,7 @@ class Holdings:
             self._offered = OfferedBatch(self._seq, self._incarnation, plan.batch)
             self._offers.put(self._offered)
             self._has_grown = False
-        return given_back
+        return given_back + unwanted
 
     def see_claim(self, now_ms: int) -> None:
         """Notice that the source has taken the batch on offer."""
@@ -99,8 +157,10 @@ class Holdings:
             self._claimed(now_ms)
 
     def run(self, seq: int, ranges: Sequence[HeldRange], now_ms: int) -> None:
-        """A batch of an earlier process runs again."""
-        self.running = RunningBatch(seq, tuple(ranges), half_time_ms(ranges, now_ms))
+        """A batch of an earlier process runs again; what of it this process was granted meanwhile is not queued."""
+        self._withdraw(now_ms)
+        self._queued = _without(self._queued, ranges)
+        self.running = RunningBatch(seq, tuple(ranges), now_ms)
 
     def finish(self, seq: int) -> None:
         """The running batch is through."""
@@ -128,7 +188,7 @@ class Holdings:
         """Take out what has half of its lock behind it; a small offer is withdrawn too, to become a bigger one."""
         latest_ms = now_ms + self._lock_ms // 2
         offered = self._offered.ranges if self._offered else ()
-        is_small = self._has_grown and sum(held.size for held in offered) < self._max_records
+        is_small = self._has_grown and records_in(offered) < self._max_records
         if is_small or any(held.lock_deadline_ms < latest_ms for held in offered):
             self._withdraw(now_ms)
         overdue = [held for held in self._queued if held.lock_deadline_ms < latest_ms]
@@ -147,16 +207,21 @@ class Holdings:
 
     def _claimed(self, now_ms: int) -> None:
         assert self._offered is not None
-        ranges = self._offered.ranges
-        self.running = RunningBatch(self._offered.seq, ranges, half_time_ms(ranges, now_ms))
+        self.running = RunningBatch(self._offered.seq, self._offered.ranges, now_ms)
         self._offered = None
         self.is_stalled = False
 
 
-def half_time_ms(ranges: Sequence[HeldRange], now_ms: int) -> int:
-    """When half of what is left of the shortest lock will be gone."""
-    deadline_ms = min((held.lock_deadline_ms for held in ranges), default=now_ms)
-    return now_ms + max(0, deadline_ms - now_ms) // 2
+def _without(queued: Iterable[HeldRange], taken: Iterable[HeldRange]) -> list[HeldRange]:
+    """The parts of what is queued that are not taken."""
+    left: dict[SharePartition, RangeMap[HeldRange]] = {}
+    for held in queued:
+        left.setdefault(held.share_partition, RangeMap()).assign(held.first_offset, held.last_offset, held)
+    for held in taken:
+        left.setdefault(held.share_partition, RangeMap()).discard(held.first_offset, held.last_offset)
+    return [
+        held._replace(first_offset=first, last_offset=last) for found in left.values() for first, last, held in found
+    ]
 
 
 def _rejoined(ranges: Iterable[HeldRange]) -> list[HeldRange]:

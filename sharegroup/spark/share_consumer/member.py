@@ -7,8 +7,8 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol, TypeVar
 
 from kafka.errors import KafkaError
 
@@ -22,11 +22,11 @@ from sharegroup.protocol.request_rows import (
     TopicMetadata,
 )
 from sharegroup.protocol.response_rows import Response, ShareGroupResponse, SharePartitionResponse
-from sharegroup.spark.share_consumer.acknowledgement_round import AcknowledgementRound, uniform
+from sharegroup.spark.share_consumer.acknowledgement_round import MAX_BATCHES_PER_ROW, AcknowledgementRound, uniform
 from sharegroup.spark.share_consumer.fetch_demands import FetchDemands, ranges_of
 from sharegroup.spark.share_consumer.holdings import Holdings, Offers
 from sharegroup.spark.share_consumer.membership import Membership
-from sharegroup.spark.share_consumer.ranges import HeldRange, OfferedBatch, SharePartition
+from sharegroup.spark.share_consumer.ranges import HeldRange, OfferedBatch, SharePartition, records_in
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, OffsetRange
 
 logger = logging.getLogger(__name__)
@@ -39,6 +39,7 @@ MISSING_TOPIC_INTERVAL_MS = 1_000
 READ_AHEAD = 2
 
 Request = ShareGroupRequest | SharePartitionRequest
+T = TypeVar("T")
 
 
 class NotAnsweredError(ShareGroupError):
@@ -75,6 +76,7 @@ class MemberSettings(NamedTuple):
     client_host: str = ""
     fetch_max_wait_ms: int = 10_000
     acknowledge_timeout_ms: int = 300_000
+    max_processing_ms: int = 300_000
     leave_timeout_ms: int = 10_000
 
 
@@ -102,7 +104,6 @@ class Member:
         self._renewal: AcknowledgementRound | None = None
         self._metadata: dict[str, TopicMetadata] = {}
         self._metadata_due_ms = 0
-        self._renewals_allowed = True
         self._is_open = False
         self._may_ask = True
         self._closing_until_ms: int | None = None
@@ -145,8 +146,9 @@ class Member:
     def begin(self, batch: OfferedBatch) -> tuple[HeldRange, ...]:
         """The ranges of a batch that are (still) the member's; from now on their locks are renewed.
 
-        A batch that this process offered is taken as it is; one of an earlier process is renewed first, and what is
-        refused is left out. Raises NotAnsweredError.
+        A batch that this process offered is taken as it is. One of an earlier process is renewed first: what was not
+        renewed is finished or lost, and is left out; the rest has the delivery counts of today, as this process may
+        have been granted it once more, after others. Raises NotAnsweredError.
         """
         if batch.incarnation == self.incarnation:
             with self._changed:
@@ -160,9 +162,16 @@ class Member:
         with self._changed:
             held = self._still_held(batch.ranges, renewal)
             self._holdings.run(batch.seq, held, _now_ms())
-        if len(held) < len(batch.ranges):
-            logger.warning("%d ranges of the batch are not ours any more", len(batch.ranges) - len(held))
+        lost = records_in(batch.ranges) - records_in(held)
+        if lost:
+            logger.warning("%d records of the batch are not ours any more", lost)
         return held
+
+    def holds_batch(self) -> bool:
+        """Whether the running batch's locks are all held, so that nobody else can have got its records."""
+        with self._changed:
+            running = self._holdings.running
+            return running is not None and running.is_held(_now_ms())
 
     def acknowledge(self, batches: Mapping[SharePartition, Sequence[AcknowledgementBatch]]) -> None:
         """Append acknowledgements to the request topic, durably; renewals of the running batch end.
@@ -213,13 +222,7 @@ class Member:
     def _still_held(self, ranges: Sequence[HeldRange], renewal: AcknowledgementRound) -> tuple[HeldRange, ...]:
         if renewal.not_allowed:
             return tuple(held for held in ranges if held.lock_deadline_ms > _now_ms())
-        lost = {(share_partition, batch.first_offset) for share_partition, batch in renewal.refused}
-        deadline_ms = renewal.lock_deadline_ms
-        return tuple(
-            held._replace(lock_deadline_ms=deadline_ms)
-            for held in ranges
-            if (held.share_partition, held.first_offset) not in lost
-        )
+        return renewal.renewed(ranges)
 
     # -- the thread ------------------------------------------------------------------------------------------------
 
@@ -253,9 +256,16 @@ class Member:
             requests = [request for response in responses for request in self._take(response, now_ms)]
             requests += self._due(now_ms)
             self._changed.notify_all()
-        self._channel.send(requests)
+        self._send(requests)
         if self._membership.fatal is not None and self.failure is None:
             self._fail(self._membership.fatal)
+
+    def _send(self, requests: Sequence[Request]) -> None:
+        renews = any(isinstance(request, SharePartitionRequest) and request.is_renew_ack for request in requests)
+        self._channel.send(requests, wait=renews)
+        with self._changed:
+            if renews and self._holdings.running is not None:
+                self._holdings.running.renewal_appended(_now_ms())
 
     def _refresh_metadata(self) -> None:
         now_ms = _now_ms()
@@ -295,28 +305,29 @@ class Member:
             return
         self._renewal = None
         running = self._holdings.running
+        if running is None:
+            return
         if answered.not_allowed:
-            self._renewals_allowed = False
+            running.renewable.clear()
+            running.is_renewing = False
             logger.warning("the group does not allow renewals: a batch must end before its locks do")
-        elif running is not None:
-            lost = {(share_partition, batch.first_offset) for share_partition, batch in answered.refused}
-            running.renewable = {r for r in running.renewable if (r.share_partition, r.first_offset) not in lost}
-            running.renew_at_ms = now_ms + max(0, answered.lock_deadline_ms - now_ms) // 2
-            if lost:
-                logger.warning("the locks of %d ranges of the running batch could not be renewed", len(lost))
+            return
+        missing = running.take_renewal(answered.renewed(running.renewable), bool(answered.refused), now_ms)
+        if missing:
+            logger.warning("the locks of %d records of the running batch could not be renewed", missing)
 
     def _release_foreign(self, response: SharePartitionResponse) -> list[Request]:
         """A fetch of an earlier process of this member was granted: to be delivered again, visibly a second time."""
-        running = self._holdings.running.ranges if self._holdings.running else ()
         found = [
             (held.share_partition, held.first_offset, held.last_offset)
             for held in ranges_of(response)
-            if not any(_overlap(held, other) for other in running)
+            if not self._holdings.has(held)
         ]
         released = uniform(found, AcknowledgeType.RELEASE)
         return [
-            self._partition_request(ACKNOWLEDGE, share_partition, batches=tuple(batches))
-            for share_partition, batches in released.items()
+            self._partition_request(ACKNOWLEDGE, share_partition, batches=batches)
+            for share_partition, listed in released.items()
+            for batches in _rows(listed)
         ]
 
     def _due(self, now_ms: int) -> list[Request]:
@@ -342,9 +353,15 @@ class Member:
 
     def _renew(self, now_ms: int) -> None:
         running = self._holdings.running
-        if running is None or self._renewal is not None or not self._renewals_allowed or not running.renewable:
+        if running is None or not running.renewable:
             return
-        if now_ms >= running.renew_at_ms:
+        if now_ms - running.began_ms >= self._settings.max_processing_ms:
+            running.give_up()
+            logger.warning(
+                "batch %d has run for max_processing_ms (%d): its locks are renewed no more, its records go to others",
+                running.seq, self._settings.max_processing_ms,
+            )  # fmt: skip
+        elif now_ms >= running.renew_at_ms and self._renewal is None:
             self._renewal = self._renewal_of(running.renewable)
 
     def _renewal_of(self, ranges: Iterable[HeldRange]) -> AcknowledgementRound:
@@ -359,8 +376,9 @@ class Member:
             offsets = OffsetRange(held.first_offset, held.last_offset)
             by_share_partition.setdefault(held.share_partition, []).append(offsets)
         return [
-            self._partition_request(UNACQUIRE, share_partition, ranges=tuple(listed))
+            self._partition_request(UNACQUIRE, share_partition, ranges=offset_ranges)
             for share_partition, listed in by_share_partition.items()
+            for offset_ranges in _rows(listed)
         ]
 
     def _partition_request(
@@ -388,12 +406,10 @@ class Member:
         self._on_failure()
 
 
-def _overlap(held: HeldRange, other: HeldRange) -> bool:
-    return (
-        held.share_partition == other.share_partition
-        and held.first_offset <= other.last_offset
-        and other.first_offset <= held.last_offset
-    )
+def _rows(listed: Sequence[T]) -> Iterator[tuple[T, ...]]:
+    """Cut into what a row may hold."""
+    for first in range(0, len(listed), MAX_BATCHES_PER_ROW):
+        yield tuple(listed[first : first + MAX_BATCHES_PER_ROW])
 
 
 def _now_ms() -> int:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+
+from sharegroup.types import AcquiredRange
 
 
 class SharePartition(NamedTuple):
@@ -38,6 +41,23 @@ class HeldRange(NamedTuple):
         middle = self.first_offset + size
         return self._replace(last_offset=middle - 1), self._replace(first_offset=middle)
 
+    def overlaps(self, other: HeldRange) -> bool:
+        """Whether they have an offset in common."""
+        return (
+            self.share_partition == other.share_partition
+            and self.first_offset <= other.last_offset
+            and other.first_offset <= self.last_offset
+        )
+
+    def parts(self, ascending: Sequence[AcquiredRange], lock_deadline_ms: int) -> Iterator[HeldRange]:
+        """What of it lies in the given ranges of its share-partition, with their delivery counts and this deadline."""
+        index = bisect_left(ascending, self.first_offset, key=lambda acquired: acquired.last_offset)
+        while index < len(ascending) and ascending[index].first_offset <= self.last_offset:
+            first, last, count = ascending[index]
+            first, last = max(first, self.first_offset), min(last, self.last_offset)
+            yield HeldRange(self.topic, self.partition, first, last, count, lock_deadline_ms)
+            index += 1
+
 
 class OfferedBatch(NamedTuple):
     """A batch as the member offers it; the member process, its `incarnation`, tells a re-run of an earlier one's."""
@@ -65,6 +85,11 @@ class OfferedBatch(NamedTuple):
         listed = sorted(tuple(row) for row in rows)
         seq, incarnation = listed[-1][:2] if listed else (0, "")
         return cls(seq, incarnation, tuple(HeldRange(*row[2:]) for row in listed))
+
+
+def records_in(ranges: Iterable[HeldRange]) -> int:
+    """How many offsets the ranges have."""
+    return sum(held.size for held in ranges)
 
 
 #: The schema of the source's rows.

@@ -13,8 +13,8 @@ from sharegroup.spark.share_consumer.acknowledgement_round import (
     AcknowledgementRound,
     uniform,
 )
-from sharegroup.spark.share_consumer.ranges import SharePartition
-from sharegroup.types import AcknowledgementBatch, AcknowledgeType
+from sharegroup.spark.share_consumer.ranges import HeldRange, SharePartition
+from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
 
 P0, P1 = SharePartition("t", 0), SharePartition("t", 1)
 EPOCH = 7
@@ -93,5 +93,18 @@ def test_the_earliest_renewed_lock_counts() -> None:
 def test_renewals_that_the_group_does_not_allow() -> None:
     renewal = a_round((P0, 0, 9), (P0, 20, 29), is_renewal=True)
     [request] = renewal.due(EPOCH, 0)
-    renewal.take(answer(request, ErrorCode.INVALID_REQUEST), 0)
-    assert (renewal.is_done, renewal.not_allowed, len(renewal.refused)) == (True, True, 2)
+    renewal.take(answer(request, ErrorCode.INVALID_RECORD_STATE)._replace(renewals_off=True), 0)
+    assert (renewal.is_done, renewal.not_allowed, renewal.refused) == (True, True, [])
+
+
+def test_only_what_an_answer_lists_was_renewed() -> None:
+    ranges = [HeldRange("t", partition, first, first + 9, 1, 0) for partition in (0, 1) for first in (0, 10, 20)]
+    renewal = a_round(*((r.share_partition, r.first_offset, r.last_offset) for r in ranges), is_renewal=True)
+    one, two = renewal.due(EPOCH, 0)
+    acquired = AcquiredRange(5, 12, 1), AcquiredRange(13, 15, 3), AcquiredRange(28, 40, 2)
+    renewal.take(answer(one, deadline_ms=2_000)._replace(acquired=acquired), 0)
+    renewal.take(answer(two), 0)
+    assert renewal.renewed(reversed(ranges)) == tuple(
+        HeldRange("t", 0, first, last, count, 2_000)
+        for first, last, count in [(5, 9, 1), (10, 12, 1), (13, 15, 3), (28, 29, 2)]
+    )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sharegroup.spark.share_consumer.holdings import Holdings
+from sharegroup.spark.share_consumer.holdings import Holdings, RunningBatch
 from sharegroup.spark.share_consumer.ranges import HeldRange, OfferedBatch
 
 LOCK_MS = 30_000
@@ -68,6 +68,19 @@ def test_the_next_batch_is_on_offer_as_soon_as_one_is_claimed(holdings: Holdings
     assert holdings.waiting_records == 50
     holdings.finish(1)
     assert holdings.running is None
+
+
+def test_a_renewal_that_was_in_time_may_be_answered_late() -> None:
+    batch = RunningBatch(1, (held(0, 9), held(10, 19)), 0)
+    assert (batch.is_held(LOCK_MS - 1), batch.is_held(LOCK_MS)) == (True, False)
+    batch.renewal_appended(LOCK_MS)
+    assert not batch.is_held(LOCK_MS)
+    batch.renewal_appended(LOCK_MS - 1)
+    assert batch.is_held(2 * LOCK_MS)
+    renewed = held(0, 9, now_ms=LOCK_MS)
+    assert batch.take_renewal([renewed], is_refused=False, now_ms=LOCK_MS) == 10
+    assert not batch.is_held(LOCK_MS)  # the others are finished, and it was not the log's start that went past them
+    assert (batch.renewable, batch.lock_deadline_ms) == ({renewed}, 2 * LOCK_MS)
 
 
 def test_a_small_offer_grows_while_nobody_takes_it(holdings: Holdings, offers: FakeOffers) -> None:

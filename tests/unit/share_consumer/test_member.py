@@ -1,193 +1,80 @@
-"""The member's thread against a share-group job in memory: Kafka's side of it is a list, the source's a variable."""
+"""The member's thread against the engine itself; Kafka's side of it is a list, the source's a variable."""
 
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.protocol.request_rows import ShareGroupRequest, SharePartitionRequest, TopicMetadata
-from sharegroup.protocol.response_rows import Response, ShareGroupResponse, SharePartitionResponse
+from sharegroup.protocol.request_rows import ShareGroupRequest
+from sharegroup.protocol.response_rows import SharePartitionResponse
+from sharegroup.spark.share_consumer import member as member_module
 from sharegroup.spark.share_consumer.acknowledgements import acknowledge_all
+from sharegroup.spark.share_consumer.batch_runner import AcquiredBatch
+from sharegroup.spark.share_consumer.delta_sink import delivered_before
 from sharegroup.spark.share_consumer.member import Member, MemberSettings
-from sharegroup.spark.share_consumer.ranges import HeldRange, OfferedBatch, SharePartition
+from sharegroup.spark.share_consumer.ranges import HeldRange, OfferedBatch
 from sharegroup.types import AcknowledgeType, AcquiredRange
+from tests.unit.engine.shard_driver import GROUP, LOCK_MS, T0, TOPIC
 
-P0 = SharePartition("t", 0)
-PATIENCE_S = 10
+from .engine_job import PATIENCE_S, EngineJob, MemberChannel, Offers
 
-
-class FakeJob:
-    """Grants `available` offsets of t-0 to fetches; an acknowledgement needs the range to be `held`."""
-
-    def __init__(self, available: int = 0, lock_ms: int = 30_000) -> None:
-        self.changed = threading.Condition()
-        self.available, self.lock_ms = available, lock_ms
-        self.requests: list[ShareGroupRequest | SharePartitionRequest] = []
-        self.held: set[tuple[int, int]] = set()
-        self.settled: list[tuple[int, int, int]] = []
-        self.renewed: list[tuple[int, int]] = []
-        self.refuse_joins_with: ErrorCode | None = None
-        self.is_closed = False
-        self._next_offset = 0
-        self._responses: list[Response] = []
-        self._waiting: SharePartitionRequest | None = None
-
-    def open(self) -> bool:
-        return True
-
-    def topics_metadata(self, names: Sequence[str]) -> dict[str, TopicMetadata]:
-        return {name: TopicMetadata("id", 1) for name in names}
-
-    def close(self) -> None:
-        with self.changed:
-            self.is_closed = True
-            self.changed.notify_all()
-
-    def poll(self, timeout_ms: int) -> list[Response]:
-        with self.changed:
-            self.changed.wait_for(lambda: self._responses, timeout_ms / 1000)
-            found, self._responses = self._responses, []
-            return found
-
-    def send(self, requests: Sequence[ShareGroupRequest | SharePartitionRequest], wait: bool = False) -> None:
-        with self.changed:
-            for request in requests:
-                self.requests.append(request)
-                if isinstance(request, ShareGroupRequest):
-                    self._heartbeat(request)
-                else:
-                    getattr(self, f"_{request.type}")(request)
-            self.changed.notify_all()
-
-    def produce(self, records: int) -> None:
-        with self.changed:
-            self.available += records
-            self._grant()
-            self.changed.notify_all()
-
-    def respond(self, response: Response) -> None:
-        with self.changed:
-            self._responses.append(response)
-            self.changed.notify_all()
-
-    def wait_for(self, condition: Callable[[], object]) -> None:
-        with self.changed:
-            assert self.changed.wait_for(condition, PATIENCE_S)
-
-    def _heartbeat(self, request: ShareGroupRequest) -> None:
-        code = self.refuse_joins_with or ErrorCode.NONE
-        assignment = {"t": ["id", [0]]} if request.member_epoch == 0 else None
-        self._responses.append(
-            ShareGroupResponse("heartbeat", request.id, "m", "g", "m", code, "why", 1, 5_000, assignment)
-        )
-
-    def _fetch(self, request: SharePartitionRequest) -> None:
-        self._waiting = request
-        self._grant()
-
-    def _grant(self) -> None:
-        request = self._waiting
-        if request is not None and self.available:
-            first, size = self._next_offset, min(self.available, request.max_records)
-            self._next_offset, self.available, self._waiting = first + size, self.available - size, None
-            self.held.add((first, first + size - 1))
-            self._answer(request, acquired=(AcquiredRange(first, first + size - 1, 1),))
-
-    def _acknowledge(self, request: SharePartitionRequest) -> None:
-        ranges = [(batch.first_offset, batch.last_offset) for batch in request.batches]
-        if not all(any(a <= first and last <= b for a, b in self.held) for first, last in ranges):
-            self._answer(request, ErrorCode.INVALID_RECORD_STATE)
-        elif request.is_renew_ack:
-            self.renewed += ranges
-            self._answer(request)
-        else:
-            self.settled += [(*r, batch.acknowledge_types[0]) for r, batch in zip(ranges, request.batches, strict=True)]
-            self._answer(request)
-
-    def _unacquire(self, request: SharePartitionRequest) -> None:
-        assert set(request.ranges) <= self.held
-        self.held -= set(request.ranges)
-
-    def _answer(
-        self, request: SharePartitionRequest, code: int = ErrorCode.NONE, acquired: tuple[AcquiredRange, ...] = ()
-    ) -> None:
-        deadline_ms = int(time.time() * 1000) + self.lock_ms
-        if request.reply_to:
-            self._responses.append(
-                SharePartitionResponse(
-                    request.type, request.id, "m", "g", "t", 0, "m", code, "why", acquired, deadline_ms
-                )
-            )
-
-    def sent(self, kind: str) -> list[SharePartitionRequest]:
-        return [r for r in self.requests if isinstance(r, SharePartitionRequest) and r.type == kind]
-
-
-class Offers:
-    """The offer file as a variable."""
-
-    def __init__(self) -> None:
-        self.changed = threading.Condition()
-        self._offer: OfferedBatch | None = None
-
-    def put(self, batch: OfferedBatch) -> None:
-        with self.changed:
-            self._offer = batch
-            self.changed.notify_all()
-
-    def is_claimed(self) -> bool:
-        return self._offer is None
-
-    def withdraw(self) -> bool:
-        with self.changed:
-            had, self._offer = self._offer is not None, None
-            return had
-
-    def close(self) -> None:
-        pass
-
-    def claim(self) -> OfferedBatch:
-        with self.changed:
-            assert self.changed.wait_for(lambda: self._offer, PATIENCE_S)
-            claimed, self._offer = self._offer, None
-            assert claimed is not None
-            return claimed
-
-
-Start = Callable[[FakeJob], tuple[Member, Offers]]
+ACCEPT, RELEASE = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE
+#: After it a member's locks are over, and the engine takes its standing demand for abandoned.
+STANDSTILL_MS = 3 * LOCK_MS
+Start = Callable[..., tuple[Member, Offers]]
 
 
 @pytest.fixture
-def start() -> Iterator[Start]:
+def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     started: list[Member] = []
+    failed = threading.Event()
 
-    def make(job: FakeJob) -> tuple[Member, Offers]:
+    def make(job: EngineJob, **settings: Any) -> tuple[Member, Offers]:
+        monkeypatch.setattr(member_module, "_now_ms", job.now_ms)
         offers = Offers()
-        settings = MemberSettings("g", "m", ("t",), 100, acknowledge_timeout_ms=PATIENCE_S * 1000)
-        member = Member(settings, job, offers, failed.set)
+        wanted = {"max_records": 100, "acknowledge_timeout_ms": PATIENCE_S * 1000} | settings
+        channel = MemberChannel(job, "m")
+        member = Member(MemberSettings(GROUP, "m", (TOPIC,), **wanted), channel, offers, failed.set)
         started.append(member)
         member.start()
         return member, offers
 
-    failed = threading.Event()
     yield make
     for member in started:
         member.close()
 
 
+def held(first: int, last: int, until: int = LOCK_MS, count: int = 1) -> HeldRange:
+    return HeldRange(TOPIC, 0, first, last, count, T0 + until)
+
+
+def of_an_earlier_process(*ranges: HeldRange) -> OfferedBatch:
+    return OfferedBatch(7, "earlier", ranges)
+
+
+def offsets(ranges: tuple[HeldRange, ...]) -> list[tuple[int, int, int]]:
+    """(first offset, last offset, delivery count)."""
+    return [(r.first_offset, r.last_offset, r.delivery_count) for r in ranges]
+
+
+def is_looked_up(ranges: tuple[HeldRange, ...]) -> bool:
+    """Whether `DeltaSink` looks for all of a batch that is run again."""
+    return delivered_before(AcquiredBatch("q", 1, ranges, is_rerun=True)) == list(ranges)
+
+
 def test_it_joins_asks_offers_acknowledges_and_leaves(start: Start) -> None:
-    job = FakeJob(available=100)
+    job = EngineJob(records=100)
     member, offers = start(job)
     batch = offers.claim()
-    assert [(r.first_offset, r.last_offset) for r in batch.ranges] == [(0, 99)]
+    assert offsets(batch.ranges) == [(0, 99, 1)]
     assert member.begin(batch) == batch.ranges
-    member.acknowledge(acknowledge_all(batch.ranges, AcknowledgeType.ACCEPT))
+    member.acknowledge(acknowledge_all(batch.ranges, ACCEPT))
     member.finish(batch.seq)
     member.close()
-    assert job.settled == [(0, 99, AcknowledgeType.ACCEPT)]
-    assert job.is_closed
+    assert job.log_of("accept") == [(0, 99, "m", 1)]
+    assert job.closed == ["m"]
     last = job.requests[-1]
     assert isinstance(last, ShareGroupRequest)
     assert last.member_epoch == -1
@@ -195,7 +82,7 @@ def test_it_joins_asks_offers_acknowledges_and_leaves(start: Start) -> None:
 
 
 def test_the_next_batch_is_on_offer_while_one_runs(start: Start) -> None:
-    job = FakeJob(available=250)
+    job = EngineJob(records=250)
     member, offers = start(job)
     first = offers.claim()
     member.begin(first)
@@ -203,70 +90,252 @@ def test_the_next_batch_is_on_offer_while_one_runs(start: Start) -> None:
 
 
 def test_it_holds_no_more_than_it_needs(start: Start) -> None:
-    job = FakeJob(available=1_000_000)
+    job = EngineJob(records=2_000)
     member, offers = start(job)
     member.begin(offers.claim())
     assert offers.claim()
-    job.wait_for(lambda: sum(last - first + 1 for first, last in job.held) == 400)  # two batches run, two wait
+    # two batches run, two wait
+    job.wait_for(lambda: sum(last - first + 1 for first, last, *_ in job.log_of("fetch")) == 400)
     assert len(job.sent("fetch")) <= 4
 
 
 def test_what_is_not_used_is_given_back_at_the_end(start: Start) -> None:
-    job = FakeJob(available=200)
+    job = EngineJob(records=200)
     member, offers = start(job)
     member.begin(batch := offers.claim())
-    member.acknowledge(acknowledge_all(batch.ranges, AcknowledgeType.ACCEPT))
+    member.acknowledge(acknowledge_all(batch.ranges, ACCEPT))
     member.close()
-    [unacquired] = job.sent("unacquire")
-    assert [tuple(r) for r in unacquired.ranges] == [(100, 199)]
+    assert job.log_of("unacquire") == [(100, 199, "m", 0)]
+
+
+def test_a_row_that_gives_back_is_cut(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(member_module, "MAX_BATCHES_PER_ROW", 10)
+    job = EngineJob(records=22)
+    job.fetch("another")
+    job.acknowledge("another", *((offset, offset, RELEASE) for offset in range(0, 22, 2)))
+    member, offers = start(job)
+    offers.wait_for_offer()
+    member.close()
+    assert [len(row.ranges) for row in job.sent("unacquire")] == [10, 1]
 
 
 def test_locks_are_renewed_while_a_batch_runs(start: Start) -> None:
-    job = FakeJob(available=100, lock_ms=400)
+    job = EngineJob(records=100)
     member, offers = start(job)
     member.begin(offers.claim())
-    job.wait_for(lambda: job.renewed.count((0, 99)) >= 3)
+    for renewals in range(1, 4):
+        job.advance(LOCK_MS // 2)
+        job.wait_for(lambda n=renewals: len(job.log_of("renew")) == n)
+    assert job.log_of("lock_timeout") == []
+    assert member.holds_batch()
+
+
+def test_a_batch_that_takes_too_long_loses_its_records(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    job = EngineJob(records=100)
+    member, offers = start(job, max_processing_ms=LOCK_MS)
+    batch = offers.claim()
+    member.begin(batch)
+    job.advance(LOCK_MS // 2)
+    job.wait_for(lambda: job.log_of("renew"))
+    assert member.holds_batch()
+    job.advance(LOCK_MS // 2)
+    job.wait_for(lambda: not member.holds_batch())  # told before the locks are over: nobody has the records yet
+    assert "max_processing_ms" in caplog.text
+    assert job.fetch("another") == []
+    with job.changed:
+        job.advance(STANDSTILL_MS)
+        assert job.fetch("another") == [(0, 99, 2)]
+    assert len(job.log_of("renew")) == 1
+    member.acknowledge(acknowledge_all(batch.ranges, ACCEPT))
+    member.finish(batch.seq)
+    member.close()
+    assert (member.redelivered, job.log_of("accept")) == (1, [])
+
+
+def test_a_member_that_stood_still_knows_that_its_locks_were_lost(start: Start) -> None:
+    job = EngineJob(records=100)
+    member, offers = start(job)
+    member.begin(offers.claim())
+    with job.changed:
+        job.advance(STANDSTILL_MS)
+        assert not member.holds_batch()
+        assert job.fetch("another") == [(0, 99, 2)]
+        job.acknowledge("another", (0, 99, ACCEPT))
+    job.wait_for(lambda: job.sent("acknowledge", is_renew_ack=True))
+    job.wait_for(lambda: member._renewal is None)
+    assert not member.holds_batch()  # its renewal was no error: the records are finished
+
+
+def test_a_renewal_that_cannot_be_appended_keeps_no_lock(start: Start) -> None:
+    job = EngineJob(records=100)
+    member, offers = start(job)
+    member.begin(offers.claim())
+    job.is_reachable = False
+    job.advance(LOCK_MS // 2)
+    job.wait_for(lambda: job.given_up)
+    assert member.holds_batch()
+    job.advance(LOCK_MS // 2)
+    assert not member.holds_batch()
+    job.is_reachable = True
+
+
+def test_what_the_log_has_lost_is_no_lost_lock(start: Start) -> None:
+    job = EngineJob(records=100)
+    member, offers = start(job)
+    member.begin(offers.claim())
+    job.delete_records(below=50)
+    for renewals in range(1, 3):
+        job.advance(LOCK_MS // 2)
+        job.wait_for(lambda n=renewals: len(job.log_of("renew")) == n)
+    assert job.log_of("renew") == 2 * [(50, 99, "m", 1)]
+    assert member.holds_batch()
+
+
+def test_lost_records_that_come_back_while_they_are_worked_on_are_not_taken(start: Start) -> None:
+    job = EngineJob(records=100)
+    member, offers = start(job)
+    member.begin(offers.claim())
+    assert member.holds_batch()
+    job.release("m")  # as when its heartbeats did not come through
+    job.wait_for(lambda: job.log_of("unacquire"))
+    assert job.log_of("unacquire") == [(0, 99, "m", 1)]
+    assert not member.holds_batch()
+    job.produce(100)
+    assert job.fetch("another", 200) == [(0, 99, 2), (100, 199, 1)]  # nor does it ask for any
 
 
 def test_an_acknowledgement_that_comes_too_late_is_counted(start: Start) -> None:
-    job = FakeJob(available=100)
+    job = EngineJob(records=100)
     member, offers = start(job)
     batch = offers.claim()
-    job.held.clear()
-    member.acknowledge(acknowledge_all(batch.ranges, AcknowledgeType.ACCEPT))
+    with job.changed:
+        job.advance(STANDSTILL_MS)
+        job.fetch("another")
+    member.acknowledge(acknowledge_all(batch.ranges, ACCEPT))
     member.close()
-    assert (member.redelivered, job.settled) == (1, [])
+    assert (member.redelivered, job.log_of("accept")) == (1, [])
 
 
 def test_a_batch_of_an_earlier_process_runs_with_what_is_still_held(start: Start) -> None:
-    job = FakeJob()
-    job.held = {(0, 9), (20, 29)}
+    """The rest was accepted before the crash, and did not get to Spark's commit: it is not handled again."""
+    job = EngineJob(records=40)
+    job.fetch("m")
+    job.acknowledge("m", (0, 9, ACCEPT), (20, 29, ACCEPT))
     member, _ = start(job)
-    ranges = tuple(HeldRange("t", 0, first, first + 9, 1, 0) for first in (0, 10, 20))
-    held = member.begin(OfferedBatch(7, "earlier", ranges))
-    assert [r.first_offset for r in held] == [0, 20]
-    assert all(r.lock_deadline_ms > 0 for r in held)
-    member.acknowledge(acknowledge_all(held, AcknowledgeType.ACCEPT))
+    job.advance(LOCK_MS // 2)
+    batch = of_an_earlier_process(held(0, 9), held(10, 19), held(20, 29), held(30, 39))
+    found = member.begin(batch)
+    assert found == (held(10, 19, until=LOCK_MS * 3 // 2), held(30, 39, until=LOCK_MS * 3 // 2))
+    member.acknowledge(acknowledge_all(found, ACCEPT))
     member.finish(7)
     member.close()
-    assert job.settled == [(0, 9, 1), (20, 29, 1)]
+    assert job.log_of("accept")[2:] == [(10, 19, "m", 1), (30, 39, "m", 1)]
+
+
+def test_a_batch_run_again_leaves_out_what_others_have_done_meanwhile(start: Start) -> None:
+    job = EngineJob(records=10)
+    job.fetch("m")
+    job.advance(LOCK_MS + 1)
+    assert job.fetch("another", 5) == [(0, 4, 2)]
+    job.acknowledge("another", (0, 4, ACCEPT))
+    member, offers = start(job)
+    assert offsets(offers.wait_for_offer().ranges) == [(5, 9, 2)]
+    found = member.begin(of_an_earlier_process(held(0, 9)))  # finished in part: its renewal is no error
+    assert offsets(found) == [(5, 9, 2)]
+    assert is_looked_up(found)
+
+
+def test_nothing_is_left_of_a_batch_that_others_have_finished(start: Start) -> None:
+    job = EngineJob(records=10)
+    job.fetch("m")
+    job.advance(LOCK_MS + 1)
+    job.fetch("another")
+    job.acknowledge("another", (0, 9, ACCEPT))
+    member, _ = start(job)
+    assert member.begin(of_an_earlier_process(held(0, 9))) == ()
+
+
+def test_a_batch_run_again_has_todays_delivery_counts_and_takes_its_ranges_from_the_queue(start: Start) -> None:
+    """Another member had the records, released them, and they are back before Spark's query begins."""
+    job = EngineJob(records=20)
+    assert job.fetch("m", 10) == [(0, 9, 1)]
+    job.advance(LOCK_MS + 1)
+    assert job.fetch("another", 10) == [(0, 9, 2)]
+    job.acknowledge("another", (0, 9, RELEASE))
+    member, offers = start(job)
+    assert offsets(offers.wait_for_offer().ranges) == [(0, 9, 3), (10, 19, 1)]
+    found = member.begin(of_an_earlier_process(held(0, 9)))
+    assert offsets(found) == [(0, 9, 3)]
+    assert offsets(offers.claim().ranges) == [(10, 19, 1)]
+
+
+def test_all_of_a_batch_run_again_is_looked_up_and_else_what_comes_back() -> None:
+    ranges = (held(0, 9), held(10, 19, count=2))
+    assert is_looked_up(ranges)
+    assert delivered_before(AcquiredBatch("q", 1, ranges)) == [ranges[1]]
+
+
+def test_a_batch_run_again_without_renewals_keeps_what_is_locked(start: Start) -> None:
+    job = EngineJob(records=600, renew_acknowledge_enable=False)
+    job.fetch("m", 600)
+    member, _ = start(job)
+    job.advance(LOCK_MS // 2)
+    locked = tuple(held(offset, offset) for offset in range(0, 600, 2))
+    found = member.begin(of_an_earlier_process(*locked, held(601, 601, until=LOCK_MS // 2)))
+    assert found == locked
+    assert is_looked_up(found)
+    assert len(job.sent("acknowledge", is_renew_ack=True)) == 1
+
+
+def test_without_renewals_a_batch_is_held_as_long_as_its_locks(start: Start) -> None:
+    job = EngineJob(records=100, renew_acknowledge_enable=False)
+    member, offers = start(job)
+    member.begin(first := offers.claim())
+    job.advance(LOCK_MS // 2)
+    job.wait_for(lambda: member._holdings.running is not None and not member._holdings.running.renewable)
+    assert member.holds_batch()
+    job.advance(LOCK_MS // 2)
+    assert not member.holds_batch()
+    assert len(job.sent("acknowledge", is_renew_ack=True)) == 1
+    member.acknowledge(acknowledge_all(first.ranges, ACCEPT))
+    member.finish(first.seq)
+    job.configure(renew_acknowledge_enable=True)
+    job.produce(100)
+    member.begin(offers.claim())
+    job.advance(LOCK_MS // 2)
+    job.wait_for(lambda: job.log_of("renew"))
 
 
 def test_a_grant_to_an_earlier_process_is_released(start: Start) -> None:
-    job = FakeJob()
-    job.held = {(50, 59)}
+    job = EngineJob(records=60)
+    job.fetch("m", 60)
     start(job)
     job.respond(
         SharePartitionResponse(
-            "fetch", "earlier-1", "m", "g", "t", 0, "m", acquired=(AcquiredRange(50, 59, 1),), lock_deadline_ms=1
+            "fetch", "earlier-1", "m", GROUP, TOPIC, 0, "m", acquired=(AcquiredRange(50, 59, 1),), lock_deadline_ms=1
         )
     )
-    job.wait_for(lambda: job.settled)
-    assert job.settled == [(50, 59, AcknowledgeType.RELEASE)]
+    job.wait_for(lambda: job.log_of("release"))
+    assert job.log_of("release") == [(50, 59, "m", 1)]
+
+
+def test_an_old_grant_of_what_is_held_again_is_not_released(start: Start) -> None:
+    """Responses may come twice: this one tells of a grant that has had its day."""
+    job = EngineJob(records=10)
+    _, offers = start(job)
+    offers.wait_for_offer()
+    old = SharePartitionResponse(
+        "fetch", "earlier-1", "m", GROUP, TOPIC, 0, "m", acquired=(AcquiredRange(0, 9, 1),), lock_deadline_ms=1
+    )
+    job.respond(old)
+    job.wait_for(lambda: old not in job._responses["m"])
+    job.produce(1)
+    assert offers.wait_for_offer().ranges[0] == held(0, 9)
+    assert job.log_of("release") == []
 
 
 def test_a_demand_stands_until_there_are_records(start: Start) -> None:
-    job = FakeJob()
+    job = EngineJob()
     _, offers = start(job)
     job.wait_for(lambda: job.sent("fetch"))
     job.produce(10)
@@ -275,7 +344,7 @@ def test_a_demand_stands_until_there_are_records(start: Start) -> None:
 
 
 def test_a_refusal_for_good_is_told(start: Start) -> None:
-    job = FakeJob()
+    job = EngineJob()
     job.refuse_joins_with = ErrorCode.INVALID_REQUEST
     member, _ = start(job)
     member.close()

@@ -1,0 +1,204 @@
+"""A share-group job in memory for members of `orders`-0: the engine's own shard, a clock by hand, and Kafka as a list.
+
+Times are milliseconds after `T0`; they pass by `advance` alone.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+from kafka.errors import KafkaTimeoutError
+
+from sharegroup.errors import ErrorCode
+from sharegroup.protocol.request_rows import ShareGroupRequest, SharePartitionRequest, TopicMetadata
+from sharegroup.protocol.response_rows import Response, ShareGroupResponse, SharePartitionResponse, decode_response
+from sharegroup.spark.share_consumer.ranges import OfferedBatch
+from tests.unit.engine.shard_driver import T0, TOPIC, ShardDriver, acknowledge, config, fetch, load, log, release, tick
+
+PATIENCE_S = 10
+
+
+class EngineJob:
+    """See the module; `values` are of the group's configuration. Members wait for `changed`, so a test that holds it
+    stops them at their next request."""
+
+    def __init__(self, records: int = 0, **values: object) -> None:
+        self.changed = threading.Condition(threading.RLock())
+        self.requests: list[ShareGroupRequest | SharePartitionRequest] = []
+        self.refuse_joins_with: ErrorCode | None = None
+        self.is_reachable = True
+        self.given_up = 0
+        self.closed: list[str] = []
+        self._shard = ShardDriver(restarts=False)
+        self._at = 0
+        self._end = records
+        self._responses: dict[str, list[Response]] = defaultdict(list)
+        self._transitions: list[tuple[int, int, str, str, int]] = []
+        self._run(config(**values), load(0, (0, records)))
+
+    # -- what a test does ------------------------------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        """The clock of the job and its members."""
+        return T0 + self._at
+
+    def advance(self, ms: int) -> None:
+        """Time passes: locks run out."""
+        with self.changed:
+            self._at += ms
+            self._run(tick(self._at))
+
+    def produce(self, records: int) -> None:
+        with self.changed:
+            self._end += records
+            self._run(log(self._end))
+
+    def delete_records(self, below: int) -> None:
+        """The log starts there now."""
+        self._run(log(self._end, start=below))
+
+    def configure(self, **values: object) -> None:
+        self._run(config(**values))
+
+    def fetch(self, member: str, max_records: int = 100) -> list[tuple[int, int, int]]:
+        """What another member, or an earlier process of this one, is granted at once."""
+        with self.changed:
+            request = fetch("f", member, max_records, max_wait_ms=0)._replace(reply_to="test")
+            self._run(self._shard.line(request, self._at))
+            [response] = self._responses.pop("test")
+            assert isinstance(response, SharePartitionResponse)
+            return [tuple(acquired) for acquired in response.acquired]
+
+    def acknowledge(self, member: str, *batches: tuple[int, int, int]) -> None:
+        """(first offset, last offset, acknowledge type)."""
+        with self.changed:
+            request = acknowledge("a", *batches, member=member)._replace(reply_to="test")
+            self._run(self._shard.line(request, self._at))
+            [response] = self._responses.pop("test")
+            assert response.error_code == 0, response
+
+    def release(self, member: str) -> None:
+        """The group coordinator takes the member for gone."""
+        self._run(self._shard.line(release("r", member)._replace(reply_to=""), self._at))
+
+    def respond(self, response: Response) -> None:
+        with self.changed:
+            self._responses[response.reply_to].append(response)
+            self.changed.notify_all()
+
+    # -- what became of it -----------------------------------------------------------------------------------------
+
+    def wait_for(self, condition: Callable[[], object]) -> None:
+        with self.changed:
+            assert self.changed.wait_for(condition, PATIENCE_S)
+
+    def log_of(self, cause: str) -> list[tuple[int, int, str, int]]:
+        """(first offset, last offset, member, delivery count) of the transitions with this cause."""
+        return [(first, last, member, count) for first, last, why, member, count in self._transitions if why == cause]
+
+    def sent(self, kind: str, is_renew_ack: bool = False) -> list[SharePartitionRequest]:
+        """Members' rows of this kind."""
+        rows = [request for request in self.requests if isinstance(request, SharePartitionRequest)]
+        return [row for row in rows if (row.type, row.is_renew_ack) == (kind, is_renew_ack)]
+
+    # -- a member's channel ----------------------------------------------------------------------------------------
+
+    def open(self) -> bool:
+        return True
+
+    def topics_metadata(self, names: Sequence[str]) -> dict[str, TopicMetadata]:
+        return {name: TopicMetadata("id", 1) for name in names}
+
+    def take(self, member_id: str, timeout_ms: int) -> list[Response]:
+        with self.changed:
+            self.changed.wait_for(lambda: self._responses[member_id], timeout_ms / 1000)
+            return self._responses.pop(member_id)
+
+    def send(self, requests: Sequence[ShareGroupRequest | SharePartitionRequest], wait: bool = False) -> None:
+        with self.changed:
+            self.changed.notify_all()
+            if not self.is_reachable:
+                self.given_up += wait
+                if wait:
+                    raise KafkaTimeoutError
+                return
+            for request in requests:
+                self.requests.append(request)
+                if isinstance(request, ShareGroupRequest):
+                    self._heartbeat(request)
+                else:
+                    self._run(self._shard.line(request, self._at))
+
+    def close(self, member_id: str) -> None:
+        with self.changed:
+            self.closed.append(member_id)
+            self.changed.notify_all()
+
+    def _heartbeat(self, request: ShareGroupRequest) -> None:
+        code = self.refuse_joins_with or ErrorCode.NONE
+        assignment = {TOPIC: ["id", [0]]} if request.member_epoch == 0 else None
+        who = request.reply_to, request.group_id, request.member_id
+        self.respond(ShareGroupResponse("heartbeat", request.id, *who, code, "why", 1, 5_000, assignment))
+
+    def _run(self, *lines: str) -> None:
+        with self.changed:
+            output = self._shard.batch(*lines, at=self._at)
+            for row in output.tables.get("delivery_log", ()):
+                names = ("first_offset", "last_offset", "cause", "member_id", "delivery_count")
+                self._transitions.append(tuple(row[name] for name in names))  # type: ignore[arg-type]
+            for response in output.responses:
+                self.respond(decode_response(json.dumps(response).encode()))
+            self.changed.notify_all()
+
+
+class MemberChannel:
+    """One member's way to the job."""
+
+    def __init__(self, job: EngineJob, member_id: str) -> None:
+        self._job, self._member_id = job, member_id
+        self.open, self.topics_metadata, self.send = job.open, job.topics_metadata, job.send
+
+    def poll(self, timeout_ms: int) -> list[Response]:
+        return self._job.take(self._member_id, timeout_ms)
+
+    def close(self) -> None:
+        self._job.close(self._member_id)
+
+
+class Offers:
+    """The offer file as a variable."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        self._offer: OfferedBatch | None = None
+
+    def put(self, batch: OfferedBatch) -> None:
+        with self.changed:
+            self._offer = batch
+            self.changed.notify_all()
+
+    def is_claimed(self) -> bool:
+        return self._offer is None
+
+    def withdraw(self) -> bool:
+        with self.changed:
+            had, self._offer = self._offer is not None, None
+            return had
+
+    def close(self) -> None:
+        pass
+
+    def wait_for_offer(self) -> OfferedBatch:
+        with self.changed:
+            assert self.changed.wait_for(lambda: self._offer, PATIENCE_S)
+            assert self._offer is not None
+            return self._offer
+
+    def claim(self) -> OfferedBatch:
+        with self.changed:
+            claimed = self.wait_for_offer()
+            self._offer = None
+            return claimed
