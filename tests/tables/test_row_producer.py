@@ -48,7 +48,7 @@ class Producer:
             self._log.append((topic, key.decode(), json.loads(value)))
         return Future(self._fatal)
 
-    def close(self) -> None:
+    def close(self, timeout: float | None = None) -> None:
         """Nothing is left to be sent."""
 
 
