@@ -25,8 +25,6 @@ from sharegroup.spark.share_consumer.source import READER, SOURCE_NAME
 from sharegroup.spark.shipping import register_source
 
 _DEFAULTS = EngineConfig()
-#: What of the `kafka` properties is for connecting; the rest is for Spark's reader only.
-_CONNECTION_PROPERTIES = ("security.", "sasl.", "ssl.")
 
 
 class ShareConsumer:
@@ -95,8 +93,7 @@ class ShareConsumer:
             max_processing_ms,
         )
         properties = dict(kafka or {})
-        connection = {name: value for name, value in properties.items() if name.startswith(_CONNECTION_PROPERTIES)}
-        self._python_kafka = python_properties(bootstrap_servers, connection)
+        self._python_kafka = python_properties(bootstrap_servers, properties)
         self._reader_options = spark_options(bootstrap_servers, properties)
         self._row_topics = RowTopics(
             share_group_requests_topic, share_partition_requests_topic, share_group_responses_topic

@@ -68,11 +68,6 @@ class Membership:
         """Whether the coordinator has answered the join."""
         return self.member_epoch > JOIN_EPOCH
 
-    @property
-    def next_due_ms(self) -> int:
-        """When `heartbeat` has something to send."""
-        return self._due_ms
-
     def heartbeat(self, metadata: Mapping[str, TopicMetadata], now_ms: int) -> ShareGroupRequest | None:
         """The heartbeat that is due, if one is; `metadata` is what is known of the subscribed topics."""
         if now_ms < self._due_ms or self._leaving or self.fatal:

@@ -57,7 +57,8 @@ def test_it_heartbeats_as_it_was_told(member: Membership) -> None:
 
 def test_it_asks_sooner_while_nothing_is_assigned(member: Membership) -> None:
     member.take(answer(beat(member, 0), partitions=[]), 0)
-    assert member.next_due_ms == UNASSIGNED_INTERVAL_MS
+    assert member.heartbeat(METADATA, UNASSIGNED_INTERVAL_MS - 1) is None
+    assert member.heartbeat(METADATA, UNASSIGNED_INTERVAL_MS) is not None
 
 
 def test_a_slow_coordinator_is_heard(member: Membership) -> None:
