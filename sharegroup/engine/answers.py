@@ -15,7 +15,7 @@ from sharegroup.protocol.request_rows import (
     SharePartitionRequest,
     decode_share_partition_request,
 )
-from sharegroup.protocol.response_rows import SharePartitionResponse, encode_response
+from sharegroup.protocol.response_rows import WANTED, SharePartitionResponse, encode_response
 from sharegroup.protocol.row_fields import MAX_INT32, is_integer, said_back
 from sharegroup.share_partition.acknowledgement import RenewalsOff
 from sharegroup.types import AcquiredRange, SharePartitionKey
@@ -31,6 +31,11 @@ def answer_demand(
     """What a fetch acquired, or nothing."""
     response = SharePartitionResponse(FETCH, demand.id, demand.reply_to, *key, demand.member_id)
     _respond(output, response._replace(acquired=acquired, lock_deadline_ms=lock_deadline_ms))
+
+
+def tell_wanted(output: Output, key: SharePartitionKey, requester: str) -> None:
+    """Records that the requester's members have not looked at are wanted elsewhere."""
+    _respond(output, SharePartitionResponse(WANTED, "", requester, *key, ""))
 
 
 def answer(

@@ -28,7 +28,7 @@ from typing import Any
 
 from sharegroup.config import GroupConfig
 from sharegroup.engine import rows
-from sharegroup.engine.answers import answer, answer_demand, refuse, refuse_undecoded
+from sharegroup.engine.answers import answer, answer_demand, refuse, refuse_undecoded, tell_wanted
 from sharegroup.engine.demands import Demand, Demands
 from sharegroup.engine.departed_members import DepartedMembers
 from sharegroup.engine.durable_records import DurableRecords
@@ -285,6 +285,14 @@ class Shard:
             else:
                 left.append(demand)
         self._demands.replace(partition, left)
+        if left:
+            self._tell_holders(partition, led, left)
+
+    def _tell_holders(self, partition: int, led: LedPartition, waiting: Sequence[Demand]) -> None:
+        """A gateway whose members hold records cannot know of those of another one who wait."""
+        requesters = {demand.reply_to for demand in waiting}
+        for requester in self._requesters.to_tell(partition, requesters, led.window.holds, self._now_ms):
+            tell_wanted(self._output, self._partition_key(partition), requester)
 
     def _give_up_demands(self, partition: int) -> None:
         """The share-partition is not here any more, or not the same: its members fetch again."""

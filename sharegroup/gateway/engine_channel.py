@@ -21,7 +21,8 @@ from sharegroup.channel.row_channel import RowTopics
 from sharegroup.gateway.row_appender import EngineUnavailableError, RowAppender, partition_of
 from sharegroup.gateway.upstream_cluster import UpstreamCluster
 from sharegroup.protocol.request_rows import ShareGroupRequest, SharePartitionRequest
-from sharegroup.protocol.response_rows import NEW_LEADER_KEY, Response, decode_response
+from sharegroup.protocol.response_rows import NEW_LEADER_KEY, WANTED, Response, SharePartitionResponse, decode_response
+from sharegroup.types import SharePartitionKey
 
 __all__ = ["EngineChannel", "EngineUnavailableError"]
 
@@ -45,6 +46,7 @@ class EngineChannel:
         self._waiting: dict[str, asyncio.Future[Response]] = {}
         self._subscribers: dict[str, Callable[[Response], None]] = {}
         self._on_new_leader: list[Callable[[], None]] = []
+        self._on_wanted: list[Callable[[SharePartitionKey], None]] = []
         self._position: int | None = None
         self._stopping = threading.Event()
         self._listening = asyncio.Event()
@@ -175,6 +177,10 @@ class EngineChannel:
         """Have `callback` called, on the event loop, when the job has started: it may know nothing of our demands."""
         self._on_new_leader.append(callback)
 
+    def on_wanted(self, callback: Callable[[SharePartitionKey], None]) -> None:
+        """Have `callback` called, on the event loop, when members of others wait for records of a share-partition."""
+        self._on_wanted.append(callback)
+
     async def _wait_ready(self) -> None:
         if self._ready.is_set():
             return
@@ -262,6 +268,10 @@ class EngineChannel:
 
     def _deliver(self, responses: list[Response]) -> None:
         for response in responses:
+            if response.type == WANTED and isinstance(response, SharePartitionResponse):
+                for callback in self._on_wanted:
+                    callback(SharePartitionKey(response.group_id, response.topic, response.partition))
+                continue
             future = self._waiting.pop(response.id, None)
             if future is not None and not future.done():
                 future.set_result(response)

@@ -48,6 +48,7 @@ class ServedSessions:
         #: The session that a member has fetched a partition through last.
         self._owners: dict[tuple[SessionKey, TopicIdPartition], ShareSession] = {}
         engine.on_new_leader(self._new_leader)
+        engine.on_wanted(self._wanted_elsewhere)
 
     def node(self, node_id: int) -> ShareSessions:
         """The sessions at one node."""
@@ -119,6 +120,14 @@ class ServedSessions:
     def _new_leader(self) -> None:
         for served in self._served.values():
             served.new_leader()
+
+    def _wanted_elsewhere(self, key: SharePartitionKey) -> None:
+        """Members of another gateway wait: what ours will not have taken soon is for them."""
+        now_ms = self._engine.now_ms()
+        for served in self._served.values():
+            for part in served.parts:
+                if part.key == key:
+                    part.give_back(part.read_ahead.spare(now_ms, KEEP_MS))
 
     def _member_partition(
         self, session: ShareSession, key: TopicIdPartition, arrived: Callable[[], None]

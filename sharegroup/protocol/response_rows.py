@@ -18,9 +18,12 @@ from sharegroup.types import AcquiredRange
 #: and then knows nothing of the fetches that stood; whoever waits for one sends it again.
 NEW_LEADER_KEY = b"*"
 
+#: Type of a row that answers nothing: members of others wait for records while this requester's hold some.
+WANTED = "wanted"
+
 
 class SharePartitionResponse(NamedTuple):
-    """The answer to one request for a share-partition.
+    """The answer to one request for a share-partition, or word that its records are `WANTED` (without an id).
 
     `acquired` are the ranges a fetch got, ascending and disjoint, or those that a renewal renewed: it passes over what
     is finished. `lock_deadline_ms` is when their locks end, in milliseconds since the epoch; -1 when no lock was taken.

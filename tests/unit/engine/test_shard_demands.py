@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from sharegroup.engine.demands import REQUEST_TIMEOUT_MS
+from sharegroup.engine.output import Output
+from sharegroup.engine.requesters import TELL_INTERVAL_MS
+from sharegroup.protocol.request_rows import SharePartitionRequest
+from sharegroup.protocol.response_rows import WANTED
 
 from .shard_driver import LOCK_MS, ShardDriver, acknowledge, answered, config, fetch, load, log, release, tick
 
@@ -113,3 +117,39 @@ def test_a_demand_that_stood_while_the_job_was_down_acquires_nothing() -> None:
     shard = waiting(fetch("f1"))
     output = shard.batch(log(10), at=3_600_000)
     assert (output.responses, output.tables, output.waiting) == ([answered("fetch", "f1")], {}, False)
+
+
+# -- several gateways --------------------------------------------------------------------------------------------------
+
+
+def through(gateway: str, request_id: str, member: str, max_records: int = 10) -> SharePartitionRequest:
+    """A fetch of a gateway's member."""
+    return fetch(request_id, member, max_records)._replace(reply_to=gateway)
+
+
+def told(output: Output) -> list[str]:
+    """Who is told that others wait."""
+    return [response["reply_to"] for response in output.responses if response["type"] == WANTED]
+
+
+def test_a_gateway_is_told_that_members_of_another_wait_while_its_own_hold_records() -> None:
+    shard = waiting(through("a", "f1", "m1"))
+    assert told(shard.batch(log(4), at=1)) == []
+    output = shard.send(through("b", "f1", "m2"), at=2)
+    assert output.responses == [answered(WANTED, "", "") | {"reply_to": "a"}]
+    assert told(shard.send(through("b", "f2", "m2"), at=3)) == []  # not so often
+    assert told(shard.send(through("b", "f3", "m2"), at=2 + TELL_INTERVAL_MS)) == ["a"]
+
+
+def test_nobody_is_told_whose_members_wait_themselves_or_hold_nothing() -> None:
+    shard = waiting(through("a", "f1", "m1"))
+    shard.batch(log(4), at=1)
+    assert told(shard.send(through("a", "f2", "m2"), at=2)) == []
+    shard.send(acknowledge("a1", (0, 3, 1)), release("r1", "m2"), at=3)
+    assert told(shard.send(through("b", "f1", "m3"), at=4)) == []
+
+
+def test_a_member_that_asks_for_itself_is_told_nothing() -> None:
+    shard = waiting(through("m1", "f1", "m1"))
+    shard.batch(log(4), at=1)
+    assert told(shard.send(through("b", "f1", "m2"), at=2)) == []

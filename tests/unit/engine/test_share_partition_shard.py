@@ -285,7 +285,7 @@ def test_of_two_gateways_nothing_is_remembered_beyond_the_members_leaving() -> N
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 20)), at=0)
     shard.send(fetch("f0")._replace(reply_to="a"), at=1)
-    assert json.loads(shard.state or "")["requesters"] == {"0": {"m1": "a"}}
+    assert json.loads(shard.state or "")["requesters"] == {"0": [{"m1": "a"}, 0]}
     shard.send(release("r0", epoch=3), at=2)
     assert json.loads(shard.state or "")["requesters"] == {}
 

@@ -26,6 +26,7 @@ class RecordingEngine:
         #: When the next row is appended; None: it cannot be.
         self.append_ms: int | None = 0
         self.new_leader: list[Callable[[], None]] = []
+        self.wanted: list[Callable[[SharePartitionKey], None]] = []
         self.answers: dict[str, asyncio.Future[Response]] = {}
         self._ids = itertools.count()
         self._subscribers: dict[str, Callable[[Response], None]] = {}
@@ -38,6 +39,9 @@ class RecordingEngine:
 
     def on_new_leader(self, callback: Callable[[], None]) -> None:
         self.new_leader.append(callback)
+
+    def on_wanted(self, callback: Callable[[SharePartitionKey], None]) -> None:
+        self.wanted.append(callback)
 
     def append(self, row: SharePartitionRequest) -> asyncio.Future[int]:
         if self.append_ms is None:

@@ -14,7 +14,7 @@ from sharegroup.gateway.served_session import ServedSession
 from sharegroup.gateway.served_sessions import ServedSessions
 from sharegroup.gateway.share_session import FINAL_EPOCH, FetchContext, TopicIdPartition
 from sharegroup.protocol.request_rows import FETCH, RELEASE_MEMBER, UNACQUIRE, SharePartitionRequest
-from sharegroup.types import AcquiredRange, OffsetRange
+from sharegroup.types import AcquiredRange, OffsetRange, SharePartitionKey
 from tests.unit.gateway.recording_engine import RecordingEngine
 
 ORDERS = UUID(int=1)
@@ -140,6 +140,18 @@ def test_a_session_that_ended_while_its_request_waited_is_not_served_again(nodes
         nodes.sessions.check_open(1, context)
     final = nodes.sessions.node(1).fetch("g", "m", FINAL_EPOCH, 1)
     nodes.sessions.check_open(1, final)
+
+
+def test_what_lies_here_unused_goes_to_members_of_another_gateway_that_wait(nodes: Nodes) -> None:
+    context = nodes.fetch(1, 0, P0, P1)
+    nodes.engine.rows = [row for row in nodes.engine.rows if row.partition == 0]
+    nodes.hand_out(context, P0, 0, 9, 3)
+    nodes.rows()
+    (wanted,) = nodes.engine.wanted
+    wanted(SharePartitionKey("g", "orders", 1))
+    assert nodes.rows() == []
+    wanted(SharePartitionKey("g", "orders", 0))
+    assert [(row.type, row.acquired) for row in nodes.rows()] == [(UNACQUIRE, (AcquiredRange(4, 9, 1),))]
 
 
 def test_demands_are_sent_again_to_a_job_that_has_started(nodes: Nodes) -> None:
