@@ -49,8 +49,13 @@ lint: setup
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
+# What tests' JVMs start from; made while the linters run.
+$(STAMPS)/spark.jsa: $(STAMPS)/jars
+	@$(PY) -m tests.class_archive
+
 .PHONY: test
-test: lint
+test: setup
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint $(STAMPS)/spark.jsa
 	$(PY) -m pytest --ignore=tests/benchmarks --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
 .PHONY: unit

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 from sharegroup.testkit.jars import QUICK_START
+from tests.class_archive import spark_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,11 +27,9 @@ _ORDER = ("", "unit", "processes", "tables", "spark", "notebooks", "conformance"
 
 settings.register_profile("quick", max_examples=20)  # of `make unit`
 
-# For every JVM of Spark and every broker that tests start. None of them lives for long: to compile queries for speed
-# only takes the cores from the start as well.
-_NO_CODEGEN = "-Dspark.sql.codegen.wholeStage=false -Dspark.sql.codegen.factoryMode=NO_CODEGEN"
+# For every JVM of Spark and every broker that tests start.
 os.environ.setdefault("KAFKA_OPTS", " ".join(QUICK_START))
-os.environ.setdefault("SPARK_SUBMIT_OPTS", " ".join([*QUICK_START, _NO_CODEGEN]))
+os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_options())
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
