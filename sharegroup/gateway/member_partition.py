@@ -15,7 +15,15 @@ from sharegroup.gateway.acknowledge_rules import check_batches
 from sharegroup.gateway.engine_channel import EngineChannel, EngineUnavailableError
 from sharegroup.gateway.holdings import Holdings
 from sharegroup.gateway.read_ahead import ReadAhead
-from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, RELEASE_MEMBER, UNACQUIRE, SharePartitionRequest
+from sharegroup.protocol.request_rows import (
+    ACKNOWLEDGE,
+    FETCH,
+    MAX_RANGES_PER_ROW,
+    RELEASE_MEMBER,
+    UNACQUIRE,
+    SharePartitionRequest,
+    in_rows,
+)
 from sharegroup.protocol.response_rows import Response, SharePartitionResponse
 from sharegroup.types import (
     AcknowledgementBatch,
@@ -32,8 +40,6 @@ RETRY_MS = 1_000
 #: A range whose lock ends so soon is not handed out; a short lock may be over by this part of it.
 MIN_LOCK_LEFT_MS = 2_000
 _PART_OF_LOCK = 4
-#: In one row that gives ranges back.
-MAX_RANGES = 5_000
 
 Outcome = tuple[int, str | None]
 
@@ -104,9 +110,8 @@ class MemberPartition:
 
     def give_back(self, ranges: Sequence[AcquiredRange]) -> None:
         """Ranges that never left the gateway are available again, the delivery attempt given back."""
-        for index in range(0, len(ranges), MAX_RANGES):
-            request = self._request(UNACQUIRE, self._engine.new_id())
-            self._engine.append_soon(request._replace(acquired=tuple(ranges[index : index + MAX_RANGES])))
+        for acquired in in_rows(ranges, MAX_RANGES_PER_ROW):
+            self._engine.append_soon(self._request(UNACQUIRE, self._engine.new_id())._replace(acquired=acquired))
 
     def expire(self, now_ms: int) -> None:
         """Give back what the member could not use any more: its lock is nearly over."""

@@ -12,8 +12,8 @@ A row is decoded in two steps, because a row that names its requester can be ans
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from sharegroup.errors import InvalidRequestRow
 from sharegroup.protocol import share_group_fields
@@ -48,6 +48,7 @@ __all__ = [
     "MAX_INT32",
     "MAX_MEMBER_ID_LENGTH",
     "MAX_OFFSET",
+    "MAX_RANGES_PER_ROW",
     "RELEASE_MEMBER",
     "SHARE_GROUP_REQUESTS",
     "SHARE_PARTITION_REQUESTS",
@@ -59,7 +60,10 @@ __all__ = [
     "TopicMetadata",
     "decode_share_group_request",
     "decode_share_partition_request",
+    "in_rows",
 ]
+
+T = TypeVar("T")
 
 FETCH = "fetch"
 ACKNOWLEDGE = "acknowledge"
@@ -77,6 +81,16 @@ ALTER_CONFIGS = "alter_configs"
 SHARE_GROUP_REQUESTS = (
     HEARTBEAT, INITIALIZED, DELETED, ALTER_OFFSETS, DELETE_OFFSETS, DELETE_GROUP, ALTER_CONFIGS
 )  # fmt: skip
+
+
+#: Ranges or acknowledgement batches of one row, which has to fit into a message.
+MAX_RANGES_PER_ROW = 5_000
+
+
+def in_rows(ranges: Sequence[T], most: int) -> Iterator[tuple[T, ...]]:
+    """The ranges of as many rows as it takes, `most` in each."""
+    for first in range(0, len(ranges), most):
+        yield tuple(ranges[first : first + most])
 
 
 class SharePartitionRequest(NamedTuple):

@@ -12,14 +12,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sharegroup.errors import ErrorCode
-from sharegroup.protocol.request_rows import ACKNOWLEDGE, SharePartitionRequest
+from sharegroup.protocol.request_rows import ACKNOWLEDGE, MAX_RANGES_PER_ROW, SharePartitionRequest, in_rows
 from sharegroup.protocol.response_rows import SharePartitionResponse
 from sharegroup.spark.share_consumer.ranges import HeldRange, SharePartition
 from sharegroup.types import AcknowledgementBatch, AcquiredRange
 
 logger = logging.getLogger(__name__)
 
-MAX_BATCHES_PER_ROW = 5_000
 PARTS = 64
 #: An unanswered row is sent again after so long, with the same id: the first answer is the one that counts.
 RESPONSE_TIMEOUT_MS = 10_000
@@ -56,7 +55,7 @@ class AcknowledgementRound:
         self._renewed: dict[SharePartition, list[AcquiredRange]] = {}
         self._open: dict[str, _Row] = {}
         for share_partition, listed in batches.items():
-            self._add(share_partition, listed, MAX_BATCHES_PER_ROW)
+            self._add(share_partition, listed, MAX_RANGES_PER_ROW)
 
     @property
     def is_done(self) -> bool:
@@ -110,8 +109,8 @@ class AcknowledgementRound:
         )  # fmt: skip
 
     def _add(self, share_partition: SharePartition, batches: Sequence[AcknowledgementBatch], per_row: int) -> None:
-        for first in range(0, len(batches), per_row):
-            self._open[next(self._ids)] = _Row(share_partition, tuple(batches[first : first + per_row]))
+        for listed in in_rows(batches, per_row):
+            self._open[next(self._ids)] = _Row(share_partition, listed)
 
 
 def uniform(

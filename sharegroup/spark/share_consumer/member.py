@@ -7,8 +7,8 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
 
 from kafka.errors import KafkaError
 
@@ -16,13 +16,15 @@ from sharegroup.errors import ShareGroupError
 from sharegroup.protocol.request_rows import (
     ACKNOWLEDGE,
     FETCH,
+    MAX_RANGES_PER_ROW,
     UNACQUIRE,
     ShareGroupRequest,
     SharePartitionRequest,
     TopicMetadata,
+    in_rows,
 )
 from sharegroup.protocol.response_rows import Response, ShareGroupResponse, SharePartitionResponse
-from sharegroup.spark.share_consumer.acknowledgement_round import MAX_BATCHES_PER_ROW, AcknowledgementRound, uniform
+from sharegroup.spark.share_consumer.acknowledgement_round import AcknowledgementRound, uniform
 from sharegroup.spark.share_consumer.fetch_demands import FetchDemands, ranges_of
 from sharegroup.spark.share_consumer.holdings import Holdings, Offers
 from sharegroup.spark.share_consumer.membership import Membership
@@ -39,7 +41,6 @@ MISSING_TOPIC_INTERVAL_MS = 1_000
 READ_AHEAD = 2
 
 Request = ShareGroupRequest | SharePartitionRequest
-T = TypeVar("T")
 
 
 class NotAnsweredError(ShareGroupError):
@@ -327,7 +328,7 @@ class Member:
         return [
             self._partition_request(ACKNOWLEDGE, share_partition, batches=batches)
             for share_partition, listed in released.items()
-            for batches in _rows(listed)
+            for batches in in_rows(listed, MAX_RANGES_PER_ROW)
         ]
 
     def _due(self, now_ms: int) -> list[Request]:
@@ -378,7 +379,7 @@ class Member:
         return [
             self._partition_request(UNACQUIRE, share_partition, ranges=offset_ranges)
             for share_partition, listed in by_share_partition.items()
-            for offset_ranges in _rows(listed)
+            for offset_ranges in in_rows(listed, MAX_RANGES_PER_ROW)
         ]
 
     def _partition_request(
@@ -404,12 +405,6 @@ class Member:
             self.failure = error
             self._changed.notify_all()
         self._on_failure()
-
-
-def _rows(listed: Sequence[T]) -> Iterator[tuple[T, ...]]:
-    """Cut into what a row may hold."""
-    for first in range(0, len(listed), MAX_BATCHES_PER_ROW):
-        yield tuple(listed[first : first + MAX_BATCHES_PER_ROW])
 
 
 def _now_ms() -> int:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from sharegroup.errors import ErrorCode
-from sharegroup.gateway.member_partition import MAX_RANGES, MemberPartition
+from sharegroup.gateway.member_partition import MemberPartition
 from sharegroup.gateway.read_ahead import ReadAhead
-from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, RELEASE_MEMBER, UNACQUIRE
+from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, MAX_RANGES_PER_ROW, RELEASE_MEMBER, UNACQUIRE
 from sharegroup.protocol.response_rows import SharePartitionResponse
 from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange
 from tests.unit.gateway.recording_engine import KEY, RecordingEngine
@@ -104,9 +104,9 @@ def test_many_ranges_go_back_in_rows_of_bounded_size() -> None:
     engine = RecordingEngine()
     part = member(engine)
     engine.rows.clear()
-    ranges = [AcquiredRange(2 * n, 2 * n, 1) for n in range(MAX_RANGES + 1)]
+    ranges = [AcquiredRange(2 * n, 2 * n, 1) for n in range(MAX_RANGES_PER_ROW + 1)]
     part.give_back(ranges)
-    assert [len(row.acquired) for row in engine.rows] == [MAX_RANGES, 1]
+    assert [len(row.acquired) for row in engine.rows] == [MAX_RANGES_PER_ROW, 1]
     assert [r for row in engine.rows for r in row.acquired] == ranges
 
 

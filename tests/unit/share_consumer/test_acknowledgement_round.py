@@ -3,10 +3,9 @@
 import itertools
 
 from sharegroup.errors import ErrorCode
-from sharegroup.protocol.request_rows import SharePartitionRequest
+from sharegroup.protocol.request_rows import MAX_RANGES_PER_ROW, SharePartitionRequest
 from sharegroup.protocol.response_rows import SharePartitionResponse
 from sharegroup.spark.share_consumer.acknowledgement_round import (
-    MAX_BATCHES_PER_ROW,
     PARTS,
     RESPONSE_TIMEOUT_MS,
     RETRY_MS,
@@ -43,8 +42,8 @@ def test_a_row_for_each_share_partition() -> None:
 
 
 def test_a_long_row_is_cut() -> None:
-    sent = a_round(*((P0, n, n) for n in range(MAX_BATCHES_PER_ROW + 1))).due(EPOCH, 0)
-    assert [len(r.batches) for r in sent] == [MAX_BATCHES_PER_ROW, 1]
+    sent = a_round(*((P0, n, n) for n in range(MAX_RANGES_PER_ROW + 1))).due(EPOCH, 0)
+    assert [len(r.batches) for r in sent] == [MAX_RANGES_PER_ROW, 1]
 
 
 def test_an_unanswered_row_is_sent_again_with_its_id_and_the_first_answer_counts() -> None:

@@ -109,7 +109,7 @@ def test_what_is_not_used_is_given_back_at_the_end(start: Start) -> None:
 
 
 def test_a_row_that_gives_back_is_cut(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member_module, "MAX_BATCHES_PER_ROW", 10)
+    monkeypatch.setattr(member_module, "MAX_RANGES_PER_ROW", 10)
     job = EngineJob(records=22)
     job.fetch("another")
     job.acknowledge("another", *((offset, offset, RELEASE) for offset in range(0, 22, 2)))
