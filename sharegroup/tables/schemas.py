@@ -55,6 +55,7 @@ SHARE_GROUP_STATE = TableSpec(
             _column("day", pa.date32(), "day of `time`; the partition column"),
             _column("group_id", pa.string(), "share group"),
             _column("topic", pa.string(), "topic of the share-partition"),
+            _column("topic_id", pa.string(), "the topic's id: a topic made again under its name has another"),
             _column("partition", pa.int32(), "partition of the share-partition"),
             _column("record_type", pa.string(), "ShareSnapshot, ShareUpdate (KIP-932) or Tombstone"),
             _column("snapshot_epoch", pa.int32(), "epoch of the snapshot that this record is or builds on"),
@@ -83,6 +84,7 @@ DELIVERY_LOG = TableSpec(
             _column("day", pa.date32(), "day of `time`; the partition column"),
             _column("group_id", pa.string(), "share group"),
             _column("topic", pa.string(), "topic"),
+            _column("topic_id", pa.string(), "the topic's id: a topic made again under its name has another"),
             _column("partition", pa.int32(), "partition"),
             _column("first_offset", pa.int64(), "first offset of the range that changed its state"),
             _column("last_offset", pa.int64(), "last offset of the range, included"),
@@ -92,7 +94,7 @@ DELIVERY_LOG = TableSpec(
                 "cause",
                 pa.string(),
                 "fetch, accept, release, reject, renew, gap, lock_timeout, member_left, unacquire, log_truncated, "
-                "reset",
+                "reset, topic_deleted",
             ),
             _column("member_id", pa.string(), "member that holds or held the range"),
             _column("delivery_count", pa.int16(), "delivery count after the transition"),
@@ -132,7 +134,15 @@ SHARE_GROUP_MEMBERS = TableSpec(
             _column("subscribed_topic_names", pa.list_(pa.string()), "subscription, sorted"),
             _column(
                 "assignment",
-                pa.list_(pa.struct([pa.field("topic", pa.string()), pa.field("partitions", pa.list_(pa.int32()))])),
+                pa.list_(
+                    pa.struct(
+                        [
+                            pa.field("topic", pa.string()),
+                            pa.field("topic_id", pa.string()),
+                            pa.field("partitions", pa.list_(pa.int32())),
+                        ]
+                    )
+                ),
                 "partitions assigned, by topic",
             ),
             _column("time", _TIMESTAMP, "when the row was written"),
@@ -151,11 +161,16 @@ SHARE_PARTITIONS = TableSpec(
             _column("partition", pa.int32(), "partition"),
             _column("status", pa.string(), "initializing, initialized or deleting"),
             _column("state_epoch", pa.int32(), "epoch of the initialisation; a reset raises it"),
-            _column("start_offset", pa.int64(), "where to start; -1: by share.auto.offset.reset"),
+            _column("start_offset", pa.int64(), "where to start; -1: by auto_offset_reset"),
+            _column(
+                "auto_offset_reset",
+                pa.string(),
+                "share.auto.offset.reset of the group when the row was written, where start_offset is -1; else null",
+            ),
             _column("time", _TIMESTAMP, "when the row was written"),
         ]
     ),
-    key=("group_id", "topic", "partition"),
+    key=("group_id", "topic_id", "partition"),
 )
 
 SHARE_GROUP_CONFIGS = TableSpec(
