@@ -25,7 +25,7 @@ Json = dict[str, Any]
 NEWEST_VERSION = "4.4.0"
 
 #: Expected values, by (scenario, step, key), that another scenario contradicts. cow-021: 4.4 resolves a start offset of
-#: -1 that was sent before it records it; cow-013 records the -1, and so does this project. Both replay to the same state.
+#: -1 that was sent before it records it; cow-013 records the -1, and so does this project. Both replay to the same.
 CONTRADICTED = frozenset({("cow-021", 2, "records")})
 
 _RPC_CHECKS = "the share coordinator's RPC checks: nobody but the job's own operator writes here"
