@@ -2,10 +2,11 @@
 
 kind      | body                                                    | from
 config    | effective config of the group, a JSON object            | source
+gone      | the name of the topic, which is no more                 | source
 unload    | [partition, ...]                                        | source
-delete    | [[partition, state_epoch], ...]                         | source
+delete    | [[partition, state_epoch, topic], ...]                  | source
 load      | [{...}, ...], see `LedPartition.load`; the group's rows | source
-log       | [[partition, log_start_offset, log_end_offset], ...]    | source
+log       | [[partition, then the fields of `LogOffsets`], ...]     | source
 request   | kafka partition TAB offset TAB timestamp_ms TAB value   | request topic
 tick      | clock_ms                                                | source
 
@@ -19,6 +20,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 CONFIG = "config"
+GONE = "gone"
 UNLOAD = "unload"
 DELETE = "delete"
 LOAD = "load"
@@ -26,7 +28,7 @@ LOG = "log"
 REQUEST = "request"
 TICK = "tick"
 
-_ORDER = {kind: rank for rank, kind in enumerate((CONFIG, UNLOAD, DELETE, LOAD, LOG, REQUEST, TICK))}
+_ORDER = {kind: rank for rank, kind in enumerate((CONFIG, GONE, UNLOAD, DELETE, LOAD, LOG, REQUEST, TICK))}
 
 
 class RequestRow(NamedTuple):
