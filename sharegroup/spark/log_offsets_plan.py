@@ -199,7 +199,7 @@ def _gone_rows(start: SourceOffset, end: SourceOffset, tables: Tables) -> Iterat
     told = _of_gone_topics(start, tables)
     news = {key: topic for (key, epoch), topic in _of_gone_topics(end, tables).items() if (key, epoch) not in told}
     for shard_key, keys in _by_shard(end, news).items():
-        yield shard_key, rows.encode(rows.GONE, news[keys[0]])
+        yield shard_key, rows.encode(rows.GONE, json.dumps(news[keys[0]]))
 
 
 def _of_gone_topics(offset: SourceOffset, tables: Tables) -> dict[tuple[SharePartitionKey, int], str]:

@@ -66,7 +66,7 @@ class FakeTables:
 
 def decoded(row: str) -> tuple[str, Any]:
     kind, body = row.split("\t", 1)
-    return kind, body if kind == "gone" else json.loads(body)
+    return kind, json.loads(body)
 
 
 def loads(rows: list[tuple[str, str, Any]]) -> dict[str, list[int]]:

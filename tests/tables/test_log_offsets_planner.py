@@ -19,7 +19,8 @@ from sharegroup.spark.log_offsets_plan import SharePartitionRow, SourceOffset, T
 from sharegroup.spark.log_offsets_planner import LogOffsetsPlanner, PlannerSettings
 from sharegroup.spark.topic_identities import CONFIRM_MS, LOOK_MS, TopicDescription
 from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_PARTITIONS
-from sharegroup.types import SharePartitionKey
+from sharegroup.types import RecordState, SharePartitionKey, StateBatch
+from tests.unit.engine.shard_driver import LOCK_MS, T0, TOPIC_ID, ShardDriver, acknowledge, answered, fetch
 
 GRACE_MS = 30_000
 OLD, NEW = SharePartitionKey("g", "orders", "old", 0), SharePartitionKey("g", "orders", "new", 0)
@@ -53,6 +54,8 @@ class World:
         self.of_group_polled: Mapping[str, Any] | None = None
         self.now_ms = 1_700_000_000_000
         self.offset = SourceOffset()
+        #: (shard, row) of all batches so far, as the operator gets them.
+        self.rows: list[tuple[str, str]] = []
         self.start()
 
     def start(self) -> None:
@@ -119,7 +122,8 @@ class World:
         if after is None:
             return []
         before, self.offset = self.offset, SourceOffset.from_json(json.loads(json.dumps(after.to_json())))
-        found = rows_between(before, self.offset, Tables(self.share_partitions, self.states))
+        found = list(rows_between(before, self.offset, Tables(self.share_partitions, self.states)))
+        self.rows += found
         return [(key, *decoded(text)) for key, text in found]
 
     def read_for(self, ms: int) -> list[tuple[str, str, Any]]:
@@ -129,7 +133,7 @@ class World:
 
 def decoded(text: str) -> tuple[str, Any]:
     kind, body = text.split("\t", 1)
-    return kind, body if kind == "gone" else json.loads(body)
+    return kind, json.loads(body)
 
 
 def loads(rows: list[tuple[str, str, Any]]) -> list[dict[str, Any]]:
@@ -350,3 +354,37 @@ def test_what_no_topic_can_be_called_is_not_looked_up(name: str) -> None:
     world.read_for(2 * GRACE_MS)
     assert [looked_up for looked_up in world.described if looked_up] == []
     assert world.offset.gone == ()
+
+
+# -- with the operator -------------------------------------------------------------------------------------------------
+
+
+def test_a_start_without_a_checkpoint_and_without_the_leader_loses_no_acknowledgement() -> None:
+    """The request was appended twelve seconds before the first batch; the gateway has answered it with success."""
+    held = StateBatch(3, 9, RecordState.ACQUIRED, 1, "m1", T0 + 30_000)
+    key = OLD._replace(topic_id=TOPIC_ID)
+    world = World(row(key), states={key: state()._replace(state_batches=(held,))})
+    world.is_away = True
+    world.read()
+    lines = [text for _, text in world.rows]
+    shard = ShardDriver()
+    output = shard.batch(*lines, shard.line(acknowledge("a1", (3, 9, 1), grants=[(3, 9, 1)]), 0), at=12_000)
+    assert output.responses == [answered("acknowledge", "a1")]
+    assert shard.led().window.start_offset == 10
+
+
+def test_a_topic_made_again_is_read_from_its_start_by_those_who_know_its_new_id() -> None:
+    """Old start offset 1,000; the new log has 50 records."""
+    world = World(row(OLD), states={OLD: state(1_000)})
+    world.topics["orders"] = ("old", (0, 1_000, 1_000))
+    world.read_for(LOOK_MS)
+    world.topics["orders"] = ("new", (0, 50, 50))
+    assert gone(world, 10_000) is not None
+    new = NEW._replace(topic_id=TOPIC_ID)
+    world.topics["orders"] = (TOPIC_ID, (0, 50, 50))
+    world.list(row(OLD, deleting=True), row(new, new=True, reset="earliest"))
+    world.read_for(LOOK_MS)
+    lines = [text for key, text in world.rows if key == f"g\t{TOPIC_ID}\t0"]
+    shard = ShardDriver()
+    output = shard.batch(*lines, shard.line(fetch("f1", max_records=100), 0), at=0)
+    assert output.responses == [answered("fetch", "f1", acquired=[[0, 49, 1]], until=LOCK_MS)]
