@@ -21,7 +21,7 @@ _RECORD_TYPES = {
     RecordKind.TOMBSTONE.value: "Tombstone",
 }
 _KINDS = {record_type: RecordKind(kind) for kind, record_type in _RECORD_TYPES.items()}
-_KEY_COLUMNS = ["group_id", "topic", "partition"]
+_KEY_COLUMNS = ["group_id", "topic", "topic_id", "partition"]
 
 
 def read_states(
@@ -74,7 +74,7 @@ def _records(table: pa.Table) -> Iterator[ShareGroupStateRecord]:
     for row in table.to_pylist():
         yield ShareGroupStateRecord(
             _KINDS[row["record_type"]],
-            SharePartitionKey(row["group_id"], row["topic"], row["partition"]),
+            SharePartitionKey(row["group_id"], row["topic"], row["topic_id"], row["partition"]),
             row["snapshot_epoch"],
             row["state_epoch"],
             row["leader_epoch"],
@@ -103,6 +103,7 @@ def _snapshot_times(table: pa.Table) -> dict[SharePartitionKey, int]:
     columns = [*_KEY_COLUMNS, "time"]
     snapshots = table.filter(pc.equal(table["record_type"], "ShareSnapshot")).select(columns)
     return {
-        SharePartitionKey(row["group_id"], row["topic"], row["partition"]): _milliseconds(row["time"]) or 0
+        SharePartitionKey(row["group_id"], row["topic"], row["topic_id"], row["partition"]): _milliseconds(row["time"])
+        or 0
         for row in snapshots.to_pylist()
     }
