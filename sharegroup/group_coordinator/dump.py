@@ -68,8 +68,9 @@ def restore(group_id: str, content: dict[str, Any]) -> GroupMetadata:
     """The group of a `dump`. ValueError: another version of this project wrote it."""
     if content["version"] != FORMAT_VERSION:
         raise ValueError(
-            f"group {group_id}: the checkpoint of the query group_coordinator has state of format {content['version']}, "
-            f"this job reads {FORMAT_VERSION}: remove that checkpoint, and the job comes back from the tables"
+            f"group {group_id}: the checkpoint of the query group_coordinator has state of format "
+            f"{content['version']}, this job reads {FORMAT_VERSION}: remove that checkpoint, and the job comes back "
+            "from the tables"
         )
     group = GroupMetadata(
         group_id, content["group_epoch"], content["assignment_epoch"], GroupState(content["group_state"])

@@ -5,8 +5,8 @@ Theory of operation
 Handlers (`heartbeat`, `administer`, `initialized`, `deleted`, `topic_deleted`, `expire`) return a `CoordinatorResult`
 and change nothing; `apply` replays its records. Two epochs count: the *group epoch* goes up when members,
 subscriptions, partitions or the set of initialized share-partitions change; the *assignment epoch* follows it when the
-assignor has run. A member is brought to the assignment epoch by its own next heartbeat, in one step, since nothing has to be revoked
-first.
+assignor has run. A member is brought to the assignment epoch by its own next heartbeat, in one step, since nothing has
+to be revoked first.
 
     heartbeat of a new topic        share_partition query            heartbeat
     SharePartition initializing --> writes the initial state ------> SharePartition initialized --> assigned to members
