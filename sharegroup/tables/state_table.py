@@ -76,7 +76,7 @@ def _records(table: pa.Table) -> Iterator[ShareGroupStateRecord]:
     for row in table.to_pylist():
         yield ShareGroupStateRecord(
             _KINDS[row["record_type"]],
-            SharePartitionKey(*(row[column] for column in _KEY_COLUMNS)),
+            SharePartitionKey(row["group_id"], row["topic"], row["topic_id"], row["partition"]),
             row["snapshot_epoch"],
             row["state_epoch"],
             row["leader_epoch"],
@@ -105,6 +105,7 @@ def _snapshot_times(table: pa.Table) -> dict[SharePartitionKey, int]:
     columns = [*_KEY_COLUMNS, "time"]
     snapshots = table.filter(pc.equal(table["record_type"], "ShareSnapshot")).select(columns)
     return {
-        SharePartitionKey(*(row[column] for column in _KEY_COLUMNS)): _milliseconds(row["time"]) or 0
+        SharePartitionKey(row["group_id"], row["topic"], row["topic_id"], row["partition"]): _milliseconds(row["time"])
+        or 0
         for row in snapshots.to_pylist()
     }
