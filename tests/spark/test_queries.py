@@ -44,7 +44,8 @@ RANGE_SCHEMA = (
 ROW_SCHEMA = (
     "group_id STRING, topic STRING, topic_id STRING, partition INT, record_type STRING, snapshot_epoch INT, "
     "state_epoch INT, leader_epoch INT, start_offset LONG, end_offset LONG, delivery_complete_count LONG, "
-    "state_batches ARRAY<STRUCT<first_offset: LONG, last_offset: LONG, delivery_state: TINYINT, delivery_count: SMALLINT, member_id: STRING, "
+    "state_batches ARRAY<STRUCT<first_offset: LONG, last_offset: LONG, delivery_state: TINYINT, "
+    "delivery_count: SMALLINT, member_id: STRING, "
     "lock_deadline: TIMESTAMP>>, batch_id LONG, time TIMESTAMP"
 )
 #: An example is a query of seconds and holds many histories; shrinking it would take minutes.

@@ -24,9 +24,9 @@ from sharegroup.protocol.request_rows import (
 from sharegroup.tables import read_group, read_group_configs, read_groups, read_share_group_offsets
 from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_GROUPS, SHARE_PARTITIONS
 from sharegroup.types import ConfigSource
-from tests.tables.two_queries import GROUP, TwoQueries
+from tests.tables.two_queries import GROUP, TOPIC_ID, TwoQueries
 
-TOPICS = {"orders": TopicMetadata("id-orders", 2)}
+TOPICS = {"orders": TopicMetadata(TOPIC_ID, 2)}
 EARLIEST = parse_config({"groups": {GROUP: {"share.auto.offset.reset": "earliest"}}}, "test")
 LOCK = "share.record.lock.duration.ms"
 
@@ -43,7 +43,7 @@ def heartbeat(epoch: int) -> ShareGroupRequest:
 
 
 def fetch(partition: int = 0) -> SharePartitionRequest:
-    return SharePartitionRequest(FETCH, f"f{partition}", GROUP, "orders", partition, "m1", -1, "me", 100, 0)
+    return SharePartitionRequest(FETCH, f"f{partition}", GROUP, "orders", TOPIC_ID, partition, "m1", -1, "me", 100, 0)
 
 
 def join(job: TwoQueries) -> list[Any]:
