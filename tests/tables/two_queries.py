@@ -40,7 +40,7 @@ from sharegroup.tables.schemas import (
 
 T0 = 1_700_000_000_000
 GROUP = "g"
-TOPIC_ID = "id-orders"
+TOPIC_ID, AGAIN_ID = "id-orders", "id-again"
 
 
 class Sent:
@@ -56,7 +56,9 @@ class Sent:
 
 
 class TwoQueries:
-    """See the module. Each batch is a call; the topic `orders` has ten records in each of two partitions."""
+    """See the module. Each batch is a call; the topic `orders` has ten records in each of two partitions, and so
+    has another one that is made under its name.
+    """
 
     def __init__(self, root: Path, job: JobConfig) -> None:
         self.root, self._job = str(root), job
@@ -138,7 +140,7 @@ class TwoQueries:
             shards=1,
             partitions_version=self._pinned.newest_version(SHARE_PARTITIONS.name),
             state_version=self._pinned.newest_version(SHARE_GROUP_STATE.name),
-            log={TOPIC_ID: {str(partition): LogOffsets(0, 10, 10) for partition in range(2)}},
+            log={topic_id: {str(p): LogOffsets(0, 10, 10) for p in range(2)} for topic_id in (TOPIC_ID, AGAIN_ID)},
             configs=self._configs.in_force(self.now_ms),
         )
 
