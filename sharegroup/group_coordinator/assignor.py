@@ -24,5 +24,5 @@ def assign(
     return {member_id: by_subscription[topics] for member_id, topics in subscriptions.items()}
 
 
-def _assignment(topics: tuple[str, ...], assignable: Mapping[str, tuple[int, ...]]) -> Assignment:
+def _assignment(topics: tuple[str, ...], assignable: Mapping[str, TopicPartitions]) -> Assignment:
     return tuple(assignable[topic] for topic in topics if topic in assignable)
