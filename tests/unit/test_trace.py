@@ -57,6 +57,12 @@ def test_a_difference_is_one_line_and_status_1(write: Any, capsys: pytest.Captur
     ]
 
 
+def test_to_initialise_an_active_share_partition_again_is_a_no_op(write: Any) -> None:
+    expect = SCENARIO["expect"]
+    again = scenario(steps=[*SCENARIO["steps"], {"op": "init"}], expect=[*expect, {"records": expect[1]["records"]}])
+    assert main([write(again)]) == 0
+
+
 def test_a_quirk_that_differs_is_told_but_no_failure(write: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([write(scenario(quirk=True, expect=[{"spso": 7}, {}]))]) == 0
     assert capsys.readouterr().out.splitlines() == [
