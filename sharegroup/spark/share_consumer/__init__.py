@@ -20,8 +20,9 @@ does not see it. What they list has today's delivery counts. Where the group all
 batch keeps the ranges whose locks last, finished or not.
 
 Modules: `ranges` (data); `membership`, `fetch_demands`, `acknowledgement_round` (the protocol, without I/O), `holdings`
-(what the member holds), `batch_plan`, `acknowledgements` (pure); `row_channel` (Kafka), `offer_file`, `member` (the
-thread); `source`, `records`, `batch_runner`, `consumer`, `consumer_query`, `lock_guard`, `delta_sink` (Spark).
+(what the member holds), `member_logic` and `batch_calls` (all of these as one member), `batch_plan`, `acknowledgements`
+(pure); `row_channel` (Kafka), `offer_file`, `member` (the thread); `source`, `records`, `batch_runner`, `consumer`,
+`consumer_query`, `lock_guard`, `delta_sink` (Spark).
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ from sharegroup.config import EngineConfig
 from sharegroup.spark.kafka_clients import spark_options
 from sharegroup.spark.share_consumer.batch_runner import AcquiredBatch, BatchRunner, Handler
 from sharegroup.spark.share_consumer.consumer_query import ShareConsumerQuery
-from sharegroup.spark.share_consumer.member import Member, MemberSettings
+from sharegroup.spark.share_consumer.member import Member
+from sharegroup.spark.share_consumer.member_logic import MemberSettings
 from sharegroup.spark.share_consumer.offer_file import OfferFile
 from sharegroup.spark.share_consumer.ranges import ROW_SCHEMA
 from sharegroup.spark.share_consumer.source import READER, SOURCE_NAME

@@ -10,10 +10,12 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.protocol.request_rows import ShareGroupRequest
 from sharegroup.protocol.response_rows import SharePartitionResponse
 from sharegroup.spark.share_consumer import member as member_module
+from sharegroup.spark.share_consumer import member_logic
 from sharegroup.spark.share_consumer.acknowledgements import acknowledge_all
 from sharegroup.spark.share_consumer.batch_runner import AcquiredBatch
 from sharegroup.spark.share_consumer.delta_sink import delivered_before
-from sharegroup.spark.share_consumer.member import Member, MemberSettings
+from sharegroup.spark.share_consumer.member import Member
+from sharegroup.spark.share_consumer.member_logic import MemberSettings
 from sharegroup.spark.share_consumer.ranges import HeldRange, OfferedBatch
 from sharegroup.types import AcknowledgeType, AcquiredRange
 from tests.unit.engine.shard_driver import GROUP, LOCK_MS, T0, TOPIC
@@ -109,7 +111,7 @@ def test_what_is_not_used_is_given_back_at_the_end(start: Start) -> None:
 
 
 def test_a_row_that_gives_back_is_cut(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member_module, "MAX_RANGES_PER_ROW", 10)
+    monkeypatch.setattr(member_logic, "MAX_RANGES_PER_ROW", 10)
     job = EngineJob(records=22)
     job.fetch("another")
     job.acknowledge("another", *((offset, offset, RELEASE) for offset in range(0, 22, 2)))
@@ -162,7 +164,7 @@ def test_a_member_that_stood_still_knows_that_its_locks_were_lost(start: Start) 
         assert job.fetch("another") == [(0, 99, 2)]
         job.acknowledge("another", (0, 99, ACCEPT))
     job.wait_for(lambda: job.sent("acknowledge", is_renew_ack=True))
-    job.wait_for(lambda: member._renewal is None)
+    job.wait_for(lambda: member._logic.renewal is None)
     assert not member.holds_batch()  # its renewal was no error: the records are finished
 
 
@@ -292,7 +294,7 @@ def test_without_renewals_a_batch_is_held_as_long_as_its_locks(start: Start) -> 
     member, offers = start(job)
     member.begin(first := offers.claim())
     job.advance(LOCK_MS // 2)
-    job.wait_for(lambda: member._holdings.running is not None and not member._holdings.running.renewable)
+    job.wait_for(lambda: member._logic.holdings.running is not None and not member._logic.holdings.running.renewable)
     assert member.holds_batch()
     job.advance(LOCK_MS // 2)
     assert not member.holds_batch()
