@@ -43,14 +43,14 @@ class _Awaited:
 
 
 class Beginning:
-    """A `begin` on its way: `poll` until it gives ranges. Without a renewal they are those of the batch, at once."""
+    """A `begin` on its way: `poll` until it gives ranges. Without a renewal it does so at once."""
 
     def __init__(
         self, logic: MemberLogic, batch: OfferedBatch, renewal: AcknowledgementRound | None, now_ms: int
     ) -> None:
         self._logic, self._batch, self._renewal = logic, batch, renewal
         self._answers = _Awaited(logic, renewal, now_ms)
-        self._ranges: tuple[HeldRange, ...] | None = batch.ranges if renewal is None else None
+        self._ranges: tuple[HeldRange, ...] | None = None
 
     @property
     def deadline_ms(self) -> int:
@@ -60,18 +60,24 @@ class Beginning:
     def poll(self, now_ms: int) -> tuple[HeldRange, ...] | None:
         """What of the batch is the member's, None while that is not known; the batch runs when it is told."""
         if self._ranges is None and self._answers.poll(now_ms):
-            self._ranges = self._still_held(now_ms)
-            self._logic.holdings.run(self._batch.seq, self._ranges, now_ms)
+            self._ranges = self._offered() if self._renewal is None else self._again(self._renewal, now_ms)
             lost = records_in(self._batch.ranges) - records_in(self._ranges)
             if lost:
                 logger.warning("%d records of the batch are not ours any more", lost)
         return self._ranges
 
-    def _still_held(self, now_ms: int) -> tuple[HeldRange, ...]:
-        assert self._renewal is not None
-        if self._renewal.not_allowed:
-            return tuple(held for held in self._batch.ranges if held.lock_deadline_ms > now_ms)
-        return self._renewal.renewed(self._batch.ranges)
+    def _offered(self) -> tuple[HeldRange, ...]:
+        running = self._logic.holdings.running
+        is_it = running is not None and running.seq == self._batch.seq
+        return running.without_gone() if running is not None and is_it else self._batch.ranges
+
+    def _again(self, renewal: AcknowledgementRound, now_ms: int) -> tuple[HeldRange, ...]:
+        held = renewal.renewed(self._batch.ranges)
+        if renewal.not_allowed:
+            locked = (held for held in self._batch.ranges if held.lock_deadline_ms > now_ms)
+            held = tuple(held for held in locked if held.share_partition not in renewal.gone)
+        self._logic.holdings.run(self._batch.seq, held, now_ms)
+        return held
 
 
 class Acknowledging:

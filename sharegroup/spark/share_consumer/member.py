@@ -128,10 +128,12 @@ class Member:
         with self._changed:
             return self._logic.holds_batch(_now_ms())
 
-    def acknowledge(self, batches: Mapping[SharePartition, Sequence[AcknowledgementBatch]]) -> None:
+    def acknowledge(
+        self, batches: Mapping[SharePartition, Sequence[AcknowledgementBatch]], granted: Sequence[HeldRange]
+    ) -> None:
         """`MemberLogic.acknowledge`, until the acknowledgements are appended. Raises NotAnsweredError."""
         with self._changed:
-            acknowledging = self._logic.acknowledge(batches, _now_ms())
+            acknowledging = self._logic.acknowledge(batches, granted, _now_ms())
             while not acknowledging.may_append(_now_ms()):
                 self._wait_until(acknowledging.deadline_ms)
         while not self._append(acknowledging):

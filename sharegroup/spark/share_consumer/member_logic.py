@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from sharegroup.errors import ErrorCode
 from sharegroup.protocol.request_rows import (
     ACKNOWLEDGE,
     FETCH,
@@ -35,12 +36,12 @@ from sharegroup.spark.share_consumer.fetch_demands import FetchDemands, ranges_o
 from sharegroup.spark.share_consumer.holdings import Holdings, Offers
 from sharegroup.spark.share_consumer.membership import Membership
 from sharegroup.spark.share_consumer.ranges import HeldRange, OfferedBatch, SharePartition
-from sharegroup.types import AcknowledgementBatch, AcknowledgeType, OffsetRange
+from sharegroup.types import AcknowledgementBatch, AcknowledgeType
 
 logger = logging.getLogger(__name__)
 
 METADATA_INTERVAL_MS = 30_000
-#: While a subscribed topic does not exist yet.
+#: While a subscribed topic does not exist yet, and when there is a sign that one is not what it was.
 MISSING_TOPIC_INTERVAL_MS = 1_000
 #: The member holds up to this many batches ahead of the running one.
 READ_AHEAD = 2
@@ -92,7 +93,9 @@ class MemberLogic:
         )
         self.holdings = Holdings(offers, incarnation, settings.max_records)
         self._metadata: Mapping[str, TopicMetadata] = {}
+        self._topic_ids: dict[str, str] = {}
         self._metadata_due_ms = 0
+        self._metadata_taken_ms = 0
         self._may_ask = True
         self._closing_until_ms: int | None = None
         self._has_left = False
@@ -131,7 +134,9 @@ class MemberLogic:
 
     def take_metadata(self, found: Mapping[str, TopicMetadata], now_ms: int) -> None:
         """Take in what was found of the subscribed topics."""
-        self._metadata = found
+        if found != self._metadata:
+            self._membership.hurry(now_ms)
+        self._metadata, self._metadata_taken_ms = found, now_ms
         missing = [name for name in self.settings.topics if name not in found]
         if missing:
             logger.info("subscribed topics that do not exist yet: %s", ", ".join(missing))
@@ -172,18 +177,23 @@ class MemberLogic:
             self.holdings.see_claim(now_ms)
             return Beginning(self, batch, None, now_ms)
         logger.info("batch %d of an earlier run is run again: renewing %d ranges", batch.seq, len(batch.ranges))
-        self.renewal = self._renewal_of(batch.ranges)
+        self.renewal = self._renewal_of(batch.ranges, granted=())  # whatever is held of them now
         return Beginning(self, batch, self.renewal, now_ms)
 
     def acknowledge(
-        self, batches: Mapping[SharePartition, Sequence[AcknowledgementBatch]], now_ms: int
+        self,
+        batches: Mapping[SharePartition, Sequence[AcknowledgementBatch]],
+        granted: Sequence[HeldRange],
+        now_ms: int,
     ) -> Acknowledging:
         """Have acknowledgements appended to the request topic, durably; renewals of the running batch end.
+
+        `granted` are the ranges of the batch: the acknowledgements apply to what was granted so, and to nothing else.
 
         An acknowledgement counts from its append, so this is what a batch has to wait for. The answers, which say only
         what came too late, are awaited by the next call and by `close`.
         """
-        following = AcknowledgementRound(self.settings.group_id, self.settings.member_id, batches, self._ids)
+        following = AcknowledgementRound(self.settings.group_id, self.settings.member_id, batches, granted, self._ids)
         return Acknowledging(self, following, self.acknowledgements, now_ms)
 
     def finish(self, seq: int) -> None:
@@ -194,20 +204,45 @@ class MemberLogic:
 
     def _take(self, response: Response, now_ms: int) -> list[Request]:
         if isinstance(response, ShareGroupResponse):
-            if self._membership.take(response, now_ms):
-                self._demands.forget()
-                self.holdings.forget(now_ms)
-            return []
-        if response.type != FETCH:
+            self._take_heartbeat(response, now_ms)
+        elif response.type != FETCH:
             for waiting in (self.acknowledgements, self.renewal):
                 if waiting is not None and waiting.take(response, now_ms):
+                    self._see_gone(response, now_ms)
                     self._settle(waiting, now_ms)
                     break
-            return []
-        if not response.id.startswith(self.incarnation):
+        elif not response.id.startswith(self.incarnation):
             return self._release_foreign(response)
-        self.holdings.add(self._demands.take(response, now_ms), now_ms)
+        elif self._demands.awaits(response):
+            self._see_gone(response, now_ms)
+            granted = self._demands.take(response, now_ms)
+            self.holdings.add([held for held in granted if not self._is_replaced(held.share_partition)], now_ms)
         return []
+
+    def _take_heartbeat(self, response: ShareGroupResponse, now_ms: int) -> None:
+        before = self.assignment
+        if self._membership.take(response, now_ms):
+            self._demands.forget()
+            self.holdings.forget(now_ms)
+        if self.assignment != before:
+            self._topic_ids = {share_partition.topic: share_partition.topic_id for share_partition in self.assignment}
+            self._look_at_topics_soon()
+            self.holdings.forget_gone(self._is_replaced, now_ms)
+
+    def _is_replaced(self, share_partition: SharePartition) -> bool:
+        """Whether the name belongs to another topic now."""
+        return self._topic_ids.get(share_partition.topic, share_partition.topic_id) != share_partition.topic_id
+
+    def _see_gone(self, response: SharePartitionResponse, now_ms: int) -> None:
+        """The job does not lead what it was asked for: its topic is no more, and one of its name is another."""
+        if response.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
+            gone = SharePartition(response.topic, response.topic_id, response.partition)
+            self._look_at_topics_soon()
+            self.holdings.forget_gone(lambda share_partition: share_partition == gone, now_ms)
+
+    def _look_at_topics_soon(self) -> None:
+        soon_ms = self._metadata_taken_ms + MISSING_TOPIC_INTERVAL_MS
+        self._metadata_due_ms = min(self._metadata_due_ms, soon_ms)
 
     def _settle(self, answered: AcknowledgementRound, now_ms: int) -> None:
         if not answered.is_done:
@@ -233,16 +268,11 @@ class MemberLogic:
 
     def _release_foreign(self, response: SharePartitionResponse) -> list[Request]:
         """A fetch of an earlier process of this member was granted: to be delivered again, visibly a second time."""
-        found = [
-            (held.share_partition, held.first_offset, held.last_offset)
-            for held in ranges_of(response)
-            if not self.holdings.has(held)
-        ]
-        released = uniform(found, AcknowledgeType.RELEASE)
+        found = [held for held in ranges_of(response) if not self.holdings.has(held)]
         return [
-            self._partition_request(ACKNOWLEDGE, share_partition, batches=batches)
-            for share_partition, listed in released.items()
-            for batches in in_rows(listed, MAX_RANGES_PER_ROW)
+            self._partition_request(ACKNOWLEDGE, ranges, released)
+            for ranges in in_rows(found, MAX_RANGES_PER_ROW)
+            for released in uniform(ranges, AcknowledgeType.RELEASE).values()
         ]
 
     def _due(self, now_ms: int) -> list[Request]:
@@ -274,34 +304,31 @@ class MemberLogic:
                 running.seq, self.settings.max_processing_ms,
             )  # fmt: skip
         elif now_ms >= running.renew_at_ms and self.renewal is None:
-            self.renewal = self._renewal_of(running.renewable)
+            self.renewal = self._renewal_of(running.renewable, running.renewable)
 
-    def _renewal_of(self, ranges: Iterable[HeldRange]) -> AcknowledgementRound:
-        batches = uniform([(r.share_partition, r.first_offset, r.last_offset) for r in ranges], AcknowledgeType.RENEW)
+    def _renewal_of(self, ranges: Collection[HeldRange], granted: Collection[HeldRange]) -> AcknowledgementRound:
         return AcknowledgementRound(
-            self.settings.group_id, self.settings.member_id, batches, self._ids, is_renewal=True
-        )
+            self.settings.group_id, self.settings.member_id, uniform(ranges, AcknowledgeType.RENEW), granted, self._ids,
+            is_renewal=True,
+        )  # fmt: skip
 
-    def _unacquire(self, ranges: Sequence[HeldRange]) -> list[Request]:
-        by_share_partition: dict[SharePartition, list[OffsetRange]] = {}
+    def _unacquire(self, ranges: Iterable[HeldRange]) -> list[Request]:
+        by_share_partition: dict[SharePartition, list[HeldRange]] = {}
         for held in sorted(ranges):
-            offsets = OffsetRange(held.first_offset, held.last_offset)
-            by_share_partition.setdefault(held.share_partition, []).append(offsets)
+            by_share_partition.setdefault(held.share_partition, []).append(held)
         return [
-            self._partition_request(UNACQUIRE, share_partition, ranges=offset_ranges)
-            for share_partition, listed in by_share_partition.items()
-            for offset_ranges in in_rows(listed, MAX_RANGES_PER_ROW)
+            self._partition_request(UNACQUIRE, found)
+            for listed in by_share_partition.values()
+            for found in in_rows(listed, MAX_RANGES_PER_ROW)
         ]
 
     def _partition_request(
-        self,
-        kind: str,
-        share_partition: SharePartition,
-        batches: tuple[AcknowledgementBatch, ...] = (),
-        ranges: tuple[OffsetRange, ...] = (),
+        self, kind: str, granted: Sequence[HeldRange], batches: Iterable[AcknowledgementBatch] = ()
     ) -> SharePartitionRequest:
-        """A request whose answer nobody waits for; it is asked for, because the job logs refusals it cannot tell."""
+        """A request about ranges of one share-partition whose answer nobody waits for; it is asked for, because the job
+        logs refusals it cannot tell."""
         return SharePartitionRequest(
-            kind, next(self._ids), self.settings.group_id, *share_partition, self.settings.member_id, self.member_epoch,
-            reply_to=self.settings.member_id, batches=batches, ranges=ranges,
+            kind, next(self._ids), self.settings.group_id, *granted[0].share_partition, self.settings.member_id,
+            self.member_epoch, reply_to=self.settings.member_id, batches=tuple(batches),
+            acquired=tuple(held.grant for held in granted),
         )  # fmt: skip
