@@ -111,6 +111,16 @@ def test_a_batch_of_an_earlier_process_is_known_when_its_renewal_is_answered() -
     drive.step()  # and is answered
     assert beginning.poll(drive.job.now_ms()) == (held(0, 9)._replace(lock_deadline_ms=T0 + LOCK_MS + 1_000),)
     assert drive.logic.holds_batch(drive.job.now_ms())
+    assert [row.acquired for row in drive.job.sent("acknowledge", is_renew_ack=True)] == [()]  # whatever is held now
+
+
+def test_a_renewal_is_of_what_was_granted(job: EngineJob) -> None:
+    drive = Drive(job)
+    drive.begin(drive.claim())
+    drive.step()
+    job.advance(LOCK_MS // 2)
+    drive.step()
+    assert [row.acquired for row in job.sent("acknowledge", is_renew_ack=True)] == [((0, 99, 1),)]
 
 
 def test_answers_that_do_not_come_are_told() -> None:
@@ -203,6 +213,22 @@ def test_a_topic_made_again_is_another_one(job: EngineJob) -> None:
     assert drive.logic.acknowledgements is None  # refused for good: there is nothing to try again
     assert (drive.logic.redelivered, drive.logic.failure) == (0, None)
     assert job.log_of("accept") == []
+
+
+def test_a_new_topic_in_the_assignment_is_sign_enough(job: EngineJob) -> None:
+    drive = Drive(job, max_records=40)
+    drive.begin(drive.claim())
+    for _ in range(2):
+        drive.step()
+    assert drive.logic.holdings.waiting_records == 60
+    job.make_topic_again("another")
+    job.take("m", 0)  # the demand's refusal is on its way
+    job.advance(HEARTBEAT_MS)
+    for _ in range(2):
+        drive.step()
+    assert drive.logic.assignment == {SharePartition(TOPIC, "another", 0)}
+    assert drive.logic.holdings.waiting_records == 0
+    assert not drive.logic.holds_batch(job.now_ms())
 
 
 def test_a_refusal_of_a_deleted_topic_makes_it_look_at_its_topics_soon(job: EngineJob) -> None:
