@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from sharegroup.channel.client_settings import python_properties
 from sharegroup.config import JobConfig
 from sharegroup.spark import group_coordinator_query, share_partition_query
+from sharegroup.spark.checkpoint import checkpoint_query_id
 from sharegroup.spark.commit_steps import CommitSteps
 from sharegroup.spark.delta_table import DeltaTableWriter, open_or_create
 from sharegroup.spark.fault_points import fault_point
@@ -24,6 +25,7 @@ from sharegroup.spark.retention import prunable
 from sharegroup.spark.static_configs import write_static_configs
 from sharegroup.spark.stop_signal import StopSignal
 from sharegroup.spark.supervisor import Supervisor
+from sharegroup.spark.table_upgrade import refuse_older_checkpoints, upgrade_tables
 from sharegroup.tables.schemas import (
     ALL_TABLES,
     GROUP_COORDINATOR_TABLES,
@@ -57,6 +59,7 @@ class ShareGroupJob:
     def run(self) -> None:
         """Start, watch, stop. Raises FencedLeaderError when another job took the lead."""
         self._create_topics_and_tables()
+        self._upgrade_tables()
         supervisor = Supervisor({name: functools.partial(self._start, name) for name in self._build})
         all_run = False
         try:
@@ -82,6 +85,14 @@ class ShareGroupJob:
         )
         for spec in ALL_TABLES:
             open_or_create(job.tables_path, spec)
+
+    def _upgrade_tables(self) -> None:
+        job = self._config.job
+        checkpoints = [f"{job.checkpoint_path}/{name}" for name in self._build]
+        refuse_older_checkpoints(
+            job.tables_path, checkpoints, lambda path: checkpoint_query_id(self._spark, path) is not None
+        )
+        upgrade_tables(job.tables_path, int(time.time() * 1000))
 
     # -- the queries -----------------------------------------------------------------------------------------------
 

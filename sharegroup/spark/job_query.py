@@ -156,6 +156,8 @@ class JobQuery:
             self._upkeep()
 
     def _report(self, batch: Batch) -> None:
+        for note in batch.notes:
+            logger.warning("query %s: %s", self.name, note)
         if not batch.rejected:
             return
         self.rejected += len(batch.rejected)
