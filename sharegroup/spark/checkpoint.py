@@ -7,6 +7,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from sharegroup.spark.stale_checkpoint import Checkpoint
+
 
 def is_local(spark: SparkSession, checkpoint: str) -> bool:
     """Whether a checkpoint folder is on a local disk."""
@@ -15,17 +17,20 @@ def is_local(spark: SparkSession, checkpoint: str) -> bool:
     return str(file_system.getUri().getScheme()) == "file"
 
 
-def checkpoint_query_id(spark: SparkSession, checkpoint: str) -> str | None:
-    """The id (a UUID) of the query whose checkpoint it is, on any Hadoop file system; None for one without a batch."""
+def read_checkpoint(spark: SparkSession, checkpoint: str) -> Checkpoint | None:
+    """The checkpoint in a folder, on any Hadoop file system; None where no query has begun one."""
     jvm: Any = spark._jvm
     path = jvm.org.apache.hadoop.fs.Path(f"{checkpoint}/metadata")
     offsets = jvm.org.apache.hadoop.fs.Path(f"{checkpoint}/offsets")
     file_system = path.getFileSystem(spark._jsc.hadoopConfiguration())
-    if not (file_system.exists(path) and file_system.exists(offsets) and file_system.listStatus(offsets)):
+    if not file_system.exists(path):
         return None
     stream = file_system.open(path)
     try:
         text = jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
     finally:
         stream.close()
-    return str(json.loads(text)["id"])
+    statuses = file_system.listStatus(offsets) if file_system.exists(offsets) else []
+    names = [str(status.getPath().getName()) for status in statuses]
+    newest = max((int(name) for name in names if name.isdecimal()), default=-1)
+    return Checkpoint(checkpoint, str(json.loads(text)["id"]), newest)

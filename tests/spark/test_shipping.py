@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sharegroup.spark import shipping
-from sharegroup.spark.checkpoint import checkpoint_query_id
+from sharegroup.spark.checkpoint import read_checkpoint
+from sharegroup.spark.stale_checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -69,8 +70,9 @@ def test_a_source_runs_in_a_worker_that_has_nothing_but_the_zip(
     )
     query.awaitTermination()
     assert seen == [("hello", str(archive / "shipped_for_a_test.py"))]
-    assert checkpoint_query_id(spark, str(tmp_path / "checkpoint")) == str(query.id)
-    assert checkpoint_query_id(spark, str(tmp_path / "no-checkpoint")) is None
+    checkpoint = str(tmp_path / "checkpoint")
+    assert read_checkpoint(spark, checkpoint) == Checkpoint(checkpoint, str(query.id), 0)
+    assert read_checkpoint(spark, str(tmp_path / "no-checkpoint")) is None
 
 
 def test_the_package_runs_from_its_zip(spark: SparkSession) -> None:

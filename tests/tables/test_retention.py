@@ -6,12 +6,13 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
 from sharegroup.spark.delta_table import open_or_create
 from sharegroup.spark.retention import prunable
-from sharegroup.spark.table_rows import stamped_table
+from sharegroup.spark.table_rows import stamped_rows
 from sharegroup.tables.schemas import DELIVERY_LOG, SHARE_GROUP_STATE, TableSpec, table_path
 
 NOW = datetime(2024, 5, 20, 1, tzinfo=timezone.utc)
@@ -21,7 +22,8 @@ WEEK_MS = 7 * 86_400_000
 def write(root: Path, spec: TableSpec, days_ago: int, **values: Any) -> None:
     row = {"group_id": "g", "topic": "orders", "partition": 0} | values
     now_ms = int((NOW - timedelta(days=days_ago)).timestamp() * 1000)
-    table = stamped_table(spec, [row], leader_epoch=1, batch_id=100 - days_ago, now_ms=now_ms)
+    stamped = stamped_rows([row], leader_epoch=1, batch_id=100 - days_ago, now_ms=now_ms)
+    table = pa.Table.from_pylist(stamped, schema=spec.schema)
     open_or_create(str(root), spec)
     write_deltalake(table_path(str(root), spec), table, mode="append")
 

@@ -21,6 +21,7 @@ from sharegroup.spark.kafka_clients import KafkaUnavailableError, RowProducer
 from sharegroup.types import AcquiredRange
 
 RESPONSES, REQUESTS = "responses", "requests"
+TOPIC_ID = "orders-0123456789abcde"
 
 
 class Future:
@@ -39,7 +40,7 @@ class Producer:
         self._log, self._own_limit, self._broker_limit = log, own_limit, broker_limit
         self._fatal: KafkaError | None = None
 
-    def send(self, topic: str, key: bytes, value: bytes) -> Future:
+    def send(self, topic: str, key: bytes, value: bytes, partition: int | None = None) -> Future:
         if len(value) > self._own_limit:
             raise MessageSizeTooLargeError("The message is too large when serialized")
         if len(value) > self._broker_limit:
@@ -66,7 +67,7 @@ def row_producer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 def fetched(number: int, ranges: int = 1, **values: Any) -> dict[str, Any]:
     acquired = tuple(AcquiredRange(2 * n, 2 * n, 1) for n in range(ranges))
-    response = SharePartitionResponse("fetch", f"f{number}", "me", "g", "orders", 0, "m", acquired=acquired)
+    response = SharePartitionResponse("fetch", f"f{number}", "me", "g", "orders", TOPIC_ID, 0, "m", acquired=acquired)
     return encode_response(response._replace(lock_deadline_ms=9, **values))
 
 
@@ -84,7 +85,7 @@ def test_in_place_of_a_response_that_is_too_large_comes_an_error(row_producer: t
         answer = answers[f"f{number}"]
         assert isinstance(answer, SharePartitionResponse)
         assert answer._replace(error_message=None) == SharePartitionResponse(
-            "fetch", f"f{number}", "me", "g", "orders", 0, "m", ErrorCode.UNKNOWN_SERVER_ERROR
+            "fetch", f"f{number}", "me", "g", "orders", TOPIC_ID, 0, "m", ErrorCode.UNKNOWN_SERVER_ERROR
         )
         assert "too large for Kafka" in (answer.error_message or "")
     assert answers["h"]._replace(error_message=None) == ShareGroupResponse(
@@ -121,7 +122,7 @@ def test_not_even_the_error_need_fit(
 
 def test_any_other_error_ends_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     class Unavailable(Producer):
-        def send(self, topic: str, key: bytes, value: bytes) -> Future:
+        def send(self, topic: str, key: bytes, value: bytes, partition: int | None = None) -> Future:
             return Future(NotEnoughReplicasError())
 
     monkeypatch.setattr(kafka_clients, "KafkaProducer", lambda **_: Unavailable([], 1, 1))
