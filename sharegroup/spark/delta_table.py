@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -124,7 +124,7 @@ class DeltaVersions:
                 post_commithook_properties=_NO_HOOKS,
             )
 
-    def upkeep(self, upkeep: Upkeep, stamp: Stamp, check: Callable[[], None]) -> None:
+    def upkeep(self, upkeep: Upkeep, stamp: Stamp) -> None:
         """See `VersionedTable`."""
         properties, hours = _properties(stamp), self._hours(upkeep)
         with _errors():
@@ -134,7 +134,6 @@ class DeltaVersions:
                     upkeep.prune_before, commit_properties=properties, post_commithook_properties=_NO_HOOKS
                 )
             self._table.optimize.compact(commit_properties=properties, post_commithook_properties=_NO_HOOKS)
-            check()
             self._table.create_checkpoint()
             self._table.cleanup_metadata()
             trim_local_log(self._path, self.version, upkeep.local_versions)

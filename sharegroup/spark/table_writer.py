@@ -140,13 +140,14 @@ class TableWriter:
         known = self.version
         upkeep = Upkeep(versions_retention, local_versions, prune_before)
         try:
-            self._table.upkeep(upkeep, Stamp(self._id, self.last_info), self._check_lead)
+            self._table.upkeep(upkeep, Stamp(self._id, self.last_info))
         except NotCommittedError as error:
             self._table.refresh()
             if not self._after(known, error):
                 raise
             logger.warning("the upkeep of %s did not come to its end: %s", self.spec.name, error)
-        self._check_lead()
+        if self.leader_epoch != self._led_epoch:
+            raise self._fence("it did so during the upkeep")
 
     def _write(self, rows: Sequence[Row], replace: bool, app_id: str, version: int) -> None:
         self._refuse_when_fenced()
@@ -157,15 +158,12 @@ class TableWriter:
                 return
             except NotCommittedError as error:
                 self._table.refresh()
-                leads = app_id == LEADER_APP_ID
-                after = self._after(known, error, leads)
+                after = self._after(known, error, app_id == LEADER_APP_ID)
                 if not after:
                     raise
                 if any(commit.writer == self._id for commit in after):
                     logger.warning("a commit to %s failed, and is there: %s", self.spec.name, error)
                     return
-                if leads:
-                    self.last_info = newest_info(self._table)
 
     def _after(self, known: int, cause: Exception | str, takes_the_lead: bool = False) -> Sequence[Commit]:
         """The commits after version `known`, the newest first. Raises FencedLeaderError when one is in the way."""
@@ -175,7 +173,7 @@ class TableWriter:
             is_there = any(commit.writer == self._id for commit in after)
             is_fenced = self.leader_epoch > self._led_epoch if is_there else self.leader_epoch >= self._led_epoch
         else:
-            is_fenced = self.leader_epoch > self._led_epoch or len(after) < count or any(map(self._is_foreign, after))
+            is_fenced = len(after) < count or any(map(self._is_foreign, after))
         if is_fenced:
             raise self._fence(cause)
         return after
@@ -183,10 +181,6 @@ class TableWriter:
     def _is_foreign(self, commit: Commit) -> bool:
         is_upkeep = commit.rearranges and commit.writer is not None
         return commit.writer != self._id and not is_upkeep
-
-    def _check_lead(self) -> None:
-        if self.leader_epoch != self._led_epoch:
-            raise self._fence("it did so during the upkeep")
 
     def _refuse_when_fenced(self) -> None:
         if self._fenced is not None:

@@ -6,7 +6,7 @@ both, in `spark.table_writer`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple, Protocol
@@ -91,9 +91,8 @@ class VersionedTable(Protocol):
         Raises NotCommittedError, also when there is such a version already.
         """
 
-    def upkeep(self, upkeep: Upkeep, stamp: Stamp, check: Callable[[], None]) -> None:
-        """Bound the number of live files and the log, drop old days.
+    def upkeep(self, upkeep: Upkeep, stamp: Stamp) -> None:
+        """Bound the number of live files and the log, drop old days. Raises NotCommittedError.
 
-        Commits that only rearrange may go over the commits of others, and take the handle past them: `check` is
-        called after these. Raises NotCommittedError.
+        What only rearranges may go over the commits of others, and take the handle past them.
         """

@@ -87,6 +87,10 @@ class MemoryTables:
         """A commit of somebody who is no job."""
         self._append(spec, _Version(Commit(None, False, None), rows, False, {}))
 
+    def compact_from_outside(self, spec: TableSpec) -> None:
+        """The same of somebody who only rearranges."""
+        self._append(spec, _Version(Commit(None, True, None), (), False, {}))
+
     # -- for the handles
 
     def log_of(self, spec: TableSpec) -> list[_Version]:
@@ -151,14 +155,14 @@ class MemoryTable:
         made = _Version(commit, [dict(row) for row in rows], replace, transactions)
         self.version = self._tables.add(self.spec, self.version, made)
 
-    def upkeep(self, upkeep: Upkeep, stamp: Stamp, check: Callable[[], None]) -> None:
-        """See `VersionedTable`. What compacts goes over the commits of others, as delta-rs has it."""
+    def upkeep(self, upkeep: Upkeep, stamp: Stamp) -> None:
+        """See `VersionedTable`. Compaction and vacuum go over the commits of others, as delta-rs has it."""
         if upkeep.prune_before is not None:
             kept = [row for row in self.rows() if not _is_pruned(row, upkeep.prune_before)]
             self.write(kept, True, stamp)
-        rearranged = _Version(Commit(stamp.writer, True, stamp.info), (), False, {})
-        self.version = self._tables.add(self.spec, self.version, rearranged)
-        check()
+        for _ in ("OPTIMIZE", "VACUUM"):
+            made = _Version(Commit(stamp.writer, True, stamp.info), (), False, {})
+            self.version = self._tables.add(self.spec, self.version, made)
 
     def _now(self) -> _Version:
         return self._tables.log_of(self.spec)[self.version]

@@ -30,6 +30,7 @@ class Tables(Protocol):
     def lose_next_answer(self) -> None: ...
     def refuse_next_commit(self) -> None: ...
     def write_from_outside(self, spec: TableSpec, rows: Sequence[Row] = ()) -> None: ...
+    def compact_from_outside(self, spec: TableSpec) -> None: ...
 
 
 class DeltaTables:
@@ -67,6 +68,9 @@ class DeltaTables:
         table = pa.Table.from_pylist(list(rows), schema=spec.schema)
         write_deltalake(table_path(self.root, spec), table, mode="append")
 
+    def compact_from_outside(self, spec: TableSpec) -> None:
+        DeltaTable(table_path(self.root, spec)).optimize.compact()
+
 
 class FaultyDelta(DeltaVersions):
     """A handle whose commits and looks fail as the tables say."""
@@ -94,7 +98,7 @@ class FaultyDelta(DeltaVersions):
             other.write(rows, replace, stamp)
         raise NotCommittedError("no answer came")
 
-    def upkeep(self, upkeep: Upkeep, stamp: Stamp, check: Callable[[], None]) -> None:
+    def upkeep(self, upkeep: Upkeep, stamp: Stamp) -> None:
         """The action comes before the compaction's commit."""
         self._check_store()
         compact = TableOptimizer.compact
@@ -104,7 +108,7 @@ class FaultyDelta(DeltaVersions):
             return compact(optimizer, **options)
 
         with mock.patch.object(TableOptimizer, "compact", act_and_compact):
-            super().upkeep(upkeep, stamp, check)
+            super().upkeep(upkeep, stamp)
 
     def _check_store(self) -> None:
         if self._tables.is_away:

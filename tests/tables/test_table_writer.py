@@ -206,10 +206,48 @@ def test_a_store_that_is_away_fences_nobody(tables: Tables) -> None:
 def test_who_writes_from_outside_fences(tables: Tables, spec: TableSpec) -> None:
     writer = leader(tables, spec, 2, batches=1)
     tables.write_from_outside(spec)
-    for _ in range(2):
+    before = tables.newest_version(spec)
+    for action in (lambda: commit(writer, 2, 1), lambda: commit(writer, 2, 1), lambda: upkeep(writer)):
         with fenced(2, 2):
-            commit(writer, 2, 1)
+            action()
+    assert tables.newest_version(spec) == before
     assert commit(leader(tables, spec, 3), 3, 0)
+
+
+def test_who_compacts_from_outside_fences(tables: Tables) -> None:
+    writer = leader(tables, DELIVERY_LOG, 2, batches=3)
+    tables.compact_from_outside(DELIVERY_LOG)
+    with fenced(2, 2):
+        commit(writer, 2, 3)
+
+
+def test_a_writer_that_missed_commits_which_the_log_forgot_writes_nothing(tmp_path: Path) -> None:
+    """The file of the version that it would write is gone, so its name is free. A start after that one is fenced."""
+    tables = DeltaTables(tmp_path)
+    asleep = leader(tables, DELIVERY_LOG, 1, batches=1)
+    awake = leader(tables, DELIVERY_LOG, 2, batches=3)
+    for batch_id in range(3, 6):
+        awake.upkeep(timedelta(hours=24), 1, None)
+        assert commit(awake, 2, batch_id)
+    log = tmp_path / "delivery_log" / "_delta_log"
+    before = sorted(log.iterdir())
+    assert int(before[0].name[:20]) > asleep.version + 1
+    with pytest.raises(TableStoreError, match="Invalid table version"):
+        commit(asleep, 1, 1)
+    assert sorted(log.iterdir()) == before
+    assert commit(awake, 2, 6)
+
+
+def test_commits_that_cannot_be_looked_at_fence() -> None:
+    tables = MemoryTables()
+    table = tables.table(DELIVERY_LOG)
+    writer = TableWriter(table, "mine")
+    writer.lead(1)
+    old = leader(tables, DELIVERY_LOG, 2)
+    table.commits = lambda count: []  # type: ignore[method-assign]
+    with fenced(1, 2):
+        commit(writer, 1, 0)
+    assert commit(old, 2, 0)
 
 
 def test_upkeep_goes_over_nothing_from_outside(tables: Tables) -> None:
@@ -264,6 +302,17 @@ def test_the_upkeep_of_a_new_leader_goes_over_the_compaction_of_the_old_one(tabl
     with fenced(1, 2):
         upkeep(old)
     upkeep(new)
+    assert commit(new, 2, 0)
+
+
+def test_who_loses_the_lead_after_the_compaction_of_an_upkeep_notices_at_its_end() -> None:
+    """Vacuum, too, goes over a lead commit, and takes the old leader's handle past it."""
+    tables = MemoryTables()
+    old, new = leader(tables, DELIVERY_LOG, 1, batches=3), tables.writer(DELIVERY_LOG, "new")
+    tables.before_next_commit(lambda: None)
+    tables.before_next_commit(lambda: new.lead(2))
+    with fenced(1, 2):
+        upkeep(old)
     assert commit(new, 2, 0)
 
 
