@@ -21,7 +21,7 @@ from sharegroup.spark.fault_points import fault_point
 from sharegroup.spark.job_lead import JobLead, LeadWatch
 from sharegroup.spark.job_query import JobQuery
 from sharegroup.spark.kafka_clients import RowProducer, create_topics
-from sharegroup.spark.leaders import last_leader_epoch, record_leader
+from sharegroup.spark.leaders import last_leader_epoch
 from sharegroup.spark.retention import prunable
 from sharegroup.spark.stale_checkpoint import refuse_stale_checkpoint
 from sharegroup.spark.static_configs import write_static_configs
@@ -166,22 +166,7 @@ class ShareGroupJob:
         query = self._build[name]()
         query.start(lead.epoch_for(name))
         self._running[name] = query
-        try:
-            self._record(query)
-        except BaseException:
-            query.query.stop()
-            raise
         return query
-
-    def _record(self, query: JobQuery) -> None:
-        record_leader(
-            self._config.job.tables_path,
-            query.name,
-            query.leader_epoch,
-            str(query.query.id),
-            self._spark.sparkContext.applicationId,
-            query.positions,
-        )
 
     # -- the end ---------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -14,10 +13,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from sharegroup.config import JobConfig
 from sharegroup.errors import StopRequested
-from sharegroup.spark.checkpoint import read_checkpoint
+from sharegroup.spark.checkpoint import begin_checkpoint, read_checkpoint
 from sharegroup.spark.commit_steps import CommitSteps
 from sharegroup.spark.hand_over import HandOverFile
-from sharegroup.spark.leaders import last_leader_epoch
+from sharegroup.spark.leaders import last_leader_epoch, record_leader
 from sharegroup.spark.query_run import QueryRun
 from sharegroup.spark.stop_signal import StopSignal
 
@@ -52,25 +51,14 @@ class JobQuery:
             name, steps, HandOverFile(hand_over_path), on_lead, self._upkeep, config.job.upkeep_interval_commits
         )
         self._query: StreamingQuery | None = None
-        self._started = threading.Event()
         #: What ended the query from inside a batch, as Spark's own exception shows only a Java trace of it.
         self.failure: BaseException | None = None
         self.in_batch = False
 
     @property
-    def leader_epoch(self) -> int:
-        """The leader epoch of the query's tables that it was started with."""
-        return self._steps.leader_epoch
-
-    @property
     def batches(self) -> int:
         """How many batches it has run."""
         return self._run.batches
-
-    @property
-    def positions(self) -> Mapping[int, int]:
-        """The next unread offset of each partition of the request topic."""
-        return self._steps.positions
 
     @property
     def query(self) -> StreamingQuery:
@@ -98,6 +86,9 @@ class JobQuery:
         self._run.lead(
             leader_epoch, read_checkpoint(self._spark, path), functools.partial(last_leader_epoch, tables_path)
         )
+        # Before Spark plans a batch: a checkpoint with one, and no start to go with it, would be taken for a stale one.
+        self._steps.query_id = begin_checkpoint(self._spark, path)
+        self._record()
         writer = (
             self._outputs(self._hand_over_path, dict(self._steps.positions))
             .writeStream.queryName(self.name)
@@ -107,9 +98,18 @@ class JobQuery:
             .foreachBatch(self._on_batch)
         )
         self._query = writer.start()
-        self._steps.query_id = str(self._query.id)
-        self._started.set()
-        logger.info("query %s leads with epoch %d, id %s", self.name, self.leader_epoch, self._steps.query_id)
+        assert str(self._query.id) == self._steps.query_id
+        logger.info("query %s leads with epoch %d, id %s", self.name, self._steps.leader_epoch, self._steps.query_id)
+
+    def _record(self) -> None:
+        record_leader(
+            self._config.job.tables_path,
+            self.name,
+            self._steps.leader_epoch,
+            self._steps.query_id,
+            self._spark.sparkContext.applicationId,
+            self._steps.positions,
+        )
 
     def _on_batch(self, frame: DataFrame, batch_id: int) -> None:
         self.in_batch = True
@@ -122,7 +122,6 @@ class JobQuery:
             self.in_batch = False
 
     def _run_batch(self, frame: DataFrame, batch_id: int) -> None:
-        self._started.wait()
         if self._stop.requested:
             raise StopRequested(f"query {self.name} stops before batch {batch_id}")
         self._run.begin(batch_id)
