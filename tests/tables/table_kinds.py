@@ -9,6 +9,7 @@ from unittest import mock
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
 from deltalake.table import TableOptimizer
 
 from sharegroup.spark.delta_table import DeltaVersions
@@ -86,14 +87,11 @@ class FaultyDelta(DeltaVersions):
     def write(self, rows: Sequence[Row], replace: bool, stamp: Stamp) -> None:
         self._check_store()
         self._before_commit()
-        tables = self._tables
-        if tables.refused:
-            tables.refused -= 1
+        if self._is_refused():
             raise NotCommittedError("no space left")
-        if not tables.lost_answers:
+        if not self._is_answer_lost():
             return super().write(rows, replace, stamp)
-        tables.lost_answers -= 1
-        other = DeltaVersions(tables.root, self.spec)
+        other = DeltaVersions(self._tables.root, self.spec)
         if other.version == self.version:
             other.write(rows, replace, stamp)
         raise NotCommittedError("no answer came")
@@ -105,7 +103,12 @@ class FaultyDelta(DeltaVersions):
 
         def act_and_compact(optimizer: TableOptimizer, **options: Any) -> Any:
             self._before_commit()
-            return compact(optimizer, **options)
+            if self._is_refused():
+                raise CommitFailedError("no space left")
+            found = compact(optimizer, **options)
+            if found["numFilesRemoved"] and self._is_answer_lost():
+                raise CommitFailedError("no answer came")
+            return found
 
         with mock.patch.object(TableOptimizer, "compact", act_and_compact):
             super().upkeep(upkeep, stamp)
@@ -117,3 +120,13 @@ class FaultyDelta(DeltaVersions):
     def _before_commit(self) -> None:
         if self._tables.before_commit:
             self._tables.before_commit.pop(0)()
+
+    def _is_refused(self) -> bool:
+        is_refused = self._tables.refused > 0
+        self._tables.refused -= is_refused
+        return is_refused
+
+    def _is_answer_lost(self) -> bool:
+        is_lost = self._tables.lost_answers > 0
+        self._tables.lost_answers -= is_lost
+        return is_lost

@@ -344,6 +344,28 @@ def test_upkeep_changes_no_rows_and_no_info(tables: Tables, spec: TableSpec) -> 
     assert commit(writer, 1, 4)
 
 
+def test_an_upkeep_that_the_store_refuses_fails(tables: Tables) -> None:
+    writer = leader(tables, DELIVERY_LOG, 1, batches=2)
+    tables.refuse_next_commit()
+    with pytest.raises(NotCommittedError, match="no space left"):
+        upkeep(writer)
+    upkeep(writer)
+    assert commit(writer, 1, 2)
+
+
+def test_an_upkeep_whose_answer_is_lost_is_done_again_another_time(
+    tables: Tables, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer = leader(tables, DELIVERY_LOG, 1, batches=2)
+    tables.lose_next_answer()
+    upkeep(writer)
+    assert [record.getMessage() for record in caplog.records] == [
+        "the upkeep of delivery_log did not come to its end: no answer came"
+    ]
+    upkeep(writer)
+    assert commit(writer, 1, 2)
+
+
 def test_upkeep_drops_the_days_that_it_is_told(tables: Tables) -> None:
     writer = leader(tables, DELIVERY_LOG, 1)
     for number in range(2):
