@@ -53,6 +53,7 @@ class Batch:
     responses: list[dict[str, Any]] = field(default_factory=list)
     requests: list[tuple[str, str]] = field(default_factory=list)
     rejected: list[tuple[int, int, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     positions: dict[int, int] = field(default_factory=dict)
     deadlines: dict[str, int | None] = field(default_factory=dict)
     waiting: dict[str, bool] = field(default_factory=dict)
@@ -68,6 +69,7 @@ class Batch:
             batch.responses += output.responses
             batch.requests += [(key, value) for key, value in output.requests]
             batch.rejected += output.rejected
+            batch.notes += output.notes
             for partition, position in output.positions.items():
                 batch.positions[partition] = max(position, batch.positions.get(partition, 0))
             batch.deadlines[output.key] = output.deadline_ms

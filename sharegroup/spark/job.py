@@ -27,6 +27,7 @@ from sharegroup.spark.stale_checkpoint import refuse_stale_checkpoint
 from sharegroup.spark.static_configs import write_static_configs
 from sharegroup.spark.stop_signal import StopSignal
 from sharegroup.spark.supervisor import Supervisor
+from sharegroup.spark.table_upgrade import refuse_older_checkpoints, upgrade_tables
 from sharegroup.tables.schemas import (
     ALL_TABLES,
     GROUP_COORDINATOR_TABLES,
@@ -67,7 +68,7 @@ class ShareGroupJob:
         self._create_topics_and_tables()
         self._refuse_stale_checkpoints()
         lead = self._take_the_lead()
-        # What changes the tables themselves (their columns) belongs here: this job may, and nobody has them open yet.
+        upgrade_tables(self._config.job.tables_path, int(time.time() * 1000))
         supervisor = Supervisor({name: functools.partial(self._start, lead, name) for name in self._build})
         watch = LeadWatch(lead.check)
         all_run = False
@@ -99,8 +100,12 @@ class ShareGroupJob:
     def _refuse_stale_checkpoints(self) -> None:
         """Before this job takes the lead: a start that comes to nothing must not end the job that runs."""
         job = self._config.job
+        paths = {name: f"{job.checkpoint_path}/{name}" for name in _TABLES}
+        checkpoints = {path: read_checkpoint(self._spark, path) for path in paths.values()}
+        used = {path for path, checkpoint in checkpoints.items() if checkpoint and checkpoint.newest_batch >= 0}
+        refuse_older_checkpoints(job.tables_path, checkpoints, used.__contains__)
         for name, (first, *_) in _TABLES.items():
-            checkpoint = read_checkpoint(self._spark, f"{job.checkpoint_path}/{name}")
+            checkpoint = checkpoints[paths[name]]
             if checkpoint is not None:
                 table = DeltaTableWriter(job.tables_path, first)
                 committed = table.committed(checkpoint.query_id)

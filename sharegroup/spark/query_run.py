@@ -77,6 +77,8 @@ class QueryRun:
             self._upkeep()
 
     def _report(self, batch: Batch) -> None:
+        for note in batch.notes:
+            logger.warning("query %s: %s", self._name, note)
         if not batch.rejected:
             return
         self.rejected += len(batch.rejected)

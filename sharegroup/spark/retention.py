@@ -46,12 +46,12 @@ def _oldest_newest_snapshot(table: DeltaTable) -> date:
     """The day of the newest snapshot of the share-partition that was written longest ago; deleted ones need none.
 
     A tombstone's own day is not older than the snapshots that it forgets, so these go first. Rows without a topic id
-    are of an earlier version: the job has carried over what they say, when it started.
+    are of an earlier version, and were carried over to rows that have one.
     """
     rows: pa.Table = table.to_pyarrow_table(columns=[*_KEY, "record_type", "leader_epoch", "batch_id", "day"])
     rows = rows.sort_by([("leader_epoch", "ascending"), ("batch_id", "ascending")])
-    rows = rows.filter(pc.is_in(rows["record_type"], value_set=pa.array(["ShareSnapshot", "Tombstone"])))
     rows = rows.filter(pc.is_valid(rows["topic_id"]))
+    rows = rows.filter(pc.is_in(rows["record_type"], value_set=pa.array(["ShareSnapshot", "Tombstone"])))
     newest = rows.group_by(_KEY, use_threads=False).aggregate([("day", "last"), ("record_type", "last")])
     newest = newest.filter(pc.equal(newest["record_type_last"], "ShareSnapshot"))
     oldest = pc.min(newest["day_last"]).as_py()

@@ -361,19 +361,31 @@ def test_a_new_leader_fences_the_writer_of_current_rows(tmp_path: Path) -> None:
 
 
 def test_outputs_are_merged_in_the_order_of_their_keys() -> None:
-    first = Output("a", T0, {"t": [{"n": 1}]}, [{"id": "x"}], [("k", "v")], [(0, 1, "bad")], {0: 5, 1: 2}, 7, True)
-    second = Output("b", T0 + 1, {"t": [{"n": 2}]}, [{"id": "y"}], positions={0: 4}, deadline_ms=None)
+    first = Output(
+        "a",
+        T0,
+        tables={"t": [{"n": 1}]},
+        responses=[{"id": "x"}],
+        requests=[("k", "v")],
+        rejected=[(0, 1, "bad")],
+        notes=["first"],
+        positions={0: 5, 1: 2},
+        deadline_ms=7,
+        waiting=True,
+    )
+    second = Output("b", T0 + 1, {"t": [{"n": 2}]}, [{"id": "y"}], notes=["second"], positions={0: 4}, deadline_ms=None)
     first, second = (Output.decode(output.encode()) for output in (first, second))
     merged = [Batch.of(3, outputs) for outputs in ([first, second], [second, first])]
     assert merged[0] == merged[1]
     assert merged[0] == Batch(
         3,
         T0 + 1,
-        {"t": [{"n": 1}, {"n": 2}]},
-        [{"id": "x"}, {"id": "y"}],
-        [("k", "v")],
-        [[0, 1, "bad"]],  # type: ignore[list-item]  # JSON has no tuples
-        {0: 5, 1: 2},
-        {"a": 7, "b": None},
-        {"a": True, "b": False},
+        tables={"t": [{"n": 1}, {"n": 2}]},
+        responses=[{"id": "x"}, {"id": "y"}],
+        requests=[("k", "v")],
+        rejected=[[0, 1, "bad"]],  # type: ignore[list-item]  # JSON has no tuples
+        notes=["first", "second"],
+        positions={0: 5, 1: 2},
+        deadlines={"a": 7, "b": None},
+        waiting={"a": True, "b": False},
     )

@@ -102,9 +102,10 @@ def test_what_the_old_leader_commits_until_it_is_fenced_can_make_a_checkpoint_st
 def test_rejected_rows_are_counted_and_the_first_of_them_logged(caplog: pytest.LogCaptureFixture) -> None:
     run = Run(MemoryTables(), "q", 1)
     run.lead()
-    run.batch(0, Output("k", T0, rejected=[(0, offset, "bad") for offset in range(30)]))
+    run.batch(0, Output("k", T0, rejected=[(0, offset, "bad") for offset in range(30)], notes=["a new log"]))
     assert run.run.rejected == 30
     assert [record.getMessage() for record in caplog.records] == [
+        "query q: a new log",
         *[f"query q rejected request 0@{offset}: bad" for offset in range(20)],
         "query q rejected 30 in batch 0, 30 so far",
     ]
