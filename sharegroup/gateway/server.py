@@ -9,7 +9,7 @@ import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka.protocol import admin as admin_messages
 from kafka.protocol import metadata as metadata_messages
@@ -40,6 +40,9 @@ from sharegroup.gateway.wire import RequestHeader, UnknownVersionError
 from sharegroup.protocol import messages as share_messages
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 UPKEEP_INTERVAL_S, IDLE_CHECK_INTERVAL_S, REFRESH_INTERVAL_S = 0.1, 1.0, 30.0
 #: Connections that may wait to be accepted.
@@ -204,9 +207,9 @@ class Gateway:
         """A link for one client."""
         return Passthrough(self._cluster.address(node_id), self._settings, self._backoffs[node_id])
 
-    async def run_login(self, step: Callable[[Request], Any], request: Request) -> Any:
+    async def run_login(self, step: Callable[[T], U], said: T) -> U:
         """A step of a login, in a thread of its own."""
-        return await asyncio.get_running_loop().run_in_executor(self._logins, step, request)
+        return await asyncio.get_running_loop().run_in_executor(self._logins, step, said)
 
     async def handle(self, request: Request) -> Any:
         """The response message to one of our own requests."""

@@ -298,6 +298,67 @@ def test_a_login_by_scram(users: dict[str, object]) -> None:
     assert run(test, users) == "User:alice"
 
 
+async def bare(client: Client, message: bytes) -> bytes:
+    """A SASL message without a request around it, and the answer's."""
+    client.send(framed(message))
+    return await client.frame()
+
+
+def test_a_login_by_bare_messages(users: dict[str, object]) -> None:
+    """As clients before Kafka 1.0 log in; what follows are requests again."""
+
+    async def test(gateway: Gateway, client: Client) -> tuple[str, bool]:
+        await client.connect()
+        assert await client.is_served()
+        assert await client.handshake("NO-SUCH-MECHANISM", version=0) == 33
+        assert await client.handshake(version=0) == 0
+        assert await bare(client, b"\0alice\0secret") == b""
+        return connection_of(gateway)._caller.principal, await client.is_served()
+
+    assert run(test, users) == ("User:alice", True)
+
+
+def test_a_login_by_bare_messages_of_scram(users: dict[str, object]) -> None:
+    async def test(gateway: Gateway, client: Client) -> tuple[str, bool]:
+        await client.connect()
+        assert await client.handshake("SCRAM-SHA-512", version=0) == 0
+        scram = ScramClient(["SCRAM-SHA-512"], "alice", "secret")
+        scram.set_server_first((await bare(client, scram.get_client_first().encode())).decode())
+        scram.set_server_final((await bare(client, scram.get_client_final().encode())).decode())
+        return connection_of(gateway)._caller.principal, await client.is_served()
+
+    assert run(test, users) == ("User:alice", True)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [framed(b"\0alice\0wrong"), framed(b""), framed(b"\xff" * 5_000), unknown_api_versions(7), metadata()],
+    ids=["a wrong password", "nothing", "too much", "ApiVersions", "Metadata"],
+)
+def test_a_wrong_bare_message_closes_the_connection_without_an_answer(users: dict[str, object], wrong: bytes) -> None:
+    async def test(gateway: Gateway, client: Client) -> tuple[str, bool]:
+        await client.connect()
+        assert await client.handshake(version=0) == 0
+        connection = connection_of(gateway)
+        client.send(wrong)
+        is_closed = await client.is_closed()
+        return connection._caller.principal, is_closed
+
+    assert run(test, users) == ("User:ANONYMOUS", True)
+
+
+def test_bare_messages_come_after_the_handshake_in_one_go(users: dict[str, object]) -> None:
+    """A client need not wait for the answer; what came with its password is a request already."""
+
+    async def test(gateway: Gateway, client: Client) -> list[bytes]:
+        await client.connect()
+        handshake = bytes(wire.encode_request(SaslHandshakeRequest(mechanism="PLAIN"), 0, 1, "test"))
+        client.send(handshake + framed(b"\0alice\0secret") + unknown_api_versions(7))
+        return [(await client.frame())[:6] for _ in range(3)]
+
+    assert run(test, users) == [b"\0\0\0\x01\0\0", b"", UNKNOWN_API_VERSIONS[:6]]
+
+
 def test_a_wrong_password_is_answered_before_the_connection_is_closed(users: dict[str, object]) -> None:
     async def test(gateway: Gateway, client: Client) -> bool:
         await client.connect()
