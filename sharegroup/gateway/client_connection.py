@@ -19,6 +19,7 @@ from sharegroup.gateway import wire
 from sharegroup.gateway.connection_host import ConnectionHost
 from sharegroup.gateway.framing import FrameProtocol, framed
 from sharegroup.gateway.handlers.api_versions import API_VERSIONS, unsupported_version
+from sharegroup.gateway.keepalive import end_when_vanished
 from sharegroup.gateway.passthrough import Passthrough
 from sharegroup.gateway.request import Caller, Request
 from sharegroup.gateway.request_decoding import decode_request
@@ -73,6 +74,7 @@ class ClientConnection(FrameProtocol):
         """The client has a place from now on, before any TLS handshake; False when there is none, and it is closed."""
         self.transport = transport
         if self._gateway.connected(self):
+            end_when_vanished(transport.get_extra_info("socket"), self._gateway.config.tcp_keepalive_ms)
             return True
         self.close()
         return False

@@ -216,6 +216,75 @@ def test_a_client_that_has_been_silent_for_long() -> None:
     assert run(test) == (False, True)
 
 
+#: What each platform has of them; TCP_KEEPALIVE is macOS's name of the first.
+KEEPALIVE = ("TCP_KEEPIDLE", "TCP_KEEPALIVE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT")
+
+
+async def keepalive_of(gateway: Gateway, client: Client) -> dict[str, int]:
+    await client.connect()
+    await until(lambda: gateway.connection_count == 1)
+    transport = connection_of(gateway).transport
+    assert transport is not None
+    accepted = transport.get_extra_info("socket")
+    tcp = {name: getattr(socket, name) for name in KEEPALIVE if hasattr(socket, name)}
+    options = {name: accepted.getsockopt(socket.IPPROTO_TCP, option) for name, option in tcp.items()}
+    return {"SO_KEEPALIVE": int(accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) != 0), **options}
+
+
+@pytest.mark.parametrize(
+    ("keys", "idle_s", "interval_s", "whole_ms"),
+    [
+        ({}, 15, 10, 45_000),  # the default session timeout
+        ({"gateway.tcp.keepalive.ms": 10_000}, 3, 2, 10_000),
+        ({"gateway.tcp.keepalive.ms": 1}, 1, 1, 1),
+    ],
+)
+def test_tcp_looks_for_clients_that_have_vanished(
+    keys: dict[str, object], idle_s: int, interval_s: int, whole_ms: int
+) -> None:
+    wanted = {
+        "SO_KEEPALIVE": 1,
+        "TCP_KEEPIDLE": idle_s,
+        "TCP_KEEPALIVE": idle_s,
+        "TCP_KEEPINTVL": interval_s,
+        "TCP_KEEPCNT": 3,
+        "TCP_USER_TIMEOUT": whole_ms,
+    }
+    found = run(keepalive_of, keys)
+    assert found == {name: wanted[name] for name in found}
+    assert len(found) >= 4
+
+
+def test_tcp_looks_for_vanished_clients_in_the_tls_handshake_too(pems: Path) -> None:
+    assert run(keepalive_of, tls(pems))["SO_KEEPALIVE"] == 1
+
+
+def test_vanished_clients_may_be_left_to_tcp() -> None:
+    assert run(keepalive_of, {"gateway.tcp.keepalive.ms": 0})["SO_KEEPALIVE"] == 0
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the platform has no such option")
+def test_a_connection_that_takes_nothing_ends() -> None:
+    """As one to a machine that has vanished while responses are on their way: without a timer of the gateway's own."""
+
+    async def test(gateway: Gateway, client: Client) -> Exception | None:
+        with socket.socket() as unread:
+            unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            unread.setblocking(False)
+            await asyncio.get_running_loop().sock_connect(unread, ("127.0.0.1", client.port))
+            await until(lambda: gateway.connection_count == 1)
+            connection = connection_of(gateway)
+            ends: list[Exception | None] = []
+            lost = connection.connection_lost
+            connection.connection_lost = lambda error: (ends.append(error), lost(error))  # type: ignore[assignment,func-returns-value]
+            assert connection.transport is not None
+            connection.transport.write(bytes(16 * 1_048_576))
+            await until(lambda: gateway.connection_count == 0)
+            return ends[0]
+
+    assert isinstance(run(test, {"gateway.tcp.keepalive.ms": 1_000}), TimeoutError)
+
+
 def test_clients_that_come_and_go_leave_nothing_behind() -> None:
     """`serving` waits until all tasks are gone."""
 
