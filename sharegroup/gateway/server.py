@@ -36,6 +36,7 @@ from sharegroup.gateway.security.sasl_server import sasl_is_off
 from sharegroup.gateway.stored_groups import StoredGroups
 from sharegroup.gateway.tls_connection import TlsConnection
 from sharegroup.gateway.upstream_cluster import UpstreamCluster
+from sharegroup.gateway.upstream_groups import UpstreamGroups
 from sharegroup.gateway.wire import RequestHeader, UnknownVersionError
 from sharegroup.protocol import messages as share_messages
 
@@ -84,7 +85,9 @@ class Gateway:
     def _routes(self) -> dict[int, tuple[Any, Handler]]:
         """{api key: (request message, handler)}"""
         cluster = ClusterApis(self._cluster, self._listeners, self._open_new_ports, self.security)
-        heartbeat = ShareGroupHeartbeat(self._engine, self._cluster, self.security)
+        heartbeat = ShareGroupHeartbeat(
+            self._engine, self._cluster, self.security, self._stored, UpstreamGroups(self._cluster)
+        )
         routes: list[tuple[Any, Handler]] = [
             (sasl_messages.SaslHandshakeRequest, sasl_is_off),
             (sasl_messages.SaslAuthenticateRequest, sasl_is_off),
