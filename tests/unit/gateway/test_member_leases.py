@@ -59,7 +59,8 @@ class Heartbeats:
         self.engine, self.leases = RecordingEngine(), MemberLeases()
         security = SimpleNamespace(heartbeat=lambda *_: None)
         cluster: Any = ScriptedUpstream()
-        self._handler = ShareGroupHeartbeat(cast(Any, self.engine), cluster, security, self.leases)
+        nobody: Any = None  # is asked about groups upstream only by who joins
+        self._handler = ShareGroupHeartbeat(cast(Any, self.engine), cluster, security, self.leases, nobody, nobody)
 
     async def send(self, member_epoch: int) -> asyncio.Future[Any]:
         body = ShareGroupHeartbeatRequest(
