@@ -7,7 +7,7 @@ restart it is fed the same records. A refused request raises RequestError, with 
 
 Checks come in this order, the first that fails answers:
 
-    topic id missing, partition negative       INVALID_REQUEST              all
+    topic missing, partition negative          INVALID_REQUEST              all
     epoch negative                             INVALID_REQUEST              initialise, write, read
     share-partition not initialised            INVALID_REQUEST              write, read
     leader epoch below the fence               FENCED_LEADER_EPOCH          write, read
@@ -84,7 +84,7 @@ class ReadStateSummaryResponse(NamedTuple):
 class ShareCoordinatorShard:
     """The states of some share-partitions.
 
-    `partition_count` gives the number of partitions of a topic id, None if there is none. `precedence` is Kafka's by
+    `partition_count` gives a topic's number of partitions, None if there is no such topic. `precedence` is Kafka's by
     default; NEWEST is for records that carry ACQUIRED batches (see `state_batch_combiner`).
     """
 
@@ -170,9 +170,9 @@ class ShareCoordinatorShard:
         self._check_exists(key)
         return CoordinatorResult((tombstone(key),) if key in self._states else (), None)
 
-    def delete_topics(self, topic_ids: Collection[str]) -> CoordinatorResult[None]:
+    def delete_topics(self, topics: Collection[str]) -> CoordinatorResult[None]:
         """Forget every share-partition of topics that were deleted."""
-        return CoordinatorResult(tuple(tombstone(key) for key in self._states if key.topic_id in topic_ids), None)
+        return CoordinatorResult(tuple(tombstone(key) for key in self._states if key.topic in topics), None)
 
     def snapshot_cold(self, now_ms: int) -> CoordinatorResult[None]:
         """Repeat the snapshots that are `cold_snapshot_interval_ms` old or older, so that older records can be pruned.
@@ -227,12 +227,12 @@ class ShareCoordinatorShard:
         return state
 
     def _check_exists(self, key: SharePartitionKey) -> None:
-        count = self._partition_count(key.topic_id)
+        count = self._partition_count(key.topic)
         if count is None or key.partition >= count:
-            message = f"there is no partition {key.partition} of topic {key.topic_id}"
+            message = f"there is no partition {key.partition} of topic {key.topic}"
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
 
 
 def _check_key(key: SharePartitionKey) -> None:
-    if not key.topic_id or key.partition < 0:
+    if not key.topic or key.partition < 0:
         raise RequestError(ErrorCode.INVALID_REQUEST, f"no share-partition can be {key}")

@@ -96,8 +96,7 @@ class _CoordinatorTrace:
         self._now_ms = 0
 
     def run(self, step: Mapping[str, Any]) -> Json:
-        topic = _topic(step)
-        key = SharePartitionKey("g", topic, topic, step.get("partition", 0))
+        key = SharePartitionKey("g", _topic(step), step.get("partition", 0))
         operation = step["op"]
         if operation == "advance_ms":
             self._now_ms += step["ms"]

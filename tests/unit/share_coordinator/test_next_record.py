@@ -21,7 +21,7 @@ from sharegroup.types import SharePartitionKey, StateBatch
 
 from .state_batch_strategies import acknowledged, acquired, available
 
-KEY = SharePartitionKey("g", "t1", "id-1", 0)
+KEY = SharePartitionKey("g", "t1", 0)
 HEADER = ShareGroupOffsetHeader(
     snapshot_epoch=3,
     state_epoch=2,

@@ -31,9 +31,9 @@ from .state_batch_strategies import acquired, available, our_batches
 
 Request = Callable[[ShareCoordinatorShard], CoordinatorResult[object]]
 
-PARTITIONS = {"id-1": 3, "id-2": 1}
-KEY = SharePartitionKey("g", "t1", "id-1", 0)
-OTHER = SharePartitionKey("g", "t2", "id-2", 0)
+PARTITIONS = {"t1": 3, "t2": 1}
+KEY = SharePartitionKey("g", "t1", 0)
+OTHER = SharePartitionKey("g", "t2", 0)
 
 
 class Log:
@@ -61,11 +61,11 @@ def initialised() -> Log:
     return log
 
 
-NO_TOPIC = SharePartitionKey("g", "t1", "", 0)
-NEGATIVE = SharePartitionKey("g", "t1", "id-1", -1)
-NOT_INITIALISED = SharePartitionKey("g", "t1", "id-1", 1)
-UNKNOWN_PARTITION = SharePartitionKey("g", "t1", "id-1", 3)
-UNKNOWN_TOPIC = SharePartitionKey("g", "t1", "id-9", 0)
+NO_TOPIC = SharePartitionKey("g", "", 0)
+NEGATIVE = SharePartitionKey("g", "t1", -1)
+NOT_INITIALISED = SharePartitionKey("g", "t1", 1)
+UNKNOWN_PARTITION = SharePartitionKey("g", "t1", 3)
+UNKNOWN_TOPIC = SharePartitionKey("g", "t9", 0)
 
 REFUSED: list[tuple[Request, ErrorCode]] = [
     *[
@@ -114,7 +114,7 @@ def test_a_refused_request_changes_nothing(request_: Request, code: ErrorCode) -
 
 
 def test_a_state_whose_topic_is_gone_can_be_neither_written_nor_read() -> None:
-    partitions = {"id-1": 1}
+    partitions = {"t1": 1}
     shard = ShareCoordinatorShard(ShareCoordinatorConfig(), partitions.get)
     shard.replay(shard.init_state(KEY, 0, 0).records[0], 0)
     partitions.clear()
@@ -129,7 +129,7 @@ ACCEPTED: list[Request] = [
     lambda shard: shard.write_state(StateWrite(KEY, 2, 5, 12)),
     lambda shard: shard.read_state(KEY, 6),
     lambda shard: shard.delete_state(KEY),
-    lambda shard: shard.delete_topics(["id-1"]),
+    lambda shard: shard.delete_topics(["t1"]),
     lambda shard: shard.snapshot_cold(10**9),
 ]
 
@@ -172,7 +172,7 @@ def test_a_deleted_topic_takes_all_its_share_partitions() -> None:
     log = initialised()
     log.append(log.shard.init_state(NOT_INITIALISED, 0, 0))
     log.append(log.shard.init_state(OTHER, 0, 0))
-    assert log.append(log.shard.delete_topics({"id-1"})) == (tombstone(KEY), tombstone(NOT_INITIALISED))
+    assert log.append(log.shard.delete_topics({"t1"})) == (tombstone(KEY), tombstone(NOT_INITIALISED))
     assert set(log.shard.states) == {OTHER}
 
 

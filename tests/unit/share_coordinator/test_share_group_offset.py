@@ -21,7 +21,7 @@ from sharegroup.types import SharePartitionKey
 
 from .state_batch_strategies import acknowledged, acquired, available
 
-KEY = SharePartitionKey("g", "t1", "id-1", 0)
+KEY = SharePartitionKey("g", "t1", 0)
 SNAPSHOT = ShareGroupStateRecord(RecordKind.SNAPSHOT, KEY, 3, 2, 7, 10, 4, (acknowledged(11, 14), acquired(15, 19)))
 STATE = ShareGroupOffset.of(SNAPSHOT, 1_000, Precedence.NEWEST)
 
