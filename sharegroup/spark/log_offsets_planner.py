@@ -161,7 +161,7 @@ class LogOffsetsPlanner:
         states: Mapping[SharePartitionKey, ShareGroupOffset] = {}
         if unread:
             version = self._tables.newest_version(SHARE_GROUP_STATE.name)
-            states = self._tables.states(version, [row.key for row in unread])
+            states = self._tables.states(version, [row.key for row in new])  # of all: the rows are made of them next
         without = [row for row in new if not is_current(states.get(row.key), row)]
         after = replace(after, starts=self._starts_by_time(after, rows, without, now_ms))
         waiting = sorted(start_key(row) for row in without if not _can_start(after, row))
