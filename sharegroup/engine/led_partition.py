@@ -23,9 +23,6 @@ from sharegroup.types import (
     Transition,
 )
 
-#: An idle share-partition's state is written again after this long, so that old days of the table can be dropped.
-REWRITE_INTERVAL_MS = 12 * 3600 * 1000
-
 
 class LedPartition:
     """See the module. `transitions` are this batch's, in order; `header` is the durable state's before this batch.
@@ -145,8 +142,7 @@ class LedPartition:
 
     def snapshot_when_cold(self, now_ms: int, records: DurableRecords) -> None:
         """Ask for a snapshot when the last one is old (kafka_semantics: cold snapshot)."""
-        due_ms = _snapshot_due_ms(self.header, records)
-        self._must_snapshot |= now_ms >= due_ms
+        self._must_snapshot |= now_ms >= self.header.snapshot_due_ms(records.cold_snapshot_interval_ms)
 
     def record(self, key: SharePartitionKey, records: DurableRecords, now_ms: int) -> dict[str, Any] | None:
         """The batch's durable record as a row of `share_group_state`, None if nothing changed; moves the header on."""
@@ -202,14 +198,8 @@ class LedPartition:
 
 
 def _deadline_ms(lock_deadline_ms: int | None, header: ShareGroupOffsetHeader, records: DurableRecords) -> int:
-    due_ms = _snapshot_due_ms(header, records)
+    due_ms = header.snapshot_due_ms(records.cold_snapshot_interval_ms)
     return due_ms if lock_deadline_ms is None else min(due_ms, lock_deadline_ms)
-
-
-def _snapshot_due_ms(header: ShareGroupOffsetHeader, records: DurableRecords) -> int:
-    """Soon after updates have piled up; else only often enough for old days of the table to be dropped."""
-    interval_ms = records.cold_snapshot_interval_ms if header.updates_since_snapshot else REWRITE_INTERVAL_MS
-    return header.last_snapshot_ms + interval_ms
 
 
 def _state_batch(batch: list[Any]) -> StateBatch:

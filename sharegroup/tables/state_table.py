@@ -40,10 +40,12 @@ def read_states(
 def folded_states(rows: pa.Table) -> dict[SharePartitionKey, ShareGroupOffset]:
     """The state of each share-partition that the table's rows, in any order, add up to.
 
+    Rows without a topic id are of an earlier version, and were carried over to rows that have one.
+
     Rows are totally ordered by (leader epoch, batch id): leaders follow each other, and each writes at most one row of
     a share-partition in a batch. Only rows from a share-partition's newest snapshot on are turned into records.
     """
-    ordered = _from_newest_snapshot(rows)
+    ordered = _from_newest_snapshot(rows.filter(pc.is_valid(rows["topic_id"])))
     times = _snapshot_times(ordered)
     return {
         key: state._replace(header=state.header._replace(last_snapshot_ms=times.get(key, 0)))
