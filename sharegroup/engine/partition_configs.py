@@ -7,11 +7,13 @@ may have read up to different points for a moment.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sharegroup.config import GroupConfig, IsolationLevel
 from sharegroup.config.offset_reset import OffsetResetStrategy
+from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.share_partition import SharePartitionConfig
 
 
@@ -38,6 +40,19 @@ class PartitionConfig(NamedTuple):
         read_committed = config.isolation_level is IsolationLevel.READ_COMMITTED
         return cls(machine, read_committed, config.auto_offset_reset.strategy is OffsetResetStrategy.LATEST)
 
+    @classmethod
+    def of_request(cls, values: Mapping[str, Any]) -> PartitionConfig:
+        """From a `configure` request, which anybody may have written. Raises RequestError (INVALID_REQUEST)."""
+        try:
+            config = GroupConfig.from_json(values)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"not a group's config: {error}") from error
+        for field in dataclasses.fields(config):
+            value, default = getattr(config, field.name), getattr(_DEFAULTS, field.name)
+            if type(value) is not type(default) or (isinstance(value, int) and value < 0):
+                raise RequestError(ErrorCode.INVALID_REQUEST, f"not a group's config: {field.name}")
+        return cls.of(config)
+
     def dump(self) -> list[Any]:
         """JSON-able; `restore` reads it back."""
         return [list(vars(self.machine).values()), self.read_committed, self.starts_at_end]
@@ -49,7 +64,7 @@ class PartitionConfig(NamedTuple):
         return cls(SharePartitionConfig(*machine), read_committed, starts_at_end)
 
 
-_KAFKAS = PartitionConfig.of(GroupConfig.from_json({}))
+_DEFAULTS = GroupConfig.from_json({})
 
 
 class PartitionConfigs:
@@ -57,7 +72,7 @@ class PartitionConfigs:
 
     def __init__(self, dumped: Mapping[str, Sequence[Any]]) -> None:
         self._own = {int(p): PartitionConfig.restore(config) for p, config in dumped.items() if p}
-        self._shards = PartitionConfig.restore(dumped[""]) if dumped else _KAFKAS
+        self._shards = PartitionConfig.restore(dumped[""]) if dumped else PartitionConfig.of(_DEFAULTS)
 
     def dump(self) -> dict[str, list[Any]]:
         """JSON-able; the constructor reads it back."""

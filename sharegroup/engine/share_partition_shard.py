@@ -26,7 +26,7 @@ Every share-partition writes at most one durable record in a batch, made from wh
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sharegroup.config import GroupConfig
@@ -144,7 +144,7 @@ class Shard:
             take(json.loads(row.body))
 
     def _configure(self, values: dict[str, Any]) -> None:
-        self._configs.set_all(_config_of(values))
+        self._configs.set_all(PartitionConfig.of(GroupConfig.from_json(values)))
         for partition in self._here():
             self._look_again(partition)
 
@@ -215,6 +215,7 @@ class Shard:
         """The topic is no more: what was in flight is finished, and whoever asks for it is told so."""
         self._topic = topic
         self._gone_ms = self._now_ms
+        self._output.notes.append(f"topic {topic} with id {self._topic_id}, of group {self._group_id}, was deleted")
         for partition in self._here():
             led = self._led(partition)
             assert led is not None
@@ -264,7 +265,7 @@ class Shard:
             self._check_keys(request)
             led = self._led(request.partition)
             if request.type == CONFIGURE:
-                self._configs.set(request.partition, _config_of(request.config))
+                self._configs.set(request.partition, PartitionConfig.of_request(request.config))
                 self._look_again(request.partition)
             elif led is None:
                 self._park(row, request)
@@ -409,7 +410,3 @@ class Shard:
         deadlines += [demand.deadline_ms for demand in self._demands]
         deadlines += [] if self._gone_ms is None else [self._gone_ms + GONE_MS]
         return min([*deadlines, *self._parked.deadlines_ms(), *self._departed.deadlines_ms()], default=None)
-
-
-def _config_of(values: Mapping[str, Any]) -> PartitionConfig:
-    return PartitionConfig.of(GroupConfig.from_json(values))

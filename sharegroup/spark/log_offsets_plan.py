@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from sharegroup.config import GroupConfig, OffsetResetStrategy
 from sharegroup.config.offset_reset import AutoOffsetReset
 from sharegroup.engine import rows
-from sharegroup.engine.log_offsets import LogOffsets
+from sharegroup.engine.log_offsets import LogOffsets as LogOffsets  # part of what an offset is made of
 from sharegroup.errors import ShareGroupError
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
 from sharegroup.spark.shard_keys import ShardKey

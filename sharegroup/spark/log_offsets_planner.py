@@ -17,6 +17,7 @@ from sharegroup.engine.log_offsets import LogOffsets
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
 from sharegroup.spark.hand_over import HandOver
 from sharegroup.spark.log_offsets_plan import (
+    NOTHING_READ,
     SharePartitionRow,
     SourceOffset,
     Tables,
@@ -100,6 +101,7 @@ class LogOffsetsPlanner:
         self._leaders = PartitionLeaders(lambda topics: self._topics.describe(topics, self._now_ms))
         self._polled_ms = {"log": 0, "waiting": 0}
         self._ticked_all = False
+        self._listed: tuple[int, frozenset[tuple[str, str]]] = NOTHING_READ, frozenset()
 
     def next(
         self, before: SourceOffset, told: HandOver, requested: bool, safe_ms: int, now_ms: int
@@ -113,12 +115,20 @@ class LogOffsetsPlanner:
         before = replace(before, tick_keys=())
         after = self._with_tables(before, now_ms)
         rows = to_lead(after, self._reads)
-        self._topics.look({row.key[1:3] for row in rows if row.key.topic_id not in before.gone}, now_ms)
+        topics = self._topics_of(after.partitions_version, rows)
+        self._topics.look([topic for topic in topics if topic[1] not in before.gone], now_ms)
         after = self._with_log(before, after, rows, told, requested, now_ms)
-        after = replace(after, gone=self._gone(before, rows))
+        gone = {id_ for name, id_ in topics if id_ in before.gone or self._topics.is_gone(name, id_)}
+        after = replace(after, gone=tuple(sorted(gone)))
         after = self._with_loads(before, after, rows, now_ms)
         after = self._with_ticks(after, told, safe_ms)
         return None if after == before else replace(after, seq=before.seq + 1)
+
+    def _topics_of(self, version: int, rows: Iterable[SharePartitionRow]) -> Collection[tuple[str, str]]:
+        """The (name, id) of all topics that are to be led, which are the same in a version of the table."""
+        if self._listed[0] != version:
+            self._listed = version, frozenset((row.key.topic, row.key.topic_id) for row in rows)
+        return self._listed[1]
 
     # -- the tables ------------------------------------------------------------------------------------------------
 
@@ -141,6 +151,9 @@ class LogOffsetsPlanner:
         Those with a state are, whether Kafka says how far their logs reach or not: acknowledgements wait for no leader.
         One without waits for what its start offset depends on.
         """
+        was, is_ = ((offset.partitions_version, offset.shards, offset.gone) for offset in (before, after))
+        if was == is_ and not before.waiting:
+            return after
         known = led(before, self._reads)
         new = [row for row in rows if row.key.topic_id not in after.gone and not _is_led(row, known)]
         version = -1
@@ -148,7 +161,7 @@ class LogOffsetsPlanner:
         states: Mapping[SharePartitionKey, ShareGroupOffset] = {}
         if unread:
             version = self._tables.newest_version(SHARE_GROUP_STATE.name)
-            states = self._tables.states(version, [row.key for row in unread])
+            states = self._tables.states(version, [row.key for row in new])  # of all: the rows are made of them next
         without = [row for row in new if not is_current(states.get(row.key), row)]
         after = replace(after, starts=self._starts_by_time(after, rows, without, now_ms))
         waiting = sorted(start_key(row) for row in without if not _can_start(after, row))
@@ -182,6 +195,8 @@ class LogOffsetsPlanner:
             if row.key.topic_id not in before.gone
             and (idle or requested or news or (row.key.group_id, row.key.topic_id) in waiting or not _log(offset, row))
         ]
+        if not wanted and offset.partitions_version == before.partitions_version:
+            return offset
         listed = {row.key.topic_id for row in rows}
         log = {topic_id: dict(partitions) for topic_id, partitions in offset.log.items() if topic_id in listed}
         committed = {row.key.topic for row in rows if _reads_committed(offset, row.key.group_id)}
@@ -217,7 +232,8 @@ class LogOffsetsPlanner:
         found = self._ask_leaders({_topic_partition(row.key) for row in wanted}, ask)
         fallen = {p.topic for p in found if p in known and found[p].log_end_offset < known[p].log_end_offset}
         if fallen:
-            self._topics.look({row.key[1:3] for row in wanted if row.key.topic in fallen}, self._now_ms, at_once=True)
+            topics = {(row.key.topic, row.key.topic_id) for row in wanted if row.key.topic in fallen}
+            self._topics.look(topics, self._now_ms, at_once=True)
         return found
 
     def _known(
@@ -284,16 +300,7 @@ class LogOffsetsPlanner:
                     starts[start_key(row)] = log.log_end_offset if first is None else first
         return starts
 
-    # -- topics that are gone, and ticks ---------------------------------------------------------------------------
-
-    def _gone(self, before: SourceOffset, rows: Collection[SharePartitionRow]) -> tuple[str, ...]:
-        """The topics that are no more, for as long as a share-partition of theirs is listed."""
-        gone = {
-            row.key.topic_id
-            for row in rows
-            if row.key.topic_id in before.gone or self._topics.is_gone(row.key.topic, row.key.topic_id)
-        }
-        return tuple(sorted(gone))
+    # -- ticks -----------------------------------------------------------------------------------------------------
 
     def _with_ticks(self, offset: SourceOffset, told: HandOver, safe_ms: int) -> SourceOffset:
         """Tick the keys whose deadline is before the safe time, and after a start every key once."""

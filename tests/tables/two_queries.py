@@ -17,7 +17,6 @@ from deltalake import DeltaTable
 from sharegroup.config import JobConfig
 from sharegroup.engine import rows
 from sharegroup.engine.durable_records import DurableRecords
-from sharegroup.engine.log_offsets import LogOffsets
 from sharegroup.engine.output import Output
 from sharegroup.engine.share_group_operator import run_share_group
 from sharegroup.engine.share_partition_shard import Shard
@@ -25,7 +24,7 @@ from sharegroup.protocol.request_rows import ShareGroupRequest, SharePartitionRe
 from sharegroup.spark.commit_steps import Batch, CommitSteps
 from sharegroup.spark.config_poll import ConfigPoll, file_values
 from sharegroup.spark.delta_table import DeltaTableWriter, open_or_create
-from sharegroup.spark.log_offsets_plan import SourceOffset, Tables, rows_between
+from sharegroup.spark.log_offsets_plan import LogOffsets, SourceOffset, Tables, rows_between
 from sharegroup.spark.pinned_tables import PinnedTables
 from sharegroup.spark.shard_keys import ShardKey
 from sharegroup.spark.static_configs import write_static_configs

@@ -100,6 +100,27 @@ def test_a_change_takes_no_lock_back() -> None:
     assert shard.window() == [[0, 0, "AVAILABLE", 1, None, None]]
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"record_lock_duration_ms": "long"},
+        {"record_lock_duration_ms": -1},
+        {"delivery_count_limit": None},
+        {"delivery_count_limit": True},
+        {"renew_acknowledge_enable": 1},
+        {"auto_offset_reset": 5},
+        {"auto_offset_reset": "middle"},
+        {"isolation_level": "none"},
+        {"isolation_level": [1]},
+    ],
+)
+def test_what_is_no_config_changes_nothing(values: dict[str, object]) -> None:
+    shard = two()
+    output = shard.send(configure(**values), at=5)
+    assert [(partition, offset) for partition, offset, _ in output.rejected] == [(0, 0)]
+    assert lock_ms(shard, 6) == LOCK_MS
+
+
 # -- isolation ---------------------------------------------------------------------------------------------------------
 
 

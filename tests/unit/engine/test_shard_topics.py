@@ -74,6 +74,7 @@ def test_all_that_was_in_flight_of_a_deleted_topic_is_finished_and_everybody_is_
     (notice,) = (decode_share_group_request(value) for _, value in output.requests)
     assert (notice.type, notice.group_id, notice.topic_ids) == ("topic_deleted", GROUP, (TOPIC_ID,))
     assert (output.waiting, output.deadline_ms) == (False, T0 + 10 + GONE_MS)
+    assert output.notes == ["topic orders with id id, of group g, was deleted"]
 
 
 def test_whatever_is_asked_of_a_deleted_topic_is_refused_at_once() -> None:
