@@ -9,7 +9,7 @@ import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka.protocol import admin as admin_messages
 from kafka.protocol import metadata as metadata_messages
@@ -37,10 +37,14 @@ from sharegroup.gateway.security.sasl_server import sasl_is_off
 from sharegroup.gateway.stored_groups import StoredGroups
 from sharegroup.gateway.tls_connection import TlsConnection
 from sharegroup.gateway.upstream_cluster import UpstreamCluster
+from sharegroup.gateway.upstream_groups import UpstreamGroups
 from sharegroup.gateway.wire import RequestHeader, UnknownVersionError
 from sharegroup.protocol import messages as share_messages
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 UPKEEP_INTERVAL_S, IDLE_CHECK_INTERVAL_S, REFRESH_INTERVAL_S = 0.1, 1.0, 30.0
 #: After a DeleteTopics: by then all brokers should know of it.
@@ -86,7 +90,9 @@ class Gateway:
     def _routes(self) -> dict[int, tuple[Any, Handler]]:
         """{api key: (request message, handler)}"""
         cluster = ClusterApis(self._cluster, self._listeners, self._open_new_ports, self.security)
-        heartbeat = ShareGroupHeartbeat(self._engine, self._cluster, self.security, self._leases)
+        heartbeat = ShareGroupHeartbeat(
+            self._engine, self._cluster, self.security, self._leases, self._stored, UpstreamGroups(self._cluster)
+        )
         routes: list[tuple[Any, Handler]] = [
             (sasl_messages.SaslHandshakeRequest, sasl_is_off),
             (sasl_messages.SaslAuthenticateRequest, sasl_is_off),
@@ -222,9 +228,9 @@ class Gateway:
         await asyncio.sleep(LOOK_AGAIN_S)
         await self._cluster.try_refresh()
 
-    async def run_login(self, step: Callable[[Request], Any], request: Request) -> Any:
+    async def run_login(self, step: Callable[[T], U], said: T) -> U:
         """A step of a login, in a thread of its own."""
-        return await asyncio.get_running_loop().run_in_executor(self._logins, step, request)
+        return await asyncio.get_running_loop().run_in_executor(self._logins, step, said)
 
     async def handle(self, request: Request) -> Any:
         """The response message to one of our own requests."""

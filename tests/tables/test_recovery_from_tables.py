@@ -14,7 +14,7 @@ from sharegroup.engine.log_offsets import LogOffsets
 from sharegroup.engine.output import Output
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
 from sharegroup.spark.log_offsets_plan import SharePartitionRow, SourceOffset, Tables, rows_between
-from sharegroup.spark.table_rows import stamped_table
+from sharegroup.spark.table_rows import stamped_rows
 from sharegroup.tables.schemas import SHARE_GROUP_STATE
 from sharegroup.tables.state_table import folded_states
 from sharegroup.types import SharePartitionKey
@@ -35,7 +35,7 @@ class StateTable:
     def append(self, rows: Iterable[dict[str, Any]], now_ms: int) -> None:
         batch_id = len(self._batches)
         stamp = {"leader_epoch": self._leader_epoch, "batch_id": batch_id, "now_ms": now_ms}
-        self._batches.append(stamped_table(SHARE_GROUP_STATE, rows, **stamp))
+        self._batches.append(pa.Table.from_pylist(stamped_rows(rows, **stamp), schema=SHARE_GROUP_STATE.schema))
 
     def state(self) -> ShareGroupOffset:
         """What a new leader reads; the order in which the files are read means nothing."""

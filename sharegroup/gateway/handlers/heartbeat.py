@@ -11,9 +11,11 @@ from sharegroup.gateway.engine_channel import EngineChannel, EngineUnavailableEr
 from sharegroup.gateway.group_requests import topics_metadata
 from sharegroup.gateway.member_leases import Lease, MemberLeases
 from sharegroup.gateway.request import Request
+from sharegroup.gateway.stored_groups import StoredGroups
 from sharegroup.gateway.topic_ids import topic_id_of
 from sharegroup.gateway.upstream_cluster import UpstreamCluster
 from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
+from sharegroup.gateway.upstream_groups import UpstreamGroups
 from sharegroup.protocol.messages import ShareGroupHeartbeatResponse
 from sharegroup.protocol.request_rows import HEARTBEAT, ShareGroupRequest
 from sharegroup.protocol.response_rows import ShareGroupResponse
@@ -27,8 +29,17 @@ MAX_REMEMBERED = 100_000
 class ShareGroupHeartbeat:
     """The handler. `security` raises RequestError for what the caller may not do."""
 
-    def __init__(self, engine: EngineChannel, cluster: UpstreamCluster, security: Any, leases: MemberLeases) -> None:
+    def __init__(
+        self,
+        engine: EngineChannel,
+        cluster: UpstreamCluster,
+        security: Any,
+        leases: MemberLeases,
+        stored: StoredGroups,
+        upstream_groups: UpstreamGroups,
+    ) -> None:
         self._engine, self._cluster, self._security, self._leases = engine, cluster, security, leases
+        self._stored, self._upstream_groups = stored, upstream_groups
         self._subscriptions: OrderedDict[tuple[str, str], tuple[str, ...]] = OrderedDict()
 
     async def __call__(self, request: Request) -> Any:
@@ -37,6 +48,8 @@ class ShareGroupHeartbeat:
         try:
             names = body.subscribed_topic_names
             self._security.heartbeat(request.caller, body.group_id, names or ())
+            if body.member_epoch == 0:
+                await self._check_kind(request)
             row = await self._row(request)
             lease = self._lease(row)
             answer = await self._engine.ask(row)
@@ -48,6 +61,18 @@ class ShareGroupHeartbeat:
         assert isinstance(answer, ShareGroupResponse)
         self._remember(answer, lease)
         return _response(answer)
+
+    async def _check_kind(self, request: Request) -> None:
+        """Raises RequestError as Kafka's coordinator does when a member joins a group of another kind.
+
+        A name is one group's: ours, where we have it already, whatever came to be upstream since.
+        """
+        group_id = request.body.group_id
+        kind = await self._upstream_groups.other_kind(request.caller.node_id, group_id)
+        if kind is None or group_id in {found.group_id for found in await self._stored.listings()}:
+            return
+        logger.info("group %s is refused as a share group: upstream it is a %s group", group_id, kind)
+        raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
 
     async def _row(self, request: Request) -> ShareGroupRequest:
         body = request.body
