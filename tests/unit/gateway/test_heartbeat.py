@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat
+from sharegroup.gateway.member_leases import MemberLeases
 from sharegroup.protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from sharegroup.protocol.response_rows import ShareGroupResponse
 from tests.unit.gateway.scripted_upstream import EVERYTHING_ALLOWED, FixedTables, ScriptedUpstream, answer
@@ -50,8 +51,13 @@ def heartbeat(
     """(error code, member epoch) of the answer, and how many rows went to the job."""
     engine = Engine()
     handler = ShareGroupHeartbeat(
-        engine, ScriptedUpstream(), EVERYTHING_ALLOWED, tables or FixedTables(), upstream  # type: ignore[arg-type]
-    )  # fmt: skip
+        cast(Any, engine),
+        cast(Any, ScriptedUpstream()),
+        EVERYTHING_ALLOWED,
+        MemberLeases(),
+        cast(Any, tables or FixedTables()),
+        cast(Any, upstream),
+    )
     asked = ShareGroupHeartbeatRequest(
         group_id=group_id, member_id="m", member_epoch=epoch, rack_id=None, subscribed_topic_names=["t"]
     )
