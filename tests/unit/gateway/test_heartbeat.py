@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -51,12 +51,12 @@ def heartbeat(
     """(error code, member epoch) of the answer, and how many rows went to the job."""
     engine = Engine()
     handler = ShareGroupHeartbeat(
-        engine,  # type: ignore[arg-type]
-        ScriptedUpstream(),  # type: ignore[arg-type]
+        cast(Any, engine),
+        cast(Any, ScriptedUpstream()),
         EVERYTHING_ALLOWED,
         MemberLeases(),
-        tables or FixedTables(),  # type: ignore[arg-type]
-        upstream,  # type: ignore[arg-type]
+        cast(Any, tables or FixedTables()),
+        cast(Any, upstream),
     )
     asked = ShareGroupHeartbeatRequest(
         group_id=group_id, member_id="m", member_epoch=epoch, rack_id=None, subscribed_topic_names=["t"]

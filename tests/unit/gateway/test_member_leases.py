@@ -16,7 +16,7 @@ from sharegroup.protocol.messages import ShareGroupHeartbeatRequest
 from sharegroup.protocol.request_rows import HEARTBEAT
 from sharegroup.protocol.response_rows import ShareGroupResponse
 from tests.unit.gateway.recording_engine import RecordingEngine
-from tests.unit.gateway.scripted_upstream import ScriptedUpstream
+from tests.unit.gateway.scripted_upstream import FixedTables, ScriptedUpstream
 
 FENCED_MEMBER_EPOCH = 110
 
@@ -52,15 +52,21 @@ def test_only_so_many_members_are_remembered(monkeypatch: pytest.MonkeyPatch) ->
     assert not leases.of("g", "b").lasts(0)
 
 
+class NoOtherGroups:
+    """No group of another kind is upstream."""
+
+    async def other_kind(self, node_id: int, group_id: str) -> None:
+        return None
+
+
 class Heartbeats:
     """The handler, and what the job answers."""
 
     def __init__(self) -> None:
         self.engine, self.leases = RecordingEngine(), MemberLeases()
         security = SimpleNamespace(heartbeat=lambda *_: None)
-        cluster: Any = ScriptedUpstream()
-        nobody: Any = None  # is asked about groups upstream only by who joins
-        self._handler = ShareGroupHeartbeat(cast(Any, self.engine), cluster, security, self.leases, nobody, nobody)
+        cluster, tables, groups = cast(Any, ScriptedUpstream()), cast(Any, FixedTables()), cast(Any, NoOtherGroups())
+        self._handler = ShareGroupHeartbeat(cast(Any, self.engine), cluster, security, self.leases, tables, groups)
 
     async def send(self, member_epoch: int) -> asyncio.Future[Any]:
         body = ShareGroupHeartbeatRequest(
