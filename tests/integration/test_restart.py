@@ -53,13 +53,13 @@ def test_locks_and_requests_outlive_the_job_and_its_checkpoint(
         waiter = RawMember(client, holder.group_id)
         for member in (holder, waiter):
             member.join({topic: 1})
-        held = holder.fetch(topic, 0, 20)
-        assert held.acquired == (AcquiredRange(0, 19, 1),)
         # A client of a gateway, whose fetch waits for the next record when the job dies.
         gateway = resources.enter_context(GatewayProcess(job.config_path, tmp_path / "gateway.log"))
         client_group = Group(job, gateway.bootstrap_servers, new_topic(1, 1))
         share_consumer = resources.enter_context(client_group.member())
         share_consumer.poll_until(lambda: share_consumer.accepted == keys(1, 1))
+        held = holder.fetch(topic, 0, 20)  # right before the end: the lock is for what is acknowledged after it
+        assert held.acquired == (AcquiredRange(0, 19, 1),)
 
         job.process.kill()
         job.forget_checkpoint()

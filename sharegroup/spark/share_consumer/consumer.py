@@ -119,7 +119,8 @@ class ShareConsumer:
     @property
     def holds_batch(self) -> bool:
         """Whether the locks of `batch` are all held. False: others may have its records, because of `max_processing_ms`
-        or because this process stood still or could not reach Kafka for longer than its locks last."""
+        or because this process stood still or could not reach Kafka for longer than its locks last; or a topic of it
+        was deleted."""
         return self._runner is not None and self._runner.holds_batch
 
     def start(self, handle: Handler) -> ShareConsumerQuery:

@@ -60,6 +60,9 @@ class ScriptedUpstream:
     async def topics(self, names: Any) -> dict[str, Topic]:
         return {name: self._topics[name] for name in names if name in self._topics}
 
+    async def newest_topics(self, names: Any) -> dict[str, Topic]:
+        return await self.topics(names)
+
     def topic(self, name: str) -> Topic | None:
         return self._topics.get(name)
 
