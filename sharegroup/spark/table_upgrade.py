@@ -122,9 +122,8 @@ def _missing(tables: Tables, spec: TableSpec) -> tuple[str, ...]:
 
 def _upgrade(tables: Tables, spec: TableSpec, made: Callable[[], _Upgrade]) -> None:
     table = tables[spec.name]
-    while _missing(tables, spec) and not _committed(table, lambda: _fence_the_job_of_before(table)):
-        logger.info("table %s has another commit: looked at again", spec.name)
     if _missing(tables, spec):
+        _committed(table, lambda: _fence_the_job_of_before(table))
         _committed(table, lambda: _take_comments(table, spec))
     while missing := _missing(tables, spec):
         upgrade = made()
@@ -147,14 +146,7 @@ def _committed(table: DeltaTable, commit: Callable[[], None]) -> bool:
 
 
 def _fence_the_job_of_before(table: DeltaTable) -> None:
-    """By a compare-and-set, too: it must not come over the lead commit of a job that has upgraded the table since."""
-    write_deltalake(
-        table,
-        pa.schema(table.schema()).empty_table(),
-        mode="append",
-        commit_properties=CommitProperties(max_commit_retries=0),
-        post_commithook_properties=_NO_HOOKS,
-    )
+    write_deltalake(table, pa.schema(table.schema()).empty_table(), mode="append")
 
 
 def _take_comments(table: DeltaTable, spec: TableSpec) -> None:

@@ -19,10 +19,13 @@ if TYPE_CHECKING:
     from tests.integration.conftest import NewTopic
 
 EXIT_STALE, EXIT_FENCED = 1, 3
+#: Two jobs that start at once share the machine with each other.
+_STARTS_S = 400
 
 
 def exit_codes_once_one_has_ended(*jobs: ShareGroupJobRun) -> list[int | None]:
-    wait_until(lambda: any(job.process.exit_code is not None for job in jobs), "one of the jobs ends")
+    ended = "one of the jobs ends"
+    wait_until(lambda: any(job.process.exit_code is not None for job in jobs), ended, _STARTS_S)
     return [job.process.exit_code for job in jobs]
 
 

@@ -14,13 +14,13 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from sharegroup.engine.output import Output
 from sharegroup.errors import FencedLeaderError
 from sharegroup.spark import delta_table
-from sharegroup.spark.commit_steps import Batch
+from sharegroup.spark.commit_steps import Batch, CommitSteps
 from sharegroup.spark.delta_table import DeltaTableWriter
 from sharegroup.spark.versioned_table import NotCommittedError
 from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUP_STATE
 from sharegroup.tables.state_table import read_states
 from sharegroup.types import SharePartitionKey
-from tests.tables.job_tables import T0, TOPIC_ID, Died, batch, dies_after, rows, start
+from tests.tables.job_tables import T0, TOPIC_ID, Died, RecordingProducer, batch, dies_after, rows, start
 
 #: (tables that have batch 1, what was sent by the job that died), for a job that dies after each step of batch 1.
 SENT = (["f1"], [("g", "notice-1")])
@@ -325,6 +325,18 @@ def test_current_rows_are_put_and_taken_away(tmp_path: Path) -> None:
     assert members(tmp_path) == [("m1", 3), ("m4", 6)]
     assert rows(tmp_path, "share_groups", "group_epoch") == [(6,)]
     assert len(rows(tmp_path, "share_partitions", "topic")) == 1
+
+
+def test_current_rows_of_the_old_leader_s_last_batch_stay(tmp_path: Path) -> None:
+    """It came when the new one had its tables open, and did not lead them yet."""
+    old, _ = start(tmp_path, specs=GROUP_COORDINATOR_TABLES)
+    writers = [DeltaTableWriter(str(tmp_path), spec) for spec in GROUP_COORDINATOR_TABLES]
+    new = CommitSteps(writers, RecordingProducer())
+    old.commit(joined(0, "m1"))
+    new.lead(2)
+    new.query_id = "query-2"
+    new.commit(joined(0, "m2"))
+    assert members(tmp_path) == [("m1", 1), ("m2", 1)]
 
 
 def test_rows_that_did_not_change_keep_their_time(tmp_path: Path) -> None:

@@ -76,6 +76,19 @@ def test_a_start_completes_the_last_batch_before_it_hands_anything_over() -> Non
     assert first.log[5:] == []
 
 
+def test_a_start_goes_on_from_what_the_old_leader_commits_until_it_is_fenced() -> None:
+    tables = MemoryTables()
+    old = Run(tables, "old", 1)
+    old.lead()
+    old.batch(0, read(1))
+    new = Run(tables, "new", 2)
+    tables.before_next_commit(lambda: old.batch(1, read(2)))
+    new.lead()
+    assert new.log == [("send", ["r2"], []), "leads", HandOver(positions={0: 2})]
+    new.batch(0, read(3))
+    assert new.log[3:] == [("send", ["r3"], []), handed_over(3)]
+
+
 def test_upkeep_comes_after_so_many_commits() -> None:
     run = Run(MemoryTables(), "q", 1, upkeep_interval=2)
     run.lead()

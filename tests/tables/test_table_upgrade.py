@@ -26,6 +26,7 @@ from sharegroup.tables.schemas import (
     DELIVERY_LOG,
     GROUP_COORDINATOR_TABLES,
     SHARE_GROUP_STATE,
+    SHARE_PARTITION_TABLES,
     SHARE_PARTITIONS,
     TableSpec,
     table_path,
@@ -230,6 +231,26 @@ def test_the_job_of_before_is_fenced(tmp_path: Path) -> None:
     late = dataclasses.replace(last_group_batch(), batch_id=9)
     with pytest.raises(FencedLeaderError, match="share_group_members"):
         groups.commit(late)
+
+
+def test_a_job_that_opened_them_before_another_one_led_them_leaves_them_alone(
+    earlier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its handles say that there is something to be done."""
+    opened, led = table_upgrade._opened, []
+
+    def open_late(*arguments: Any) -> Any:
+        tables = opened(*arguments)
+        monkeypatch.undo()
+        prepare(earlier)
+        led.extend(start(earlier, specs=specs)[0] for specs in (SHARE_PARTITION_TABLES, GROUP_COORDINATOR_TABLES))
+        return tables
+
+    monkeypatch.setattr(table_upgrade, "_opened", open_late)
+    prepare(earlier)
+    for steps in led:
+        for writer in steps.writers:
+            assert writer.commit("mine", 0, writer.read if writer.spec.key else list)
 
 
 def test_a_checkpoint_of_before_is_refused(earlier: Path) -> None:
