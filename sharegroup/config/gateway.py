@@ -95,7 +95,7 @@ class GatewayConfig(ConfigFamily):
         default=500,
         alias="gateway.read.ahead.idle.ms",
         ge=1,
-        description="Records acquired ahead for a member that does not fetch for so long are given back.",
+        description="Records acquired ahead go back when the member is away this long, and four of its usual pauses.",
     )
     batch_cache_max_bytes: Whole = Field(
         default=134_217_728,

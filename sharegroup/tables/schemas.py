@@ -6,6 +6,7 @@ grow, so that pruning drops whole files. Column comments go into the Delta schem
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -30,6 +31,19 @@ class TableSpec:
     def is_append_only(self) -> bool:
         """Whether rows are only ever added (and pruned by day)."""
         return not self.key
+
+    def missing_columns(self, schema: pa.Schema) -> tuple[str, ...]:
+        """The columns, and fields in them, that a table of this schema lacks: an earlier version made it."""
+        there = set(_names(schema))
+        return tuple(name for name in _names(self.schema) if name not in there)
+
+
+def _names(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[str]:
+    """Column names, and those of the fields of structs in lists."""
+    for field in fields:
+        yield prefix + field.name
+        if pa.types.is_list(field.type) and pa.types.is_struct(field.type.value_type):
+            yield from _names(field.type.value_type, f"{prefix}{field.name}.")
 
 
 def table_path(root: str, spec: TableSpec) -> str:

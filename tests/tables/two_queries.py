@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 from sharegroup.config import JobConfig
 from sharegroup.engine import rows
 from sharegroup.engine.durable_records import DurableRecords
+from sharegroup.engine.log_offsets import LogOffsets
 from sharegroup.engine.output import Output
 from sharegroup.engine.share_group_operator import run_share_group
 from sharegroup.engine.share_partition_shard import Shard
@@ -24,7 +25,7 @@ from sharegroup.protocol.request_rows import ShareGroupRequest, SharePartitionRe
 from sharegroup.spark.commit_steps import Batch, CommitSteps
 from sharegroup.spark.config_poll import ConfigPoll, file_values
 from sharegroup.spark.delta_table import DeltaTableWriter, open_or_create
-from sharegroup.spark.log_offsets_plan import LogOffsets, SourceOffset, Tables, rows_between
+from sharegroup.spark.log_offsets_plan import SourceOffset, Tables, rows_between
 from sharegroup.spark.pinned_tables import PinnedTables
 from sharegroup.spark.shard_keys import ShardKey
 from sharegroup.spark.static_configs import write_static_configs
@@ -40,6 +41,7 @@ from sharegroup.tables.schemas import (
 
 T0 = 1_700_000_000_000
 GROUP = "g"
+TOPIC_ID, AGAIN_ID = "id-orders", "id-again"
 
 
 class Sent:
@@ -55,7 +57,9 @@ class Sent:
 
 
 class TwoQueries:
-    """See the module. Each batch is a call; the topic `orders` has ten records in each of two partitions."""
+    """See the module. Each batch is a call; the topic `orders` has ten records in each of two partitions, and so
+    has another one that is made under its name.
+    """
 
     def __init__(self, root: Path, job: JobConfig) -> None:
         self.root, self._job = str(root), job
@@ -103,16 +107,18 @@ class TwoQueries:
         return self.from_groups.responses[before:]
 
     def partitions(self, *requests: SharePartitionRequest) -> list[Mapping[str, Any]]:
-        """A batch of the share_partition query: what its source has to say, and these requests; the responses."""
+        """A batch of the share_partition query: its source, the other query's requests, and these; the responses."""
         lines: dict[str, list[str]] = {}
         after = self._polled()
         tables = Tables(self._pinned.share_partitions, self._pinned.states)
         for key, row in rows_between(self._offset, after, tables):
             lines.setdefault(key, []).append(row)
-        for request in requests:
-            lines.setdefault(ShardKey(request.group_id, request.topic, 0).encode(), []).append(
-                self._line(request.encode().decode())
-            )
+        values = [*self.from_groups.requests, *[request.encode().decode() for request in requests]]
+        self.from_groups.requests.clear()
+        for value in values:
+            named = json.loads(value)
+            key = ShardKey(named["group_id"], named["topic_id"], 0).encode()
+            lines.setdefault(key, []).append(self._line(value))
         self._offset = after
         now_ms, outputs = self._tick(), []
         for key, of_key in lines.items():
@@ -135,7 +141,7 @@ class TwoQueries:
             shards=1,
             partitions_version=self._pinned.newest_version(SHARE_PARTITIONS.name),
             state_version=self._pinned.newest_version(SHARE_GROUP_STATE.name),
-            log={"orders": {str(partition): LogOffsets(0, 10, 10) for partition in range(2)}},
+            log={topic_id: {str(p): LogOffsets(0, 10, 10) for p in range(2)} for topic_id in (TOPIC_ID, AGAIN_ID)},
             configs=self._configs.in_force(self.now_ms),
         )
 

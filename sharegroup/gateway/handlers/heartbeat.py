@@ -9,8 +9,8 @@ from typing import Any
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.engine_channel import EngineChannel, EngineUnavailableError
 from sharegroup.gateway.group_requests import topics_metadata
+from sharegroup.gateway.member_leases import Lease, MemberLeases
 from sharegroup.gateway.request import Request
-from sharegroup.gateway.stored_groups import StoredGroups
 from sharegroup.gateway.topic_ids import topic_id_of
 from sharegroup.gateway.upstream_cluster import UpstreamCluster
 from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
@@ -33,11 +33,11 @@ class ShareGroupHeartbeat:
         engine: EngineChannel,
         cluster: UpstreamCluster,
         security: Any,
-        stored: StoredGroups,
+        leases: MemberLeases,
         upstream_groups: UpstreamGroups,
     ) -> None:
-        self._engine, self._cluster, self._security = engine, cluster, security
-        self._stored, self._upstream_groups = stored, upstream_groups
+        self._engine, self._cluster, self._security, self._leases = engine, cluster, security, leases
+        self._upstream_groups = upstream_groups
         self._subscriptions: OrderedDict[tuple[str, str], tuple[str, ...]] = OrderedDict()
 
     async def __call__(self, request: Request) -> Any:
@@ -47,28 +47,18 @@ class ShareGroupHeartbeat:
             names = body.subscribed_topic_names
             self._security.heartbeat(request.caller, body.group_id, names or ())
             if body.member_epoch == 0:
-                await self._check_kind(request)
-            answer = await self._engine.ask(await self._row(request))
+                await self._upstream_groups.check_joined(request.caller.node_id, body.group_id)
+            row = await self._row(request)
+            lease = self._lease(row)
+            answer = await self._engine.ask(row)
         except RequestError as error:
             return _refusal(body.member_id, int(error.code), error.message)
         except (EngineUnavailableError, UpstreamUnavailableError) as error:
             logger.warning("heartbeat of group %s: %s", body.group_id, error)
             return _refusal(body.member_id, int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error))
         assert isinstance(answer, ShareGroupResponse)
-        self._remember(answer)
+        self._remember(answer, lease)
         return _response(answer)
-
-    async def _check_kind(self, request: Request) -> None:
-        """Raises RequestError as Kafka's coordinator does when a member joins a group of another kind.
-
-        A name is one group's: ours, where we have it already, whatever came to be upstream since.
-        """
-        group_id = request.body.group_id
-        kind = await self._upstream_groups.other_kind(request.caller.node_id, group_id)
-        if kind is None or group_id in {found.group_id for found in await self._stored.listings()}:
-            return
-        logger.info("group %s is refused as a share group: upstream it is a %s group", group_id, kind)
-        raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
 
     async def _row(self, request: Request) -> ShareGroupRequest:
         body = request.body
@@ -89,11 +79,22 @@ class ShareGroupHeartbeat:
             topics_metadata(topics),
         )
 
-    def _remember(self, answer: ShareGroupResponse) -> None:
+    def _lease(self, row: ShareGroupRequest) -> Lease:
+        """What the answer extends. With a leave it ends before the row is sent: the job may act on it at once."""
+        if row.member_epoch < 0:
+            self._leases.end(row.group_id, row.member_id)
+            return Lease()
+        return self._leases.begin(row.group_id, row.member_id)
+
+    def _remember(self, answer: ShareGroupResponse, lease: Lease) -> None:
         key = (answer.group_id, answer.member_id)
         if answer.error_code or answer.member_epoch < 0:
             self._subscriptions.pop(key, None)
-        elif answer.subscribed_topic_names is not None:
+            if answer.error_code:
+                self._leases.end(*key)
+            return
+        lease.extend(answer.session_deadline_ms)
+        if answer.subscribed_topic_names is not None:
             self._subscriptions[key] = tuple(answer.subscribed_topic_names)
             self._subscriptions.move_to_end(key)
             if len(self._subscriptions) > MAX_REMEMBERED:
