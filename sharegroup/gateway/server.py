@@ -90,9 +90,8 @@ class Gateway:
     def _routes(self) -> dict[int, tuple[Any, Handler]]:
         """{api key: (request message, handler)}"""
         cluster = ClusterApis(self._cluster, self._listeners, self._open_new_ports, self.security)
-        heartbeat = ShareGroupHeartbeat(
-            self._engine, self._cluster, self.security, self._leases, self._stored, UpstreamGroups(self._cluster)
-        )
+        upstream_groups = UpstreamGroups(self._cluster, self._stored)
+        heartbeat = ShareGroupHeartbeat(self._engine, self._cluster, self.security, self._leases, upstream_groups)
         routes: list[tuple[Any, Handler]] = [
             (sasl_messages.SaslHandshakeRequest, sasl_is_off),
             (sasl_messages.SaslAuthenticateRequest, sasl_is_off),

@@ -7,6 +7,7 @@ member joins. The answer is a help and not a lock: where the coordinator cannot 
 from __future__ import annotations
 
 import asyncio
+import logging
 import struct
 from collections import OrderedDict
 from collections.abc import Awaitable
@@ -14,13 +15,16 @@ from typing import Any
 
 from kafka.protocol.admin import DescribeGroupsRequest, DescribeGroupsResponse
 
-from sharegroup.errors import ErrorCode
+from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.any_broker import from_any_broker
 from sharegroup.gateway.coordinators import Coordinator, find_coordinators
+from sharegroup.gateway.stored_groups import StoredGroups
 from sharegroup.gateway.upstream_cluster import UpstreamCluster
 from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
 from sharegroup.gateway.wire import read_varint
 from sharegroup.protocol.messages import ConsumerGroupDescribeRequest, StreamsGroupDescribeRequest
+
+logger = logging.getLogger(__name__)
 
 CLASSIC, CONSUMER, STREAMS = "classic", "consumer", "streams"
 GROUP = 0
@@ -37,12 +41,23 @@ _INT16 = struct.Struct(">h")
 
 
 class UpstreamGroups:
-    """See the module."""
+    """See the module. `stored` has the share groups that are there."""
 
-    def __init__(self, cluster: UpstreamCluster) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: UpstreamCluster, stored: StoredGroups) -> None:
+        self._cluster, self._stored = cluster, stored
         self._kept: OrderedDict[str, tuple[float, str | None]] = OrderedDict()
         self._asking: dict[str, asyncio.Task[str | None]] = {}
+
+    async def check_joined(self, node_id: int, group_id: str) -> None:
+        """Raises RequestError as Kafka's coordinator does when a member joins a group of another kind.
+
+        A name is one group's: ours, where we have it already, whatever came to be upstream since.
+        """
+        kind = await self.other_kind(node_id, group_id)
+        if kind is None or group_id in {found.group_id for found in await self._stored.listings()}:
+            return
+        logger.info("group %s is refused as a share group: upstream it is a %s group", group_id, kind)
+        raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
 
     async def other_kind(self, node_id: int, group_id: str) -> str | None:
         """`classic`, `consumer` or `streams`; None where there is no such group, or nobody can say.

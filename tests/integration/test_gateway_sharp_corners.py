@@ -48,17 +48,23 @@ RECORDS = 50
 def test_a_group_that_is_told_to_start_at_the_earliest_and_joined_at_once_does_so(
     gateway: GatewayProcess, new_topic: NewTopic, unique_name: Callable[[str], str]
 ) -> None:
-    """Fifty groups that nobody has heard of: their members join as soon as the config is answered."""
+    """Fifty groups that nobody has heard of: their members are there, and join as soon as the config is answered."""
     topic, admin = new_topic(1, 10), AdminClient({"bootstrap.servers": gateway.bootstrap_servers})
+    earliest = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
+
+    def set_and_join(name: str, member: Member) -> None:
+        group = ConfigResource(ResourceType.GROUP, name, incremental_configs=[earliest])
+        (answered,) = admin.incremental_alter_configs([group]).values()
+        answered.result(60)
+        member.join()
 
     def round_of_groups() -> None:
-        groups = [unique_name("group") for _ in range(GROUPS_OF_A_ROUND)]
-        earliest = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
-        wanted = [ConfigResource(ResourceType.GROUP, name, incremental_configs=[earliest]) for name in groups]
-        for answered in admin.incremental_alter_configs(wanted).values():
-            answered.result(60)
         with contextlib.ExitStack() as stack:
-            members = [stack.enter_context(Member(gateway.bootstrap_servers, name, topic)) for name in groups]
+            members = []
+            for name in [unique_name("group") for _ in range(GROUPS_OF_A_ROUND)]:
+                member = Member(gateway.bootstrap_servers, name, topic, joins_later=True)
+                members.append(stack.enter_context(member))
+                set_and_join(name, member)
             poll_in_turns(members, lambda: all(member.deliveries.keys() == keys(1, 10) for member in members))
             assert all(once(member) for member in members)
 

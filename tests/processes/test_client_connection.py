@@ -266,7 +266,7 @@ def test_vanished_clients_may_be_left_to_tcp() -> None:
 
 
 @pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="the platform has no such option")
-def test_a_connection_that_takes_nothing_ends() -> None:
+def test_a_connection_that_takes_nothing_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """As one to a machine that has vanished while responses are on their way: without a timer of the gateway's own."""
 
     async def test(gateway: Gateway, client: Client) -> Exception | None:
@@ -278,7 +278,12 @@ def test_a_connection_that_takes_nothing_ends() -> None:
             connection = connection_of(gateway)
             ends: list[Exception | None] = []
             lost = connection.connection_lost
-            connection.connection_lost = lambda error: (ends.append(error), lost(error))  # type: ignore[assignment,func-returns-value]
+
+            def lost_by(error: Exception | None) -> None:
+                ends.append(error)
+                lost(error)
+
+            monkeypatch.setattr(connection, "connection_lost", lost_by)
             assert connection.transport is not None
             connection.transport.write(bytes(16 * 1_048_576))
             await until(lambda: gateway.connection_count == 0)

@@ -11,7 +11,6 @@ from sharegroup.gateway.engine_channel import EngineChannel, EngineUnavailableEr
 from sharegroup.gateway.group_requests import topics_metadata
 from sharegroup.gateway.member_leases import Lease, MemberLeases
 from sharegroup.gateway.request import Request
-from sharegroup.gateway.stored_groups import StoredGroups
 from sharegroup.gateway.topic_ids import topic_id_of
 from sharegroup.gateway.upstream_cluster import UpstreamCluster
 from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
@@ -35,11 +34,10 @@ class ShareGroupHeartbeat:
         cluster: UpstreamCluster,
         security: Any,
         leases: MemberLeases,
-        stored: StoredGroups,
         upstream_groups: UpstreamGroups,
     ) -> None:
         self._engine, self._cluster, self._security, self._leases = engine, cluster, security, leases
-        self._stored, self._upstream_groups = stored, upstream_groups
+        self._upstream_groups = upstream_groups
         self._subscriptions: OrderedDict[tuple[str, str], tuple[str, ...]] = OrderedDict()
 
     async def __call__(self, request: Request) -> Any:
@@ -49,7 +47,7 @@ class ShareGroupHeartbeat:
             names = body.subscribed_topic_names
             self._security.heartbeat(request.caller, body.group_id, names or ())
             if body.member_epoch == 0:
-                await self._check_kind(request)
+                await self._upstream_groups.check_joined(request.caller.node_id, body.group_id)
             row = await self._row(request)
             lease = self._lease(row)
             answer = await self._engine.ask(row)
@@ -61,18 +59,6 @@ class ShareGroupHeartbeat:
         assert isinstance(answer, ShareGroupResponse)
         self._remember(answer, lease)
         return _response(answer)
-
-    async def _check_kind(self, request: Request) -> None:
-        """Raises RequestError as Kafka's coordinator does when a member joins a group of another kind.
-
-        A name is one group's: ours, where we have it already, whatever came to be upstream since.
-        """
-        group_id = request.body.group_id
-        kind = await self._upstream_groups.other_kind(request.caller.node_id, group_id)
-        if kind is None or group_id in {found.group_id for found in await self._stored.listings()}:
-            return
-        logger.info("group %s is refused as a share group: upstream it is a %s group", group_id, kind)
-        raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
 
     async def _row(self, request: Request) -> ShareGroupRequest:
         body = request.body

@@ -78,6 +78,13 @@ class ScriptedUpstream:
             raise UpstreamUnavailableError(f"broker {node_id} is away")
 
 
+class NoOtherGroups:
+    """An upstream without groups: every name may be a share group's."""
+
+    async def check_joined(self, node_id: int, group_id: str) -> None:
+        """Nobody is refused."""
+
+
 class FixedTables:
     """What the tables hold; an `error` instead is raised by everything."""
 

@@ -16,7 +16,7 @@ from sharegroup.protocol.messages import ShareGroupHeartbeatRequest
 from sharegroup.protocol.request_rows import HEARTBEAT
 from sharegroup.protocol.response_rows import ShareGroupResponse
 from tests.unit.gateway.recording_engine import RecordingEngine
-from tests.unit.gateway.scripted_upstream import FixedTables, ScriptedUpstream
+from tests.unit.gateway.scripted_upstream import NoOtherGroups, ScriptedUpstream
 
 FENCED_MEMBER_EPOCH = 110
 
@@ -65,8 +65,9 @@ class Heartbeats:
     def __init__(self) -> None:
         self.engine, self.leases = RecordingEngine(), MemberLeases()
         security = SimpleNamespace(heartbeat=lambda *_: None)
-        cluster, tables, groups = cast(Any, ScriptedUpstream()), cast(Any, FixedTables()), cast(Any, NoOtherGroups())
-        self._handler = ShareGroupHeartbeat(cast(Any, self.engine), cluster, security, self.leases, tables, groups)
+        cluster: Any = ScriptedUpstream()
+        groups: Any = NoOtherGroups()
+        self._handler = ShareGroupHeartbeat(cast(Any, self.engine), cluster, security, self.leases, groups)
 
     async def send(self, member_epoch: int) -> asyncio.Future[Any]:
         body = ShareGroupHeartbeatRequest(

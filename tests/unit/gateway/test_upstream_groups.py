@@ -1,4 +1,7 @@
-"""Group ids that are other kinds of groups upstream: whom we ask, how often, and what we do without an answer."""
+"""Group ids that are other kinds of groups upstream: whom we ask, how often, and what we do without an answer.
+
+A member that would join one is refused, as by Kafka's coordinator.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ from typing import Any
 import pytest
 from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse
 
-from sharegroup.errors import ErrorCode
+from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway import upstream_groups, wire
 from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
 from sharegroup.gateway.upstream_groups import DESCRIBED_GROUP, KEPT_S, MAX_KEPT, UpstreamGroups
-from tests.unit.gateway.scripted_upstream import ScriptedUpstream
+from tests.unit.gateway.scripted_upstream import FixedTables, ScriptedUpstream
 
 NOT_FOUND = int(ErrorCode.GROUP_ID_NOT_FOUND)
 OWN, COORDINATOR = 1, 2
@@ -59,8 +62,12 @@ class Upstream(ScriptedUpstream):
         return self._described[request.name]
 
 
+def upstream_groups_of(upstream: Upstream, tables: FixedTables | None = None) -> UpstreamGroups:
+    return UpstreamGroups(upstream, tables or FixedTables())  # type: ignore[arg-type]
+
+
 def kind(upstream: Upstream, group_id: str = "g") -> str | None:
-    return asyncio.run(UpstreamGroups(upstream).other_kind(OWN, group_id))  # type: ignore[arg-type]
+    return asyncio.run(upstream_groups_of(upstream).other_kind(OWN, group_id))
 
 
 NOT_DESCRIBED = {"ConsumerGroupDescribeRequest": NOT_FOUND, "StreamsGroupDescribeRequest": NOT_FOUND}
@@ -107,7 +114,7 @@ def test_a_coordinator_that_never_answers_holds_up_a_join_for_a_while_and_the_ne
     async def test() -> tuple[str | None, str | None, int]:
         upstream = Upstream({"g": "Stable"})
         upstream.until = asyncio.Event()
-        groups = UpstreamGroups(upstream)  # type: ignore[arg-type]
+        groups = upstream_groups_of(upstream)
         return await groups.other_kind(OWN, "g"), await groups.other_kind(OWN, "g"), len(upstream.asked_at)
 
     assert asyncio.run(test()) == (None, None, 1)
@@ -117,7 +124,7 @@ def test_members_that_join_together_ask_once_and_each_group_by_itself() -> None:
     async def test() -> tuple[list[str | None], list[str | None], dict[str, int]]:
         upstream = Upstream({"g": "Stable"})
         upstream.until = asyncio.Event()
-        groups = UpstreamGroups(upstream)  # type: ignore[arg-type]
+        groups = upstream_groups_of(upstream)
         waiting = [asyncio.ensure_future(groups.other_kind(OWN, name)) for name in 3 * ["g", "h"]]
         await asyncio.sleep(0)
         waiting[0].cancel()  # its member has gone
@@ -137,7 +144,7 @@ def test_members_that_join_together_ask_once_and_each_group_by_itself() -> None:
 def test_an_answer_is_asked_for_anew_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> list[str | None]:
         upstream = Upstream({"g": "Stable"})
-        groups = UpstreamGroups(upstream)  # type: ignore[arg-type]
+        groups = upstream_groups_of(upstream)
         loop = asyncio.get_running_loop()
         now = loop.time()
         found = [await groups.other_kind(OWN, "g")]
@@ -156,7 +163,7 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert MAX_KEPT > 3
 
     async def test() -> list[str]:
-        groups = UpstreamGroups(Upstream())  # type: ignore[arg-type]
+        groups = upstream_groups_of(Upstream())
         for number in range(5):
             await groups.other_kind(OWN, f"g{number}")
         return list(groups._kept)
@@ -169,3 +176,34 @@ def test_of_a_described_group_only_the_error_code_is_read(code: int) -> None:
     """Correlation id, tagged fields; throttle time, one group, its code, and its members, which may be many."""
     frame = struct.pack(">iB", 7, 0) + struct.pack(">iBh", 0, 2, code) + b"\xff" * 1_000
     assert wire.decode_response(DESCRIBED_GROUP, 0, memoryview(frame)) == code
+
+
+# -- what becomes of a member that joins -------------------------------------------------------------------------------
+
+
+def refusal(upstream: Upstream, tables: FixedTables | None = None) -> tuple[ErrorCode, str] | None:
+    """Why a member may not join the group g."""
+    try:
+        asyncio.run(upstream_groups_of(upstream, tables).check_joined(OWN, "g"))
+    except RequestError as error:
+        return error.code, error.message
+    return None
+
+
+def test_a_group_of_another_kind_is_not_joined() -> None:
+    assert refusal(Upstream({"g": "Empty"})) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group g is not a share group.")
+
+
+def test_a_group_that_upstream_does_not_know_is_joined() -> None:
+    assert refusal(Upstream({"other": "Stable"})) is None
+
+
+def test_a_share_group_that_is_ours_stays_one() -> None:
+    assert refusal(Upstream({"g": "Stable"}), FixedTables(groups={"g": "Stable"})) is None
+    assert refusal(Upstream({"g": "Stable"}), FixedTables(groups={"other": "Stable"})) is not None
+
+
+def test_where_nobody_can_say_whose_the_group_is_the_member_tries_again() -> None:
+    unreadable = FixedTables(error=RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no tables"))
+    assert refusal(Upstream({"g": "Stable"}), unreadable) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "no tables")
+    assert refusal(Upstream(), unreadable) is None
