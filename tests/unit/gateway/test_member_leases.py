@@ -52,13 +52,6 @@ def test_only_so_many_members_are_remembered(monkeypatch: pytest.MonkeyPatch) ->
     assert not leases.of("g", "b").lasts(0)
 
 
-class NoOtherGroups:
-    """No group of another kind is upstream."""
-
-    async def other_kind(self, node_id: int, group_id: str) -> None:
-        return None
-
-
 class Heartbeats:
     """The handler, and what the job answers."""
 
