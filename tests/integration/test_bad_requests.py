@@ -91,7 +91,7 @@ def test_rows_without_a_needed_field_are_answered_and_rejected(
     cases = [(config.group_requests_topic, json.loads(group_row.encode()), name) for name in ("group_id", "type")]
     for request in partition_rows:
         row = json.loads(request.encode())
-        needed = row.keys() - {"id", "reply_to", "member_epoch", "is_renew_ack"}
+        needed = row.keys() - {"id", "reply_to", "member_epoch", "is_renew_ack", "acquired"}
         cases += [(config.partition_requests_topic, row, name) for name in sorted(needed)]
     expected = []
     for request_topic, row, name in cases:
@@ -115,9 +115,9 @@ def test_requests_that_name_what_is_not_there_get_kafkas_errors(client: RequestC
     accept = [(0, 0, AcknowledgeType.ACCEPT)]
     stranger.epoch = elsewhere.epoch = 1
     requests = {
-        "unknown topic": (member.fetch_request("no-such-topic", 0, 1, 0), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        "unknown topic": (member.fetch_request("no-such-topic", 0, 1, 0), ErrorCode.UNKNOWN_TOPIC_ID),
         "unknown partition": (member.acknowledge_request(topic, 7, accept), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        "unknown group": (elsewhere.acknowledge_request(topic, 0, accept), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        "unknown group": (elsewhere.acknowledge_request(topic, 0, accept), ErrorCode.UNKNOWN_TOPIC_ID),
         "heartbeat to an unknown group": (elsewhere.heartbeat_request(None, 1), ErrorCode.GROUP_ID_NOT_FOUND),
         "heartbeat of an unknown member": (stranger.heartbeat_request(None, 1), ErrorCode.UNKNOWN_MEMBER_ID),
         "heartbeat of another epoch": (member.heartbeat_request(None, 99), ErrorCode.FENCED_MEMBER_EPOCH),
