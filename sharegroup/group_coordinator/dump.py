@@ -43,6 +43,7 @@ def dump(group: GroupMetadata) -> dict[str, Any]:
             index(member.assignment),
             index(group.targets[member_id]),
             group.session_deadlines[member_id],
+            *group.told[member_id],
         ]
         for member_id, member in sorted(group.members.items())
     ]
@@ -81,7 +82,7 @@ def restore(group_id: str, content: dict[str, Any]) -> GroupMetadata:
         tuple(TopicPartitions(topic, topic_id, tuple(_partitions(ranges))) for topic, topic_id, ranges in item)
         for item in content["assignments"]
     ]
-    for member_id, epoch, previous, rack, client_id, host, topics, assignment, target, deadline_ms in content[
+    for member_id, epoch, previous, rack, client_id, host, topics, assignment, target, deadline_ms, *told in content[
         "members"
     ]:
         group.members[member_id] = ShareGroupMemberRecord(
@@ -89,6 +90,7 @@ def restore(group_id: str, content: dict[str, Any]) -> GroupMetadata:
         )
         group.targets[member_id] = assignments[target]
         group.session_deadlines[member_id] = deadline_ms
+        group.told[member_id] = told[0], told[1]
     for topic_id, (topic, runs) in content["share_partitions"].items():
         group.share_partitions[topic_id] = {
             partition: SharePartitionRecord(

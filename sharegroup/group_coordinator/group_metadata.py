@@ -32,7 +32,8 @@ class GroupMetadata:
     """A group's epochs, members and share-partitions; times are milliseconds since the epoch.
 
     `share_partitions` maps topic id and partition to the last record of each; of the ids that a name has had, one at
-    most has records that are not DELETING. `targets` and `session_deadlines` have an entry for every member. `configs`
+    most has records that are not DELETING. `targets`, `session_deadlines` and `told` have an entry for every member;
+    the last one is whom the deadline was told to, and until when others may rely on an earlier one. `configs`
     are the values that requests have set, by name; they outlive the group. `deleted_topics` maps the ids of topics that
     are no more, the newest last, to the time that was told.
     """
@@ -44,6 +45,7 @@ class GroupMetadata:
     members: dict[str, ShareGroupMemberRecord] = field(default_factory=dict)
     targets: dict[str, Assignment] = field(default_factory=dict)
     session_deadlines: dict[str, int] = field(default_factory=dict)
+    told: dict[str, tuple[str, int]] = field(default_factory=dict)
     share_partitions: dict[str, dict[int, SharePartitionRecord]] = field(default_factory=dict)
     configs: dict[str, str] = field(default_factory=dict)
     deleted_topics: dict[str, int] = field(default_factory=dict)
@@ -99,6 +101,7 @@ class GroupMetadata:
             dict(self.members),
             dict(self.targets),
             dict(self.session_deadlines),
+            dict(self.told),
             {topic_id: dict(partitions) for topic_id, partitions in self.share_partitions.items()},
             dict(self.configs),
             dict(self.deleted_topics),
@@ -108,6 +111,7 @@ class GroupMetadata:
         """Apply one record."""
         if isinstance(record, SessionRecord):
             self.session_deadlines[record.member_id] = record.deadline_ms
+            self.told[record.member_id] = record.reply_to, record.others_until_ms
         elif isinstance(record, TargetAssignmentRecord):
             self.targets[record.member_id] = record.assignment
         elif isinstance(record, DeletedTopicRecord):
@@ -146,7 +150,7 @@ class GroupMetadata:
         if not record.is_tombstone:
             self.members[record.member_id] = record
             return
-        for by_member in (self.members, self.targets, self.session_deadlines):
+        for by_member in (self.members, self.targets, self.session_deadlines, self.told):
             by_member.pop(record.member_id, None)
 
     def _replay_group(self, record: ShareGroupRecord) -> None:
@@ -158,7 +162,7 @@ class GroupMetadata:
         self.assignment_epoch = record.assignment_epoch
         self.group_state = record.group_state
         if record.group_state is GroupState.DEAD:
-            for content in (self.members, self.targets, self.session_deadlines):
+            for content in (self.members, self.targets, self.session_deadlines, self.told):
                 content.clear()
             self.share_partitions = {
                 topic_id: deleting

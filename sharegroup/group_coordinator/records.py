@@ -121,10 +121,16 @@ class ShareGroupConfigRecord(NamedTuple):
 
 
 class SessionRecord(NamedTuple):
-    """When a member has left unless it sends another heartbeat: milliseconds since the epoch. Soft."""
+    """When a member has left unless it sends another heartbeat: milliseconds since the epoch. Soft.
+
+    `reply_to` is whom the deadline was told to, for the member: itself, or a gateway. `others_until_ms` is the latest
+    deadline that any other was told before.
+    """
 
     member_id: str
     deadline_ms: int
+    reply_to: str = ""
+    others_until_ms: int = 0
 
 
 class TargetAssignmentRecord(NamedTuple):

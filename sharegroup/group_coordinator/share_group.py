@@ -16,7 +16,8 @@ The session deadlines say when `expire` is due (`next_deadline_ms`). `heartbeat`
 job the heartbeats of all members wait in the request topic, and none of them was late. So the caller runs `expire`
 after the requests of its batch. A member that heartbeats past its deadline, but before `expire`, stays.
 
-A member that leaves or times out yields a `ReleaseMember`: its acquired records become available. It names the
+A member that leaves or times out yields a `ReleaseMember`: its acquired records become available (but where it leaves
+through one gateway, and another was told that its session lasts: then its locks run out). It names the
 member's epoch; a member that joins again has a higher one, so a notice that arrives twice or late does no harm. Joining
 again with epoch 0 while still a member releases nothing: the same member id is the same owner of its locks.
 
@@ -116,7 +117,7 @@ class ShareGroup:
         try:
             check_request(request)
             if request.member_epoch == LEAVE_GROUP_EPOCH:
-                return self._leave(request)
+                return self._leave(request, now_ms)
             return self._join_or_stay(request, now_ms, config)
         except RequestError as error:
             return refused(request, error)
@@ -173,10 +174,21 @@ class ShareGroup:
         deadlines = sorted(self.metadata.session_deadlines.items())
         return self._remove([member_id for member_id, deadline_ms in deadlines if deadline_ms <= now_ms])
 
-    def _leave(self, request: ShareGroupRequest) -> CoordinatorResult:
+    def _leave(self, request: ShareGroupRequest, now_ms: int) -> CoordinatorResult:
         existing_member(self.metadata, request.member_id)
+        others_rely = self._others_rely_on(request, now_ms)
         result = self._remove([request.member_id])
+        if others_rely:
+            result = result._replace(releases=tuple(release._replace(topics=()) for release in result.releases))
         return result._replace(response=response_to(request, member_epoch=LEAVE_GROUP_EPOCH))
+
+    def _others_rely_on(self, request: ShareGroupRequest, now_ms: int) -> bool:
+        """Whether a gateway may still take the member for one that is leaving through another.
+
+        It answers acknowledgements for the member by itself until the session deadline that it was told, unless it
+        hears of the leave before. So what the member holds is left to its locks then.
+        """
+        return request.reply_to != request.member_id and self._told_to_others_ms(request) > now_ms
 
     def _remove(self, member_ids: list[str]) -> CoordinatorResult:
         if not member_ids:
@@ -205,7 +217,15 @@ class ShareGroup:
             subscribed_topic_names=told.subscribed_topic_names,
             session_deadline_ms=deadline_ms,
         )
-        return CoordinatorResult(records, (*soft_records, SessionRecord(told.member_id, deadline_ms)), response)
+        session = SessionRecord(told.member_id, deadline_ms, request.reply_to, self._told_to_others_ms(request))
+        return CoordinatorResult(records, (*soft_records, session), response)
+
+    def _told_to_others_ms(self, request: ShareGroupRequest) -> int:
+        """The latest session deadline that others than this requester were told for the member."""
+        reply_to, others_until_ms = self.metadata.told.get(request.member_id, ("", 0))
+        if reply_to in ("", request.reply_to):
+            return others_until_ms
+        return max(others_until_ms, self.metadata.session_deadlines[request.member_id])
 
     def _joined_or_stayed(
         self, before: ShareGroupMemberRecord, request: ShareGroupRequest, now_ms: int, config: GroupConfig

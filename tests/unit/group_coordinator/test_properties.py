@@ -232,6 +232,7 @@ class GroupLife(RuleBasedStateMachine):
             previous = member.previous_member_epoch
             loaded.members[member_id] = loaded.members[member_id]._replace(previous_member_epoch=previous)
         loaded.session_deadlines = dict(self.metadata.session_deadlines)
+        loaded.told = dict(self.metadata.told)
         loaded.deleted_topics = dict(self.metadata.deleted_topics)
         assert loaded == self.metadata
 

@@ -2,12 +2,15 @@
 
 import dataclasses
 
+import pytest
+
 from sharegroup.config.offset_reset import AutoOffsetReset, OffsetResetStrategy
 from sharegroup.group_coordinator import (
     CoordinatorResult,
     GroupState,
     ReleaseMember,
     SessionRecord,
+    ShareGroup,
     ShareGroupMemberRecord,
     ShareGroupRecord,
     SharePartitionRecord,
@@ -111,7 +114,39 @@ def test_a_quiet_heartbeat_writes_no_row_and_only_moves_the_session_deadline() -
     response = driver.beat("a")
     assert response.assignment is None
     assert driver.last.records == ()
-    assert driver.last.soft_records == (SessionRecord("a", driver.now_ms + 45_000),)
+    assert driver.last.soft_records == (SessionRecord("a", driver.now_ms + 45_000, "gateway-1"),)
+
+
+@pytest.mark.parametrize(
+    ("last_through", "left_through", "after_ms", "is_released"),
+    [
+        ("gateway-1", "gateway-1", 1, True),
+        ("gateway-1", "gateway-2", 1, False),  # the first one may answer acknowledgements until it hears of it
+        ("gateway-1", "a", 1, True),  # a member that asks for itself: what it is told, it knows
+        ("gateway-2", "gateway-2", 1, False),  # the first one was told before that
+        ("gateway-2", "gateway-2", 44_999, False),
+        ("gateway-2", "gateway-2", 45_000, True),
+    ],
+)
+def test_what_a_member_holds_is_left_to_its_locks_while_another_gateway_relies_on_its_session(
+    last_through: str, left_through: str, after_ms: int, is_released: bool
+) -> None:
+    driver = stable("a")
+    driver.beat("a")
+    epoch = driver.group.metadata.members["a"].member_epoch
+    driver.send(request("a", epoch)._replace(reply_to=last_through))
+    driver.now_ms += after_ms
+    driver.group = driver.through_json()
+    driver.send(request("a", -1)._replace(reply_to=left_through))
+    ((_, member_id, left_epoch, topics),) = driver.last.releases
+    assert (member_id, left_epoch, bool(topics)) == ("a", epoch, is_released)
+
+
+def test_after_a_start_from_the_tables_nobody_knows_who_relies_on_a_session() -> None:
+    driver = stable("a")
+    driver.group = ShareGroup.load(GROUP, driver.group_tables(), driver.now_ms, driver.config)
+    driver.leave("a")
+    assert [release.topics for release in driver.last.releases] == [()]
 
 
 def test_a_member_is_told_its_session_deadline_as_the_group_has_it() -> None:
