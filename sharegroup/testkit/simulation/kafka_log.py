@@ -217,7 +217,7 @@ class SimulatedKafka:
     def _append(self, name: str, partition: int, log: PartitionLog, batch: LogBatch) -> LogBatch:
         log.batches.append(batch)
         log.log_end_offset = batch.last_offset + 1
-        for listener in self.listeners:
+        for listener in tuple(self.listeners):
             listener(name, partition)
         return batch
 
