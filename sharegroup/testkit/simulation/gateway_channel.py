@@ -8,6 +8,7 @@ from collections.abc import Callable
 from sharegroup.channel.row_channel import RowTopics
 from sharegroup.gateway.engine_channel import EngineChannel
 from sharegroup.gateway.upstream_cluster import UpstreamCluster
+from sharegroup.protocol.response_rows import Response
 from sharegroup.testkit.simulation.gateway_appender import SimulatedAppender
 from sharegroup.testkit.simulation.kafka_log import LogRecord, SimulatedKafka
 from sharegroup.testkit.simulation.log_clients import RowTail, Weather
@@ -16,7 +17,8 @@ from sharegroup.testkit.simulation.virtual_loop import VirtualLoop
 
 
 class SimulatedEngineChannel(EngineChannel):
-    """See the module. What is not here is the real one's; to be made on the process's loop."""
+    """See the module. What is not here is the real one's; to be made on the process's loop. `delivered` is called after
+    responses were."""
 
     def __init__(
         self,
@@ -29,8 +31,10 @@ class SimulatedEngineChannel(EngineChannel):
         topics: RowTopics,
         local_ms: Callable[[], int],
         timeout_s: float,
+        delivered: Callable[[], None],
     ) -> None:
         super().__init__({}, topics, timeout_s, cluster)
+        self._delivered = delivered
         self.reply_to = name
         self._clock, self._kafka, self._weather = clock, kafka, weather
         self.simulated_appender = SimulatedAppender(clock, kafka, weather, loop, cluster, local_ms, timeout_s)
@@ -59,6 +63,10 @@ class SimulatedEngineChannel(EngineChannel):
         if self._tail is not None:
             self._tail.close()
             self._tail = None
+
+    def _deliver(self, responses: list[Response]) -> None:
+        super()._deliver(responses)
+        self._delivered()
 
     def _read_row(self, append_ms: int, record: LogRecord) -> None:
         self._receive([record])

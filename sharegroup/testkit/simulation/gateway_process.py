@@ -71,6 +71,7 @@ class SimulatedGateway:
         self._around = around
         self._starts = 0
         self._process: _Process | None = None
+        self._loops: list[VirtualLoop] = []
 
     @property
     def is_up(self) -> bool:
@@ -87,6 +88,7 @@ class SimulatedGateway:
         assert self._process is None
         self._starts += 1
         self._process = _Process(f"{self.name}.{self._starts}", self._around, self.faults, lambda: self.skew_ms)
+        self._loops.append(self._process.loop)
         self._say("starts")
 
     def kill(self) -> None:
@@ -122,8 +124,8 @@ class SimulatedGateway:
 
     @property
     def problems(self) -> list[dict[str, Any]]:
-        """Errors of this process that nobody took: a bug each."""
-        return self._process.loop.problems if self._process is not None else []
+        """Errors of its processes that nobody took: a bug each."""
+        return [problem for loop in self._loops for problem in loop.problems]
 
     @property
     def share(self) -> ShareApis | None:
@@ -187,7 +189,16 @@ class _Process:
         )
         timeout_s = config.gateway.engine_timeout_ms / 1000
         engine = self._engine = SimulatedEngineChannel(
-            self._name, around.clock, around.kafka, around.weather, self.loop, cluster, topics, self._local_ms, timeout_s
+            self._name,
+            around.clock,
+            around.kafka,
+            around.weather,
+            self.loop,
+            cluster,
+            topics,
+            self._local_ms,
+            timeout_s,
+            self._keep_up,
         )
         security = Authorization(None)
         configs = GroupConfigs(config, around.tables)  # type: ignore[arg-type]
@@ -263,7 +274,6 @@ class _Process:
             self.disconnected(connection)
             connection.end()
             return
-        self._keep_up()
         answered(response, self._around.clock.now_ms)
 
     def disconnected(self, connection: GatewayConnection) -> None:
@@ -300,7 +310,9 @@ class _Process:
         """Do it again and again."""
 
         async def once() -> None:
-            await work()
-            self._each(interval_s, work)
+            try:
+                await work()
+            finally:
+                self._each(interval_s, work)
 
-        self.loop.call_later(interval_s, lambda: self.loop.create_task(once()))
+        self.loop.call_later(interval_s, lambda: self.loop.start(once()))

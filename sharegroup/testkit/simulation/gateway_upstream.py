@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kafka.errors import KafkaError, LeaderNotAvailableError
+from kafka.protocol.admin import DeleteGroupsRequest, DeleteGroupsResponse
 from kafka.protocol.consumer import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
 from kafka.protocol.metadata import MetadataResponse
 
@@ -26,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 LATEST, EARLIEST = -1, -2
 #: What a broker offers of what the gateway asks it: {api key: (lowest, highest version)}.
-OFFERED = {1: (4, 17), 2: (1, 10), 3: (0, 13)}
+OFFERED = {1: (4, 17), 2: (1, 10), 3: (0, 13), 16: (0, 4), 42: (0, 2)}
 
 
 @dataclass
@@ -70,6 +71,7 @@ class SimulatedUpstream(UpstreamCluster):
         self._answers: dict[str, Callable[[int, Any], Any]] = {
             FetchRequest.__name__: self._fetch,
             ListOffsetsRequest.__name__: self._list_offsets,
+            DeleteGroupsRequest.__name__: _no_such_groups,
         }
 
     # -- metadata ------------------------------------------------------------------------------------------------------
@@ -219,6 +221,14 @@ class SimulatedUpstream(UpstreamCluster):
 
     def _happens(self, chance: float) -> bool:
         return chance > 0 and self._clock.random.random() < chance
+
+
+def _no_such_groups(node_id: int, request: Any) -> Any:
+    """The cluster has no groups of its own."""
+    result = DeleteGroupsResponse.DeletableGroupResult
+    code = int(ErrorCode.GROUP_ID_NOT_FOUND)
+    results = [result(group_id=group_id, error_code=code) for group_id in request.groups_names]
+    return DeleteGroupsResponse(throttle_time_ms=0, results=results)
 
 
 def _visible_end(request: Any, log: PartitionLog) -> int:

@@ -61,8 +61,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):
                 task.get_coro().close()  # type: ignore[union-attr]
 
     def start(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Let a task run, from outside of the loop."""
-        return self.create_task(coroutine)
+        """Let a task run that nobody waits for: an error in it is a problem."""
+        task = self.create_task(coroutine)
+        task.add_done_callback(self._check)
+        return task
 
     # -- what asyncio asks for -----------------------------------------------------------------------------------------
 
@@ -174,6 +176,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def _forget(self, task: asyncio.Task[Any]) -> None:
         self._tasks.pop(task, None)
+
+    def _check(self, task: asyncio.Task[Any]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            self.problems.append({"message": "a task failed", "exception": task.exception(), "task": task})
 
 
 class _Timer(asyncio.TimerHandle):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 
 from sharegroup.errors import ErrorCode
@@ -36,7 +36,7 @@ LEAVING, JOINING = -1, 0
 @dataclass
 class ClientSide:
     """What all clients of a run share. `numbers` counts acknowledgements; `metadata_lag_ms` is how old what they learn
-    of leaders is."""
+    of leaders is; `loops` are those of all clients, to be looked at for errors."""
 
     clock: Scheduler
     trace: Trace
@@ -46,6 +46,7 @@ class ClientSide:
     observer: Observer
     numbers: Iterator[int]
     metadata_lag_ms: int = 0
+    loops: list[VirtualLoop] = field(default_factory=list)
 
 
 class ShareClient:
@@ -63,6 +64,7 @@ class ShareClient:
     ) -> None:
         self.member_id, self.group_id, self.topics, self.habit = member_id, group_id, tuple(topics), habit
         self.loop = VirtualLoop(side.clock)
+        side.loops.append(self.loop)
         self._side, self._random, self._on_end = side, random, on_end
         self._gateway = random.randrange(len(side.gateways))
         self._epoch = JOINING
@@ -96,7 +98,7 @@ class ShareClient:
         if seen_after_ms is None:
             seen_after_ms = self._random.choice((0, KEEPALIVE_MS))
         self._say("dies")
-        self._end("died")
+        self._end()
         for session in self._sessions.values():
             session.lost(seen_after_ms)
         if self._coordinator is not None:
@@ -123,16 +125,16 @@ class ShareClient:
             session.lost()
         epoch, self._epoch = self._epoch, LEAVING
         if epoch != JOINING:
+            self._side.observer.left(self.member_id, self.group_id)
             await self._heartbeat()
         if self._coordinator is not None:
             self._coordinator.close()
-        self._end("left")
+        self._end()
         self.loop.call_soon(self.loop.kill)
 
-    def _end(self, why: str) -> None:
+    def _end(self) -> None:
         if not self.has_ended:
             self.has_ended = True
-            self._side.observer.left(self.member_id, self.group_id, why)
             self._on_end(self)
 
     # -- gateways ------------------------------------------------------------------------------------------------------
@@ -179,22 +181,23 @@ class ShareClient:
             rack_id=None,
             subscribed_topic_names=list(self.topics) if epoch == JOINING else None,
         )
+        if epoch != LEAVING:
+            self._side.observer.heartbeat_sent(self.member_id, self.group_id, self.topics)
         try:
             answer = (await self._coordinator.ask(request, HEARTBEAT_VERSION)).message
         except ConnectionLostError:
             if not self._side.gateways[self._gateway].is_up:
                 self.move()
             return RETRY_MS
-        self._side.observer.heartbeat_answered(self.member_id, self.group_id, sent_ms, answer.error_code)
         if answer.error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH):
             self._say(f"is fenced ({answer.error_code})")
+            self._side.observer.left(self.member_id, self.group_id)
             self._epoch = JOINING
             self._assign([])
             return 0
         if answer.error_code or epoch == LEAVING:
             return RETRY_MS
-        if epoch == JOINING:
-            self._side.observer.joined(self.member_id, self.group_id, self.topics)
+        self._side.observer.heartbeat_answered(self.member_id, self.group_id, sent_ms)
         self._epoch = answer.member_epoch
         if answer.assignment is not None:
             self._assign(
@@ -269,7 +272,12 @@ class ShareClient:
         if found is None or found.connection.is_lost:
             side = self._side
             found = NodeSession(
-                self.member_id, self.group_id, self._connection(node_id), side.observer, side.numbers
+                self.member_id,
+                self.group_id,
+                self._connection(node_id),
+                side.observer,
+                side.numbers,
+                lambda: side.clock.now_ms,
             )
             self._sessions[node_id] = found
         return found
@@ -294,7 +302,9 @@ class ShareClient:
         now_ms = self._side.clock.now_ms
         lock_ms = max(1, min(delivery.lock_end_ms for delivery in deliveries) - now_ms)
         habit, random = self.habit, self._random
-        work_ms = random.uniform(*habit.work_ms) + lock_ms * random.uniform(*habit.work_locks)
+        work_ms = random.uniform(*habit.work_ms)
+        if random.random() < habit.stumbles:
+            work_ms += lock_ms * random.uniform(*habit.work_locks)
         while habit.renew_after and work_ms > habit.renew_after * lock_ms:
             await asyncio.sleep(habit.renew_after * lock_ms / 1000)
             work_ms -= habit.renew_after * lock_ms

@@ -35,13 +35,15 @@ class Delivery(NamedTuple):
 
 
 class Acknowledgement(NamedTuple):
-    """A partition's part of a request. `number` is unique in a run; `is_renewal` where IsRenewAck is set."""
+    """A partition's part of a request. `number` is unique in a run; `is_renewal` where IsRenewAck is set. No record is
+    acknowledged twice in a session, so it is for the newest delivery of each record that the member has seen."""
 
     number: int
     place: Place
     member_id: str
     batches: tuple[AcknowledgementBatch, ...]
     is_renewal: bool
+    sent_ms: int
 
 
 class Observer(Protocol):
@@ -53,21 +55,20 @@ class Observer(Protocol):
     def acknowledge_sent(self, acknowledgement: Acknowledgement) -> None:
         """A request with acknowledgements is on its way."""
 
-    def acknowledge_answered(self, acknowledgement: Acknowledgement, error_code: int | None) -> None:
-        """Its answer, of the partition or the whole request; None: the connection broke, so that it is not known."""
+    def acknowledge_answered(self, acknowledgement: Acknowledgement, error_code: int | None, lock_ms: int) -> None:
+        """Its answer, of the partition or the whole request; None: the connection broke, so that it is not known.
 
-    def let_go(self, member_id: str, group_id: str, places: Sequence[Place] | None, why: str) -> None:
-        """The client has ended, or has lost, its share session for these share-partitions (None: all of the group's):
-        what it holds there may be given to others from now on."""
+        `lock_ms` is AcquisitionLockTimeoutMs of the response, 0 where there is none.
+        """
 
-    def heartbeat_answered(self, member_id: str, group_id: str, sent_ms: int, error_code: int) -> None:
-        """A heartbeat was answered; a member whose last good one is a session timeout ago may be taken for gone."""
+    def let_go(self, member_id: str, places: Sequence[Place], why: str) -> None:
+        """Its session for these share-partitions ends, or begins anew: what it holds there may be given to others."""
 
-    def joined(self, member_id: str, group_id: str, topics: Sequence[str]) -> None:
-        """A member's first heartbeat was answered without an error."""
+    def heartbeat_sent(self, member_id: str, group_id: str, topics: Sequence[str]) -> None:
+        """A heartbeat of a member with this subscription is about to be sent."""
 
-    def left(self, member_id: str, group_id: str, why: str) -> None:
-        """The member will not come back: it left in order, or it is dead."""
+    def heartbeat_answered(self, member_id: str, group_id: str, sent_ms: int) -> None:
+        """A heartbeat was answered without an error; one whose last was sent a session timeout ago may be gone."""
 
-    def altered(self, group_id: str, what: str, values: object, sent_ms: int, error_code: int | None) -> None:
-        """An administrator's request is answered now; `what` is `configs` or `offsets`. None: not known."""
+    def left(self, member_id: str, group_id: str) -> None:
+        """The member is about to leave the group, or was told that it is none."""

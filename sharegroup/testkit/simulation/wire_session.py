@@ -7,7 +7,7 @@ be opened anew they cannot be sent, and are dropped.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
@@ -49,8 +49,16 @@ class FetchResult(NamedTuple):
 class NodeSession:
     """See the module. `pending` are the types of acknowledged offsets that wait for a request."""
 
-    def __init__(self, member_id: str, group_id: str, connection: Connection, observer: Observer, numbers: Any) -> None:
-        self._member_id, self._group_id = member_id, group_id
+    def __init__(
+        self,
+        member_id: str,
+        group_id: str,
+        connection: Connection,
+        observer: Observer,
+        numbers: Iterator[int],
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._member_id, self._group_id, self._now_ms = member_id, group_id, now_ms
         self.connection, self._observer, self._numbers = connection, observer, numbers
         self._turn = asyncio.Lock()
         self.epoch = 0
@@ -85,7 +93,7 @@ class NodeSession:
                 ],
             )
             if self.epoch == 0:
-                self._observer.let_go(self._member_id, self._group_id, wanted, "opens a session")
+                self._observer.let_go(self._member_id, wanted, "opens a session")
             sent = self._sent(acknowledged, False)
             answer = await self._ask(request, sent)
             if answer is None:
@@ -98,7 +106,7 @@ class NodeSession:
             self.partitions = dict.fromkeys(wanted)
             codes = {place: part.acknowledge_error_code for place, part in _parts(self._group_id, response)}
             for acknowledgement in sent:
-                self._observer.acknowledge_answered(acknowledgement, codes.get(acknowledgement.place, 0))
+                self._observer.acknowledge_answered(acknowledgement, codes.get(acknowledgement.place, 0), 0)
             faults = [part.error_code for _, part in _parts(self._group_id, response) if part.error_code]
             return FetchResult(list(self._deliveries(answer)), faults[0] if faults else 0)
 
@@ -118,7 +126,7 @@ class NodeSession:
                 ),
             )
             if is_last:
-                self._observer.let_go(self._member_id, self._group_id, list(self.partitions), "ends its session")
+                self._observer.let_go(self._member_id, list(self.partitions), "ends its session")
             sent = self._sent(acknowledged, is_renewal)
             answer = await self._ask(request, sent)
             if answer is None:
@@ -130,7 +138,8 @@ class NodeSession:
             self._go_on()
             codes = {place: part.error_code for place, part in _parts(self._group_id, response)}
             for acknowledgement in sent:
-                self._observer.acknowledge_answered(acknowledgement, codes.get(acknowledgement.place, 0))
+                code = codes.get(acknowledgement.place, 0)
+                self._observer.acknowledge_answered(acknowledgement, code, response.acquisition_lock_timeout_ms)
             if is_last:
                 self._reset()
 
@@ -147,7 +156,7 @@ class NodeSession:
 
     def _sent(self, acknowledged: Batches, is_renewal: bool) -> list[Acknowledgement]:
         sent = [
-            Acknowledgement(next(self._numbers), place, self._member_id, tuple(batches), is_renewal)
+            Acknowledgement(next(self._numbers), place, self._member_id, tuple(batches), is_renewal, self._now_ms())
             for place, batches in acknowledged.items()
         ]
         for acknowledgement in sent:
@@ -166,7 +175,7 @@ class NodeSession:
 
     def _failed(self, sent: Iterable[Acknowledgement], code: int | None) -> None:
         for acknowledgement in sent:
-            self._observer.acknowledge_answered(acknowledgement, code)
+            self._observer.acknowledge_answered(acknowledgement, code, 0)
         self._reset()
 
     def _go_on(self) -> None:
@@ -179,14 +188,16 @@ class NodeSession:
 
     def _ended(self) -> None:
         if self.epoch:
-            self._observer.let_go(self._member_id, self._group_id, list(self.partitions), "its connection ends")
+            self._observer.let_go(self._member_id, list(self.partitions), "its connection ends")
 
     # -- records -------------------------------------------------------------------------------------------------------
 
     def _deliveries(self, answer: Answer) -> Iterator[Delivery]:
         lock_end_ms = answer.made_ms + answer.message.acquisition_lock_timeout_ms
         for place, part in _parts(self._group_id, answer.message):
-            acquired = tuple(AcquiredRange(r.first_offset, r.last_offset, r.delivery_count) for r in part.acquired_records)
+            acquired = tuple(
+                AcquiredRange(r.first_offset, r.last_offset, r.delivery_count) for r in part.acquired_records
+            )
             if acquired:
                 records = tuple(_records_of(part.records, acquired))
                 delivery = Delivery(place, self._member_id, acquired, records, answer.made_ms, lock_end_ms)
@@ -197,9 +208,7 @@ class NodeSession:
 def _records_of(data: bytes, acquired: Sequence[AcquiredRange]) -> Iterator[int]:
     """The offsets of `acquired` that there is a record for; the rest of the batches is not the client's."""
     there = {
-        offset
-        for batch in read_batches(data, 0)
-        for offset in ([] if batch.is_control else record_offsets(batch.data))
+        offset for batch in read_batches(data, 0) for offset in ([] if batch.is_control else record_offsets(batch.data))
     }
     for first, last, _ in acquired:
         for offset in range(first, last + 1):

@@ -47,7 +47,7 @@ class Witness:
         batches = ", ".join(f"{first}..{last} {types}" for first, last, types in acknowledgement.batches)
         self._trace.add(acknowledgement.member_id, f"sends acknowledgement {acknowledgement.number}: {batches}")
 
-    def acknowledge_answered(self, acknowledgement: Acknowledgement, error_code: int | None) -> None:
+    def acknowledge_answered(self, acknowledgement: Acknowledgement, error_code: int | None, lock_ms: int) -> None:
         self.answers.append((acknowledgement, error_code))
         self._trace.add(acknowledgement.member_id, f"acknowledgement {acknowledgement.number} is answered {error_code}")
         if error_code != 0:
@@ -57,20 +57,17 @@ class Witness:
                 if (types[0] if len(types) == 1 else types[offset - first]) in FINAL:
                     self.finished.setdefault((acknowledgement.place, offset), acknowledgement.number)
 
-    def let_go(self, member_id: str, group_id: str, places: Sequence[Place] | None, why: str) -> None:
+    def let_go(self, member_id: str, places: Sequence[Place], why: str) -> None:
         self.told.append(("let_go", member_id, why))
 
-    def heartbeat_answered(self, member_id: str, group_id: str, sent_ms: int, error_code: int) -> None:
-        self.told.append(("heartbeat", member_id, error_code))
+    def heartbeat_sent(self, member_id: str, group_id: str, topics: Sequence[str]) -> None:
+        self.told.append(("heartbeat", member_id))
 
-    def joined(self, member_id: str, group_id: str, topics: Sequence[str]) -> None:
-        self.told.append(("joined", member_id))
+    def heartbeat_answered(self, member_id: str, group_id: str, sent_ms: int) -> None:
+        self.told.append(("member", member_id))
 
-    def left(self, member_id: str, group_id: str, why: str) -> None:
-        self.told.append(("left", member_id, why))
-
-    def altered(self, group_id: str, what: str, values: object, sent_ms: int, error_code: int | None) -> None:
-        self.told.append(("altered", group_id, what, values, error_code))
+    def left(self, member_id: str, group_id: str) -> None:
+        self.told.append(("left", member_id))
 
     def _violate(self, text: str) -> None:
         self.violations.append(text)

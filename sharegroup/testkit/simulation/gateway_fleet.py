@@ -1,0 +1,98 @@
+"""The gateways of a run, and what goes wrong with them."""
+
+from __future__ import annotations
+
+import itertools
+
+from sharegroup.testkit.simulation.gateway_process import SimulatedGateway, Surroundings
+from sharegroup.testkit.simulation.gateway_tables import SimulatedStoredGroups
+from sharegroup.testkit.simulation.wire_client import ClientSide
+from sharegroup.testkit.simulation.wire_witness import Witness
+from sharegroup.testkit.simulation.world import World
+
+#: Between two things that go wrong with gateways, on average.
+_FAULT_MS = 400_000
+_CHECK_MS = 60_000
+
+
+class GatewayFleet:
+    """Some gateways, started with the run. `side` is what share consumers and administrators need."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._random = world.random("gateways")
+        tables = SimulatedStoredGroups(world.tables)
+        around = Surroundings(world.clock, world.trace, world.kafka, world.config, tables, world.weather)
+        self.gateways = [
+            SimulatedGateway(f"gateway-{at + 1}", around) for at in range(self._random.choice((1, 2, 2, 3)))
+        ]
+        witness = Witness(world.clock, world.trace, world.kafka, world.judge, world.session_timeout_ms)
+        self.side = ClientSide(
+            world.clock, world.trace, world.kafka, world.weather, self.gateways, witness, itertools.count(1)
+        )
+
+    def start(self) -> None:
+        """All of them; a clock may be wrong from the start."""
+        for gateway in self.gateways:
+            if self._world.has("gateway_clock") and self._random.random() < 0.5:
+                gateway.skew_ms = round(self._random.choice((-1, 1)) * self._random.choice((800, 20_000, 3_600_000)))
+            gateway.start()
+        self._plan()
+        self._check()
+        self._world.clock.at(self._world.calm_ms, self._calm_down)
+
+    def _plan(self) -> None:
+        self._world.clock.after(self._random.expovariate(1 / _FAULT_MS), self._act)
+
+    def _act(self) -> None:
+        gateway = self._random.choice(self.gateways)
+        fault = self._random.choice(
+            ("gateway_killed", "gateway_paused", "gateway_clock", "slow_metadata", "leader_away")
+        )
+        if self._world.has(fault):
+            self._break(gateway, fault)
+        if self._world.clock.now_ms < self._world.calm_ms:
+            self._plan()
+
+    def _break(self, gateway: SimulatedGateway, fault: str) -> None:
+        random, clock = self._random, self._world.clock
+        if fault == "gateway_killed" and gateway.is_up:
+            if random.random() < 0.5:
+                gateway.kill()
+            else:
+                gateway.stop()
+            clock.after(random.choice((50, 2_000, 40_000)), lambda: None if gateway.is_up else gateway.start())
+        elif fault == "gateway_paused":
+            gateway.pause(random.choice((500, 6_000, 20_000, 60_000)))
+        elif fault == "gateway_clock":
+            gateway.skew_ms += round(random.uniform(-30_000, 30_000))
+        elif fault == "slow_metadata":
+            gateway.faults.metadata_lag_ms = random.choice((5_000, 60_000))
+            clock.after(random.choice((20_000, 120_000)), lambda: self._heal(gateway))
+        else:
+            gateway.faults.empty_answer, gateway.faults.lost_answer = random.choice(
+                ((0.5, 0.0), (1.0, 0.0), (0.0, 0.3))
+            )
+            clock.after(random.choice((5_000, 60_000)), lambda: self._heal(gateway))
+
+    @staticmethod
+    def _heal(gateway: SimulatedGateway) -> None:
+        gateway.faults.metadata_lag_ms = 0
+        gateway.faults.empty_answer = gateway.faults.lost_answer = 0.0
+
+    def _calm_down(self) -> None:
+        for gateway in self.gateways:
+            self._heal(gateway)
+            if not gateway.is_up:
+                gateway.start()
+
+    def _check(self) -> None:
+        self.look_for_errors()
+        self._world.clock.after(_CHECK_MS, self._check)
+
+    def look_for_errors(self) -> None:
+        """An error that no code took is a violation, whatever came of it."""
+        problems = [problem for loop in self.side.loops for problem in loop.problems]
+        problems += [problem for gateway in self.gateways for problem in gateway.problems]
+        for problem in problems:
+            self._world.judge.violate("error in a gateway or a client", repr(problem.get("exception") or problem))
