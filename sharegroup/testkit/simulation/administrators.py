@@ -77,6 +77,8 @@ class Administrator:
         offsets = tuple(StartOffset(topic, p, self._random.randint(0, logs[p].log_end_offset)) for p in chosen)
         if offsets:
             topics = {topic: TopicMetadata(view.topic_id, len(logs))}
+            for partition in chosen:
+                self._judge.altered(self._group_id, view.topic_id, partition)
             self._reset(ShareGroupRequest(ALTER_OFFSETS, "", self._group_id, topics=topics, offsets=offsets))
 
     def delete_offsets(self, topic: str) -> None:

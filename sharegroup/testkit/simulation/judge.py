@@ -108,6 +108,8 @@ class Judge:
         self.configs: dict[str, list[ConfigChange]] = {}
         #: When somebody first wanted a share-partition's topic, by (group, topic id).
         self.wanted_ms: dict[tuple[str, str], int] = {}
+        self._wanted_before: dict[tuple[str, str], int] = {}
+        self._altered: set[tuple[str, str, int]] = set()
         self.count_limit = 10
         self.deliveries = self.acknowledged = 0
 
@@ -261,6 +263,9 @@ class Judge:
         for key, life in self._lives.items():
             if key.group_id == group_id and (topic_ids is None or key.topic_id in topic_ids):
                 life.in_question = True
+        for named in [named for named in self.wanted_ms if named[0] == group_id]:
+            if topic_ids is None or named[1] in topic_ids:
+                self._wanted_before[named] = self.wanted_ms.pop(named)
 
     def reset_answered(self, group_id: str, topic_ids: Iterable[str] | None, ok: bool) -> None:
         """It was answered. One that never is leaves them in question."""
@@ -270,9 +275,32 @@ class Judge:
                     self._lives[key] = _Life()
                 else:
                     self._lives[key].in_question = False
-        for group, topic_id in list(self.wanted_ms):
-            if ok and group == group_id and (topic_ids is None or topic_id in topic_ids):
-                del self.wanted_ms[group, topic_id]
+        for named in [named for named in self._wanted_before if named[0] == group_id]:
+            before = self._wanted_before.pop(named)
+            if not ok:
+                self.wanted_ms[named] = before
+
+    def altered(self, group_id: str, topic_id: str, partition: int) -> None:
+        """Somebody asks for a start offset of a share-partition: from then on it need not be its config's."""
+        self._altered.add((group_id, topic_id, partition))
+
+    def was_altered(self, group_id: str, topic_id: str, partition: int) -> bool:
+        """Whether somebody did."""
+        return (group_id, topic_id, partition) in self._altered
+
+    def possible_values(self, group_id: str, name: str, default: str, from_ms: int, to_ms: int) -> list[str]:
+        """What a config may have been at some moment between two times: requests of one administrator follow each
+        other, and one is in force from somewhere between its sending and its answer."""
+        possible = {default}
+        for change in self.configs.get(group_id, ()):
+            if name not in change.configs or change.ok is False or change.sent_ms > to_ms:
+                continue
+            value = change.configs[name] or default
+            if change.answered_ms is not None and change.answered_ms <= from_ms:
+                possible = {value}
+            else:
+                possible.add(value)
+        return sorted(possible)
 
     def is_in_question(self, key: Key) -> bool:
         """Whether an administrator's request is open."""

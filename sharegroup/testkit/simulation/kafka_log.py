@@ -59,6 +59,12 @@ class PartitionLog:
     #: (producer, first offset, marker's offset) of those that were aborted.
     aborted: list[tuple[str, int, int]] = field(default_factory=list)
     leader_epoch: int = 0
+    #: How many partitions the topic had when it was made.
+    first_count: int = 0
+    #: (time in ms, log start, last stable offset, log end) after each change.
+    history: list[tuple[int, int, int, int]] = field(default_factory=list)
+    #: (append time in ms, base offset) of every batch there ever was.
+    appended: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def last_stable_offset(self) -> int:
@@ -81,6 +87,32 @@ class PartitionLog:
             for record in batch.records:
                 if first <= record.offset and (end is None or record.offset < end):
                     yield batch.append_ms, record
+
+    def changed(self, now_ms: int) -> None:
+        """Note where the log starts and ends now."""
+        self.history.append((now_ms, self.log_start_offset, self.last_stable_offset, self.log_end_offset))
+
+    def starts_at(self, time_ms: int) -> int:
+        """Where the log started at a time."""
+        return self._at(time_ms)[1]
+
+    def stable_at(self, time_ms: int) -> int:
+        """The last stable offset at a time."""
+        return self._at(time_ms)[2]
+
+    def ends_at(self, time_ms: int) -> int:
+        """Where the log ended at a time."""
+        return self._at(time_ms)[3]
+
+    def offset_at(self, record_ms: int, time_ms: int) -> int:
+        """What was, at a time, the first offset of a batch that is not older than `record_ms`; else the end of then."""
+        start, end = self.starts_at(time_ms), self.ends_at(time_ms)
+        found = next((base for append_ms, base in self.appended if append_ms >= record_ms), end)
+        return min(max(found, start), end)
+
+    def _at(self, time_ms: int) -> tuple[int, int, int, int]:
+        at = bisect.bisect_right(self.history, time_ms, key=lambda entry: entry[0]) - 1
+        return self.history[at] if at >= 0 else (0, 0, 0, 0)
 
     def first_at(self, time_ms: int) -> int | None:
         """The first offset of a batch at or after a time; None where there is none."""
@@ -134,7 +166,7 @@ class SimulatedKafka:
         self._made += 1
         raw = self._made.to_bytes(4, "big") * 4
         topic_id = base64.urlsafe_b64encode(raw).decode().rstrip("=")
-        logs = [PartitionLog(self._broker(name, p)) for p in range(partitions)]
+        logs = [PartitionLog(self._broker(name, p), first_count=partitions) for p in range(partitions)]
         topic = self.topics[name] = Topic(name, topic_id, logs, self._clock.now_ms)
         self._changed(f"create topic {name} ({topic_id}) with {partitions} partitions")
         return topic
@@ -149,7 +181,10 @@ class SimulatedKafka:
     def create_partitions(self, name: str, total: int) -> None:
         """Let a topic have more partitions."""
         topic = self.topic(name)
-        topic.partitions += [PartitionLog(self._broker(name, p)) for p in range(len(topic.partitions), total)]
+        first_count = topic.partitions[0].first_count
+        topic.partitions += [
+            PartitionLog(self._broker(name, p), first_count=first_count) for p in range(len(topic.partitions), total)
+        ]
         self._changed(f"topic {name} grows to {total} partitions")
 
     def move_leader(self, name: str, partition: int, leader: int) -> None:
@@ -213,10 +248,13 @@ class SimulatedKafka:
         log = self.log(name, partition)
         log.log_start_offset = min(max(log.log_start_offset, before), log.log_end_offset)
         log.batches = [batch for batch in log.batches if batch.last_offset >= log.log_start_offset]
+        log.changed(self._clock.now_ms)
 
     def _append(self, name: str, partition: int, log: PartitionLog, batch: LogBatch) -> LogBatch:
         log.batches.append(batch)
         log.log_end_offset = batch.last_offset + 1
+        log.appended.append((batch.append_ms, batch.base_offset))
+        log.changed(self._clock.now_ms)
         for listener in tuple(self.listeners):
             listener(name, partition)
         return batch

@@ -10,10 +10,10 @@ _RESETS = ("earliest", "earliest", "latest", "by_duration:PT10M", "")
 
 
 class Group:
-    """One group: its administrator, and its members."""
+    """One group: its administrator, and its members. One that only `visits_ms` has a single member."""
 
-    def __init__(self, world: World, group_id: str, topics: tuple[str, ...]) -> None:
-        self._world, self.group_id, self._topics = world, group_id, topics
+    def __init__(self, world: World, group_id: str, topics: tuple[str, ...], visits_ms: int = 0) -> None:
+        self._world, self.group_id, self._topics, self._visits_ms = world, group_id, topics, visits_ms
         self._clock = world.clock
         self._random = world.random(f"group {group_id}")
         self._admin = Administrator(world, group_id)
@@ -30,7 +30,8 @@ class Group:
             self._admin.set_configs(configs, lambda ok: self._come_soon())
         else:
             self._come_soon()
-        self._administer()
+        if not self._visits_ms:
+            self._administer()
 
     def calm_down(self) -> None:
         """Everybody leaves or dies, and a good member comes and stays."""
@@ -40,7 +41,7 @@ class Group:
         RowMember(self._world, f"{self.group_id}-good", self.group_id, self._topics, good).start()
 
     def _come_soon(self) -> None:
-        for _ in range(self._random.choice((1, 2, 3))):
+        for _ in range(1 if self._visits_ms else self._random.choice((1, 2, 2, 3))):
             self._clock.after(self._random.choice((0, 50, 600, 5_000)), self._come)
 
     def _come(self) -> None:
@@ -51,20 +52,23 @@ class Group:
         member = RowMember(self._world, f"{self.group_id}-{self._made}", self.group_id, topics, self._habits())
         self._members.append(member)
         member.start()
-        self._plan_end(member)
+        if self._visits_ms:
+            self._clock.after(self._visits_ms, member.leave)
+        else:
+            self._plan_end(member)
 
     def _habits(self) -> Habits:
         work_ms = self._random.choice(((20, 500), (50, 5_000), (2_000, 14_000)))
         if "slow_members" in self._world.faults and self._random.random() < 0.4:
             work_ms = 5_000, 60_000
         return Habits(
-            max_records=self._random.choice((1, 10, 50, 500)),
+            max_records=self._random.choice((5, 20, 100, 500)),
             work_ms=work_ms,
-            release=self._random.choice((0, 0.05, 0.3)),
+            release=self._random.choice((0, 0.05, 0.2)),
             reject=self._random.choice((0, 0.05)),
             renews=self._random.random() < 0.3,
             gives_back=self._random.choice((0, 0.05)),
-            max_wait_ms=self._random.choice((2_000, 60_000, 600_000)),
+            max_wait_ms=self._random.choice((60_000, 600_000, 600_000)),
         )
 
     def _plan_end(self, member: RowMember) -> None:
@@ -141,16 +145,16 @@ class Population:
 
     def start(self) -> None:
         """The first groups come at once."""
-        for _ in range(self._random.choice((1, 1, 2))):
+        for _ in range(self._random.choice((1, 1, 1, 2))):
             self._new()
-        for _ in range(self._random.choice((0, 1, 2))):
+        for visits_ms in self._random.choice(((), (0,), (60_000,), (60_000, 120_000, 60_000))):
             delay_ms = self._random.uniform(60_000, max(61_000, self._world.calm_ms - self._world.clock.now_ms))
-            self._world.clock.after(delay_ms, self._new)
+            self._world.clock.after(delay_ms, lambda visits_ms=visits_ms: self._new(visits_ms))
         self._world.clock.at(self._world.calm_ms + 1, self._calm_down)
 
-    def _new(self) -> None:
+    def _new(self, visits_ms: int = 0) -> None:
         if self._world.clock.now_ms < self._world.calm_ms:
-            group = Group(self._world, f"group-{len(self.groups) + 1}", self._topics)
+            group = Group(self._world, f"group-{len(self.groups) + 1}", self._topics, visits_ms)
             self.groups.append(group)
             group.start()
 

@@ -15,7 +15,7 @@ class Producers:
     def __init__(self, world: World) -> None:
         self._world, self._clock, self._kafka = world, world.clock, world.kafka
         self._random = world.random("producers")
-        self._every_ms = self._random.choice((20_000, 40_000, 90_000))
+        self._every_ms = self._random.choice((60_000, 120_000, 240_000))
         self.topics = TOPICS[: self._random.choice((1, 1, 2))]
 
     def start(self) -> None:
@@ -43,7 +43,7 @@ class Producers:
         self._clock.after(self._random.expovariate(1 / every_ms), again)
 
     def _burst(self, topic: str) -> None:
-        for _ in range(self._random.choice((1, 1, 2, 4))):
+        for _ in range(self._random.choice((1, 1, 2))):
             self._append(topic)
         if self._clock.now_ms < self._world.calm_ms + 120_000:
             self._clock.after(self._random.expovariate(1 / self._every_ms), lambda: self._burst(topic))

@@ -47,7 +47,7 @@ class Habits:
     reject: float = 0.03
     renews: bool = False
     gives_back: float = 0.02
-    max_wait_ms: int = 60_000
+    max_wait_ms: int = 300_000
 
 
 @dataclass

@@ -39,9 +39,10 @@ def run(seed: int, hours: float = 1.0, faults: Collection[str] | None = None, ke
     host, producers = JobHost(world), Producers(world)
     producers.start()
     host.start()
-    Population(world, producers.topics).start()
+    population = Population(world, producers.topics)
+    population.start()
     world.clock.run_until(world.end_ms)
-    judge_at_the_end(world, host)
+    judge_at_the_end(world, host, [group.group_id for group in population.groups], producers.topics)
     return result(world, host, time.perf_counter() - begin)
 
 

@@ -1,4 +1,4 @@
-"""What a run consists of, made from a seed: the clock, Kafka, the tables, the job's configuration, and what may fail."""
+"""What a run consists of, made from a seed: the clock, Kafka, the tables, the configuration, and what may fail."""
 
 from __future__ import annotations
 
@@ -135,7 +135,11 @@ def _config(random: Random) -> Mapping[str, object]:
             "max.requests.per.batch": random.choice((5, 20_000, 20_000)),
         },
         "group": {
-            "group.share.heartbeat.interval.ms": 15_000,
+            # Sparse, for each heartbeat is a micro-batch.
+            "group.share.heartbeat.interval.ms": 45_000,
+            "group.share.max.heartbeat.interval.ms": 45_000,
+            "group.share.session.timeout.ms": 150_000,
+            "group.share.max.session.timeout.ms": 150_000,
             "group.share.record.lock.duration.ms": random.choice((15_000, 30_000)),
             "group.share.delivery.count.limit": random.choice((2, 3, 5)),
             "group.share.partition.max.record.locks": random.choice((100, 2_000)),
