@@ -1,7 +1,7 @@
 """In `RowAppender`'s place: rows into the simulated Kafka as an idempotent producer appends them.
 
 One request for a topic partition is on its way at a time, and is sent again, as it was, until its answer is here or its
-time is over. The broker appends it once. Rows that are given up may be in the log all the same; after the next ones are,
+time is over. The broker appends it once. Rows that are given up may be in the log all the same; once the next ones are,
 they cannot come there any more.
 """
 

@@ -1,6 +1,6 @@
 """Record batches of the simulated log as a broker sends them: magic 2, not compressed. Made once for each batch.
 
-Nobody between the log and the client looks at the checksum, so it is left at 0: to count it would take most of the time.
+Nobody between the log and the client looks at the checksum, so it is left at 0: it would take most of the time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ def producer_id(producer: str) -> int:
 def batch_bytes(batch: LogBatch) -> bytes:
     """The batch."""
     if batch.control:
-        entries = [(0, struct.pack(">hh", 0, _MARKERS[batch.control]), struct.pack(">hi", 0, 0))]
+        entries: list[tuple[int, bytes | None, bytes]] = [
+            (0, struct.pack(">hh", 0, _MARKERS[batch.control]), struct.pack(">hi", 0, 0))
+        ]
     else:
         entries = [(record.offset - batch.base_offset, record.key, record.value) for record in batch.records]
     body = b"".join(_record(*entry) for entry in entries)

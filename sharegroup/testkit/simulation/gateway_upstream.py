@@ -223,7 +223,7 @@ class SimulatedUpstream(UpstreamCluster):
         return chance > 0 and self._clock.random.random() < chance
 
 
-def _no_such_groups(node_id: int, request: Any) -> Any:
+def _no_such_groups(_: int, request: Any) -> Any:
     """The cluster has no groups of its own."""
     result = DeleteGroupsResponse.DeletableGroupResult
     code = int(ErrorCode.GROUP_ID_NOT_FOUND)

@@ -16,13 +16,17 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from sharegroup.testkit.simulation.virtual_clock import Scheduler
+from sharegroup.testkit.simulation.virtual_clock import Event, Scheduler
 
 #: Float seconds are not exact: what is less than this above a whole millisecond is that millisecond.
 _ROUNDING_MS = 1e-3
 
 
-class VirtualLoop(asyncio.AbstractEventLoop):
+#: Typed loosely: most of a loop's interface - sockets, processes, signals - is not there, and is not asked for.
+_AbstractLoop: Any = asyncio.AbstractEventLoop
+
+
+class VirtualLoop(_AbstractLoop):
     """See the module. Its `time` counts seconds since it was made. `problems` are errors that nobody took."""
 
     def __init__(self, clock: Scheduler) -> None:
@@ -58,7 +62,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         for task in tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             with contextlib.suppress(RuntimeError, ValueError):  # one that waits in its `finally`, or that kills us
-                task.get_coro().close()  # type: ignore[union-attr]
+                task.get_coro().close()
 
     def start(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Let a task run that nobody waits for: an error in it is a problem."""
@@ -186,3 +190,4 @@ class _Timer(asyncio.TimerHandle):
     """A timer and its event."""
 
     __slots__ = ("event",)
+    event: Event

@@ -86,8 +86,8 @@ def _message(request: ShareGroupRequest) -> tuple[Any, int]:
         ), 0
     if request.type == DELETE_OFFSETS:
         named = DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic
-        topics = [named(topic_name=name) for name in request.topic_names]
-        return DeleteShareGroupOffsetsRequest(group_id=request.group_id, topics=topics), 0
+        deleted = [named(topic_name=name) for name in request.topic_names]
+        return DeleteShareGroupOffsetsRequest(group_id=request.group_id, topics=deleted), 0
     return DeleteGroupsRequest(groups_names=[request.group_id]), 2
 
 

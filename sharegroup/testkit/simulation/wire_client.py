@@ -1,4 +1,4 @@
-"""A share consumer as KIP-932 clients behave, against simulated gateways: heartbeats, sessions, polls, acknowledgements.
+"""A share consumer as KIP-932 clients behave, at simulated gateways: heartbeats, sessions, polls, acknowledgements.
 
 It is a process of its own: it can stand still or die at any moment. What it sees goes to the `Observer`.
 """

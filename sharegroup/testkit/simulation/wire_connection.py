@@ -94,6 +94,7 @@ class Connection:
         for future in waiting:
             if not future.done():
                 future.set_exception(ConnectionLostError("the connection broke"))
+                future.exception()  # whoever waited may be gone
 
     def _latency_ms(self) -> float:
         return self._weather.latency_ms(self._clock)

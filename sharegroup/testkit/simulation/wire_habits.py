@@ -7,6 +7,9 @@ from random import Random
 
 from sharegroup.testkit.simulation.wire_session import FetchSize
 
+#: What most of them fetch.
+FIFTY = FetchSize(50, 30_000, False)
+
 
 @dataclass(frozen=True)
 class Habit:
@@ -25,7 +28,7 @@ class Habit:
     work_locks: tuple[float, float] = (0, 0)
     stumbles: float = 1.0
     rests_ms: tuple[float, float] = (0, 3_000)
-    size: FetchSize = FetchSize(50, 30_000, False)
+    size: FetchSize = FIFTY
     release: float = 0.0
     reject: float = 0.0
     forgets: float = 0.0
@@ -47,6 +50,15 @@ HABITS = {
             "stumbling", work_ms=(5, 50), rests_ms=(0, 0), work_locks=(0.8, 1.3), stumbles=0.1,
             size=FetchSize(5, 30_000, False), explicit=0.5,
         ),
+        Habit(
+            "at_lock_end",
+            work_ms=(5, 50),
+            rests_ms=(0, 0),
+            work_locks=(1.0, 1.05),
+            stumbles=0.3,
+            size=FetchSize(5, 30_000, False),
+            explicit=0.5,
+        ),
         Habit("releasing", release=0.3, size=FetchSize(20, 30_000, False)),
         Habit("rejecting", reject=0.2, release=0.1),
         Habit("renewing", work_locks=(0.3, 2.5), renew_after=0.4, explicit=0.7, size=FetchSize(20, 30_000, False)),
@@ -57,7 +69,9 @@ HABITS = {
 
 def habit_of(random: Random, slow: bool = True, ends: bool = True, moves: bool = True) -> Habit:
     """One of the habits, with a way to end or to move for some."""
-    names = [name for name in HABITS if slow or name not in ("slow_beyond_lock", "stumbling", "renewing")]
+    names = [
+        name for name in HABITS if slow or name not in ("slow_beyond_lock", "stumbling", "at_lock_end", "renewing")
+    ]
     habit = HABITS[random.choice(names)]
     if ends and random.random() < 0.5:
         habit = replace(habit, ends_ms=random.choice((60_000, 600_000)), dies=random.choice((0.0, 0.5, 1.0)))

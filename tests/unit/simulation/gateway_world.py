@@ -108,9 +108,9 @@ class GatewayWorld:
         self.kafka.create_topic("orders", partitions)
         self.weather = weather or Weather(slow_chance=0)
         self.around = Surroundings(self.clock, self.trace, self.kafka, config, self.job, self.weather)
-        self.gateways = [SimulatedGateway(f"gateway-{at}", self.around) for at in range(gateways)]
-        for one in self.gateways:
-            one.start()
+        self.gateways: list[SimulatedGateway] = []
+        for _ in range(gateways):
+            self.gateway()
         self.witness = Witness(self.clock, self.trace)
         self.side = ClientSide(
             self.clock, self.trace, self.kafka, self.weather, self.gateways, self.witness, itertools.count(1)
@@ -120,6 +120,13 @@ class GatewayWorld:
         self._produce_s, self._producing = produce_s, Random(f"{seed}/records")
         if produce_s:
             self._produce_later()
+
+    def gateway(self, skew_ms: int = 0) -> SimulatedGateway:
+        """Start a gateway."""
+        found = SimulatedGateway(f"gateway-{len(self.gateways)}", self.around, skew_ms)
+        self.gateways.append(found)
+        found.start()
+        return found
 
     def client(self, habit: Habit | str) -> ShareClient:
         """Start a member."""
