@@ -1,4 +1,13 @@
-"""The gateways of a run, and what goes wrong with them."""
+"""The gateways of a run, what goes wrong with them, and who talks to them: in place of row members and administrators,
+or beside them.
+
+    fleet = GatewayFleet(world)
+    fleet.start()
+    fleet.member("group-1-1", "group-1", ("orders",)).start()
+    fleet.administrator("group-1").set_configs({"share.auto.offset.reset": "earliest"})
+    ...
+    fleet.look_for_errors()
+"""
 
 from __future__ import annotations
 
@@ -6,7 +15,9 @@ import itertools
 
 from sharegroup.testkit.simulation.gateway_process import SimulatedGateway, Surroundings
 from sharegroup.testkit.simulation.gateway_tables import SimulatedStoredGroups
+from sharegroup.testkit.simulation.wire_administrator import WireAdministrator
 from sharegroup.testkit.simulation.wire_client import ClientSide
+from sharegroup.testkit.simulation.wire_member import GOOD, WireMember
 from sharegroup.testkit.simulation.wire_witness import Witness
 from sharegroup.testkit.simulation.world import World
 
@@ -30,6 +41,14 @@ class GatewayFleet:
         self.side = ClientSide(
             world.clock, world.trace, world.kafka, world.weather, self.gateways, witness, itertools.count(1)
         )
+
+    def member(self, name: str, group_id: str, topics: tuple[str, ...], is_good: bool = False) -> WireMember:
+        """A share consumer, to be started; a good one takes all that there is, and stays."""
+        return WireMember(self._world, self.side, name, group_id, topics, GOOD if is_good else None)
+
+    def administrator(self, group_id: str) -> WireAdministrator:
+        """The administrator of a group."""
+        return WireAdministrator(self._world, group_id, self.side)
 
     def start(self) -> None:
         """All of them; a clock may be wrong from the start."""
