@@ -78,10 +78,13 @@ class SimulatedAppender:
 
 
 class _Row:
-    __slots__ = ("durable", "key", "value")
+    """It is sent though nobody waits for it any more, unless its time is over."""
+
+    __slots__ = ("durable", "is_late", "key", "value")
 
     def __init__(self, key: bytes, value: bytes, durable: asyncio.Future[int]) -> None:
         self.key, self.value, self.durable = key, value, durable
+        self.is_late = False
 
 
 class _Batch:
@@ -107,8 +110,7 @@ class _Queue:
 
     def append(self, key: bytes, value: bytes) -> asyncio.Future[int]:
         row = _Row(key, value, self._loop.create_future())
-        timer = self._loop.call_later(self._appender.timeout_s, _give_up, row)
-        row.durable.add_done_callback(lambda _: timer.cancel())
+        self._loop.call_later(self._appender.timeout_s, _give_up, row)
         self.rows.append(row)
         self._send()
         return row.durable
@@ -118,7 +120,7 @@ class _Queue:
         rows: list[_Row] = []
         while self._on_its_way is None and self.rows and len(rows) < MAX_BATCH_ROWS:
             row = self.rows.popleft()
-            if not row.durable.done():
+            if not row.is_late:
                 rows.append(row)
         if rows:
             self._numbers += 1
@@ -177,6 +179,7 @@ class _Queue:
 
 
 def _give_up(row: _Row) -> None:
+    row.is_late = True
     if not row.durable.done():
         row.durable.set_exception(EngineUnavailableError("the request was not durable in time"))
         row.durable.exception()  # whoever waited may be gone

@@ -72,6 +72,14 @@ def test_a_row_that_is_not_durable_in_time_is_given_up() -> None:
     assert appending.log == []
 
 
+def test_a_row_is_sent_though_nobody_waits_for_it_any_more() -> None:
+    appending = Appending(slow_chance=0)
+    for row in appending.append(b"1", b"2"):
+        row.cancel()
+    appending.run(1)
+    assert appending.log == [b"1", b"2"]
+
+
 def test_what_is_on_its_way_arrives_when_its_process_is_killed() -> None:
     appending = Appending(slow_chance=0)
     appending.append(b"sent", b"waits")
