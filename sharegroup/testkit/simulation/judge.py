@@ -54,6 +54,14 @@ class _Delivery(NamedTuple):
     response_id: str
 
 
+class Grant(NamedTuple):
+    """Records that a member holds, and until when; `generation` is the member's of then."""
+
+    member: str
+    generation: int
+    deadline_ms: int
+
+
 class _Hold(NamedTuple):
     member: str
     generation: int
@@ -237,6 +245,28 @@ class Judge:
                             key,
                         )
                     story.finished = counts[offset], kind
+
+    def grant(self, group_id: str, member_id: str, deadline_ms: int) -> Grant:
+        """What a member may rely on from now on: remember it with what was delivered."""
+        member = self._members.setdefault((group_id, member_id), _Member(0, 0))
+        return Grant(member_id, member.generation, deadline_ms)
+
+    def acknowledgement_refused(
+        self, key: Key, batches: str, grant: Grant, appended_ms: int | None, error: str
+    ) -> None:
+        """An acknowledgement that was appended at a time (None: that was not answered) was refused."""
+        member = self._members[key.group_id, grant.member]
+        if (
+            appended_ms is not None
+            and appended_ms < min(grant.deadline_ms, member.heartbeat_ms + member.session_ms)
+            and member.generation == grant.generation
+            and not member.left
+            and not self.is_in_question(key)
+            and self._kafka.topic_by_id(key.topic_id) is not None
+        ):
+            left_ms = grant.deadline_ms - appended_ms
+            text = f"{batches} of {grant.member}, appended {left_ms} ms before its lock's end, was refused: {error}"
+            self.violate("an acknowledgement in time counts", text, key)
 
     def renewed(self, member_id: str, key: Key, acquired: Iterable[AcquiredRange], deadline_ms: int) -> None:
         """A renewal was answered with these locks."""

@@ -26,7 +26,7 @@ from sharegroup.protocol.response_rows import (
     decode_response,
 )
 from sharegroup.testkit.simulation import row_adapter
-from sharegroup.testkit.simulation.judge import Key
+from sharegroup.testkit.simulation.judge import Grant, Key
 from sharegroup.testkit.simulation.kafka_log import LogBatch, LogRecord
 from sharegroup.testkit.simulation.log_clients import RowSender, RowTail
 from sharegroup.testkit.simulation.world import GROUP_REQUESTS, PARTITION_REQUESTS, RESPONSES, World
@@ -52,11 +52,13 @@ class Habits:
 
 @dataclass
 class _Sent:
-    """A fetch that waits for its answer, or an acknowledgement."""
+    """A fetch that waits for its answer, or an acknowledgement, of which grant and when it was appended."""
 
     request: SharePartitionRequest
     key: Key
     counts: Mapping[int, int]
+    grant: Grant | None = None
+    appended_ms: int | None = None
 
 
 class RowMember:
@@ -245,13 +247,14 @@ class RowMember:
         left_ms = response.lock_deadline_ms - self._clock.now_ms
         if self.habits.renews and work_ms > 0.6 * left_ms:
             self._in_a_while(0.6 * max(0, left_ms), lambda: self._renew(key, acquired))
-        self._in_a_while(work_ms, lambda: self._acknowledge(key, acquired))
+        grant = self._judge.grant(self.group_id, self.member_id, response.lock_deadline_ms)
+        self._in_a_while(work_ms, lambda: self._acknowledge(key, acquired, grant))
 
     def _give_back(self, key: Key, acquired: tuple[AcquiredRange, ...]) -> None:
         self._trace.add(self.name, f"gives back {key} {_ranges(acquired)}", str(key))
         self._send(self._request(UNACQUIRE, key)._replace(acquired=acquired, reply_to=""))
 
-    def _acknowledge(self, key: Key, acquired: tuple[AcquiredRange, ...]) -> None:
+    def _acknowledge(self, key: Key, acquired: tuple[AcquiredRange, ...], grant: Grant) -> None:
         if row_adapter.response_key(key) not in self._assignment:
             return
         batches = tuple(self._batch(first, last) for first, last, _ in acquired)
@@ -259,8 +262,13 @@ class RowMember:
         request = row_adapter.acknowledgement(self._request(ACKNOWLEDGE, key), batches, acquired)
         self._trace.add(self.name, f"acknowledges {key} {_acks(batches)}", str(key))
         self._judge.acknowledges(self.member_id, key, batches)
-        self._acknowledgements[request.id] = _Sent(request, key, counts)
-        self._send(request)
+        sent = self._acknowledgements[request.id] = _Sent(request, key, counts, grant)
+
+        def appended(answer: object) -> None:
+            if isinstance(answer, LogBatch):
+                sent.appended_ms = answer.append_ms
+
+        self._sender.send(PARTITION_REQUESTS, request.kafka_key, request.encode(), appended)
         self._in_a_while(self._random.uniform(1, 100), lambda: self._fetch(key))
 
     def _renew(self, key: Key, acquired: tuple[AcquiredRange, ...]) -> None:
@@ -290,6 +298,9 @@ class RowMember:
         request, key = sent.request, sent.key
         if response.error_code:
             name = ErrorCode(response.error_code).name
+            if sent.grant is not None:
+                told, appended_ms = _acks(request.batches), sent.appended_ms
+                self._judge.acknowledgement_refused(key, told, sent.grant, appended_ms, name)
             self._trace.add(self.name, f"acknowledgement of {key} {_acks(request.batches)} refused: {name}", str(key))
         elif request.is_renew_ack:
             self._judge.renewed(self.member_id, key, response.acquired, response.lock_deadline_ms)

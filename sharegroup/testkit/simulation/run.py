@@ -49,7 +49,7 @@ def run(seed: int, hours: float = 1.0, faults: Collection[str] | None = None, ke
 def result(world: World, host: JobHost, wall_s: float) -> Result:
     """What came of it."""
     violations = tuple(world.judge.violations)
-    about = violations[0].about if violations else None
+    about = violations[0].about if violations else ""
     return Result(
         world.seed,
         violations,
@@ -58,5 +58,5 @@ def result(world: World, host: JobHost, wall_s: float) -> Result:
         len(world.tables["share_group_state"].commits) + len(world.tables["share_groups"].commits),
         host.starts,
         wall_s,
-        world.trace.text(about or None),
+        world.trace.text(about),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -38,12 +39,25 @@ class Trace:
         """Of all lines so far."""
         return self._hash.hexdigest()
 
-    def text(self, about: str | None = None) -> str:
-        """The lines, or those about one thing and about everything; times in seconds since the run began."""
-        return "\n".join(self._format(self.lines if about is None else self._of(about)))
+    def text(self, about: str = "") -> str:
+        """The lines, or those about one share-partition and about everything; times in seconds since the run began."""
+        return "\n".join(self._format(self._of(about) if about else self.lines))
 
     def _of(self, about: str) -> list[TraceLine]:
-        return [line for line in self.lines if not line.about or about in line.about]
+        """A share-partition's are those of its topic partition, too; of other groups' actors nobody is told."""
+        group_id, _, partition = about.partition(" ")
+        return [
+            line
+            for line in self.lines
+            if about in line.about
+            or partition in line.about
+            or (not line.about and not self._is_of_another(line, group_id))
+        ]
+
+    @staticmethod
+    def _is_of_another(line: TraceLine, group_id: str) -> bool:
+        named = re.search(r"\bgroup-\d+", f"{line.actor} {line.text}")
+        return named is not None and named.group() != group_id
 
     def _format(self, lines: Iterable[TraceLine]) -> Iterable[str]:
         start_us = self._clock.start_ms * 1000
