@@ -260,7 +260,7 @@ class _Process:
         self, connection: GatewayConnection, message: Any, version: int, answered: Callable[[Any, int], None]
     ) -> None:
         """Handle a request."""
-        connection.task = self.loop.start(self._handle(connection, message, version, answered))
+        connection.task = self.loop.create_task(self._handle(connection, message, version, answered))
 
     async def _handle(
         self, connection: GatewayConnection, message: Any, version: int, answered: Callable[[Any, int], None]

@@ -94,9 +94,7 @@ class SimulatedUpstream(UpstreamCluster):
         view = self._kafka.metadata(self.faults.metadata_lag_ms)
         if self._told is None or self._told[0] is not view:
             self._told = view, metadata_response(self._kafka.brokers, view)
-        found = self._told[1]
-        await self._latency()
-        return found
+        return self._told[1]
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
@@ -120,7 +118,6 @@ class SimulatedUpstream(UpstreamCluster):
         if found is None:  # a long poll without records
             await asyncio.sleep(request.max_wait_ms / 1000)
             found = answer(node_id, request) or self._fetched(request, ErrorCode.NONE, None)
-        await self._latency()
         return found
 
     def _fetch(self, node_id: int, request: Any) -> Any:
@@ -217,6 +214,7 @@ class SimulatedUpstream(UpstreamCluster):
     # -- the way -------------------------------------------------------------------------------------------------------
 
     async def _latency(self) -> None:
+        """Of both ways, before the broker is asked."""
         await asyncio.sleep(self._weather.latency_ms(self._clock) / 1000)
 
     def _happens(self, chance: float) -> bool:

@@ -20,6 +20,7 @@ from sharegroup.testkit.simulation.virtual_clock import Event, Scheduler
 
 #: Float seconds are not exact: what is less than this above a whole millisecond is that millisecond.
 _ROUNDING_MS = 1e-3
+_LEAST_TASKS = 64
 
 
 #: Typed loosely: most of a loop's interface - sockets, processes, signals - is not there, and is not asked for.
@@ -33,7 +34,9 @@ class VirtualLoop(_AbstractLoop):
         self._clock = clock
         self._start_ms = clock.now_ms
         self._ready: deque[asyncio.Handle] = deque()
-        self._tasks: dict[asyncio.Task[Any], None] = {}
+        #: Those that have not ended, and some that have.
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._most_tasks = _LEAST_TASKS
         self._is_woken = self._is_running = self._is_paused = self._is_closed = False
         self.problems: list[dict[str, Any]] = []
 
@@ -58,8 +61,10 @@ class VirtualLoop(_AbstractLoop):
         """Nothing of it runs any more; what its tasks would do at their end has no effect on anybody."""
         self._is_closed = True
         self._ready.clear()
-        tasks, self._tasks = self._tasks, {}
+        tasks, self._tasks = self._tasks, []
         for task in tasks:
+            if task.done():
+                continue
             task._log_destroy_pending = False  # type: ignore[attr-defined]
             with contextlib.suppress(RuntimeError, ValueError):  # one that waits in its `finally`, or that kills us
                 task.get_coro().close()
@@ -112,8 +117,10 @@ class VirtualLoop(_AbstractLoop):
     def create_task(self, coro: Any, *, name: str | None = None, context: Any = None) -> asyncio.Task[Any]:
         """A task of this loop."""
         task: asyncio.Task[Any] = asyncio.Task(coro, loop=self, name=name)
-        self._tasks[task] = None
-        task.add_done_callback(self._forget)
+        self._tasks.append(task)
+        if len(self._tasks) > self._most_tasks:
+            self._tasks = [known for known in self._tasks if not known.done()]
+            self._most_tasks = 2 * len(self._tasks) + _LEAST_TASKS
         return task
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
@@ -177,9 +184,6 @@ class VirtualLoop(_AbstractLoop):
         finally:
             _set_running_loop(None)
             self._is_running = False
-
-    def _forget(self, task: asyncio.Task[Any]) -> None:
-        self._tasks.pop(task, None)
 
     def _check(self, task: asyncio.Task[Any]) -> None:
         if not task.cancelled() and task.exception() is not None:
