@@ -22,8 +22,9 @@ from sharegroup.testkit.simulation.wire_witness import Witness
 from sharegroup.testkit.simulation.world import World
 
 #: Between two things that go wrong with gateways, on average.
-_FAULT_MS = 400_000
+_FAULT_MS = 350_000
 _CHECK_MS = 60_000
+_FAULTS = ("gateway_killed", "gateway_paused", "gateway_clock", "slow_metadata", "leader_away", "slow_members")
 
 
 class GatewayFleet:
@@ -32,6 +33,7 @@ class GatewayFleet:
     def __init__(self, world: World) -> None:
         self._world = world
         self._random = world.random("gateways")
+        self._members: list[WireMember] = []
         tables = SimulatedStoredGroups(world.tables)
         around = Surroundings(world.clock, world.trace, world.kafka, world.config, tables, world.weather)
         self.gateways = [
@@ -44,7 +46,9 @@ class GatewayFleet:
 
     def member(self, name: str, group_id: str, topics: tuple[str, ...], is_good: bool = False) -> WireMember:
         """A share consumer, to be started; a good one takes all that there is, and stays."""
-        return WireMember(self._world, self.side, name, group_id, topics, GOOD if is_good else None)
+        found = WireMember(self._world, self.side, name, group_id, topics, GOOD if is_good else None)
+        self._members.append(found)
+        return found
 
     def administrator(self, group_id: str) -> WireAdministrator:
         """The administrator of a group."""
@@ -64,14 +68,20 @@ class GatewayFleet:
         self._world.clock.after(self._random.expovariate(1 / _FAULT_MS), self._act)
 
     def _act(self) -> None:
-        gateway = self._random.choice(self.gateways)
-        fault = self._random.choice(
-            ("gateway_killed", "gateway_paused", "gateway_clock", "slow_metadata", "leader_away")
-        )
+        fault = self._random.choice(_FAULTS)
         if self._world.has(fault):
-            self._break(gateway, fault)
+            if fault == "slow_members":
+                self._pause_a_member()
+            else:
+                self._break(self._random.choice(self.gateways), fault)
         if self._world.clock.now_ms < self._world.calm_ms:
             self._plan()
+
+    def _pause_a_member(self) -> None:
+        """As by a debugger, or a machine without memory; some stand still beyond their locks and sessions."""
+        alive = [member for member in self._members if member.alive]
+        if alive:
+            self._random.choice(alive).pause(self._random.choice((3_000, 20_000, 200_000)))
 
     def _break(self, gateway: SimulatedGateway, fault: str) -> None:
         random, clock = self._random, self._world.clock

@@ -52,6 +52,11 @@ class WireMember:
         if self._client is not None:
             self._client.die()
 
+    def pause(self, ms: float) -> None:
+        """Its process stands still for so long."""
+        if self._client is not None:
+            self._client.pause(ms)
+
     def leave(self) -> None:
         """It ends its sessions and leaves the group; that takes a while."""
         if self._client is not None:
