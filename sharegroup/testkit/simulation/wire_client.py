@@ -30,6 +30,8 @@ RETRY_MS, UNKNOWN_INTERVAL_MS = 1_000, 5_000
 #: A host that is gone is noticed by the other end's keepalive, at the latest.
 KEEPALIVE_MS = 30_000
 METADATA_AGE_S = 60.0
+#: Work is paced by what is left of the locks; of those that are over nothing is.
+LEAST_LOCK_MS = 2_000
 LEAVING, JOINING = -1, 0
 
 
@@ -300,7 +302,7 @@ class ShareClient:
 
     async def _work(self, deliveries: Sequence[Delivery]) -> None:
         now_ms = self._side.clock.now_ms
-        lock_ms = max(1, min(delivery.lock_end_ms for delivery in deliveries) - now_ms)
+        lock_ms = max(LEAST_LOCK_MS, min(delivery.lock_end_ms for delivery in deliveries) - now_ms)
         habit, random = self.habit, self._random
         work_ms = random.uniform(*habit.work_ms)
         if random.random() < habit.stumbles:
