@@ -62,8 +62,8 @@ def _run_all(seeds: range, hours: float, processes: int) -> int:
                 for violation in found.violations:
                     print(f"seed {found.seed}: {violation.rule}: {violation.about}: {violation.text}", flush=True)
     print(
-        f"{len(seeds)} seeds of {hours:g} h: {len(bad)} with a violation; {batches} micro-batches, {deliveries} records "
-        f"delivered, {time.perf_counter() - begin:.0f} s in {processes} processes"
+        f"{len(seeds)} seeds of {hours:g} h: {len(bad)} with a violation; {batches} micro-batches, {deliveries} "
+        f"records delivered, {time.perf_counter() - begin:.0f} s in {processes} processes"
     )
     if bad:
         worst = min(bad, key=lambda found: found.seed)

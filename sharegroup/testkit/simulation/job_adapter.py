@@ -15,7 +15,6 @@ from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.engine.share_group_operator import run_share_group
 from sharegroup.engine.share_partition_shard import Shard
 from sharegroup.protocol.response_rows import NEW_LEADER_KEY
-from sharegroup.spark import job_query
 from sharegroup.spark.commit_steps import CommitSteps
 from sharegroup.spark.job_query import JobQuery
 from sharegroup.spark.kafka_clients import KafkaUnavailableError

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
 from sharegroup.testkit.simulation.trace import Trace
 from sharegroup.testkit.simulation.virtual_clock import Scheduler
-from sharegroup.types import AcknowledgeType, AcknowledgementBatch, AcquiredRange
+from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
 
 __all__ = ["ConfigChange", "Judge", "Key", "Violation"]
 
@@ -282,7 +282,7 @@ class Judge:
         stories = self._lives.get(key, _Life()).stories
         return {offset: story.finished[1] for offset, story in stories.items() if story.finished is not None}
 
-    def keys(self) -> list[Key]:
+    def known(self) -> list[Key]:
         """All share-partitions that anything is known of."""
         return sorted(self._lives)
 

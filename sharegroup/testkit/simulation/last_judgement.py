@@ -100,7 +100,8 @@ class LastJudgement:
                 if before.state != row["from_state"]:
                     self._judge.violate(
                         "one final state",
-                        f"{offset}: was {before.state}, then {row['from_state']} -> {row['to_state']} by {row['cause']}",
+                        f"{offset}: was {before.state}, then "
+                        f"{row['from_state']} -> {row['to_state']} by {row['cause']}",
                         key.named(),
                     )
                 known[offset] = after
@@ -151,7 +152,7 @@ class LastJudgement:
     # -- against what was answered ---------------------------------------------------------------------------------
 
     def _check_answers(self) -> None:
-        for key in self._judge.keys():
+        for key in self._judge.known():
             if self._judge.is_in_question(key) or self._world.kafka.topic_by_id(key.topic_id) is None:
                 continue
             records = self._records.get(table_adapter.of_key(key), {})

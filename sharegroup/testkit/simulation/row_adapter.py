@@ -16,7 +16,9 @@ def request(kind: str, request_id: str, key: Key, member_id: str, epoch: int, re
 
 
 def acknowledgement(
-    made: SharePartitionRequest, batches: tuple[AcknowledgementBatch, ...], acquired: tuple[AcquiredRange, ...]
+    made: SharePartitionRequest,
+    batches: tuple[AcknowledgementBatch, ...],
+    acquired: tuple[AcquiredRange, ...],  # noqa: ARG001 - for rows that carry it
 ) -> SharePartitionRequest:
     """The request with what it acknowledges, of which grants."""
     return made._replace(batches=batches)

@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from sharegroup.config import JobConfig
+from sharegroup.spark import job_query
 from sharegroup.spark.supervisor import Supervisor
 from sharegroup.testkit.simulation import job_adapter
 from sharegroup.testkit.simulation.checkpoint_folder import CheckpointFolder
@@ -129,7 +130,7 @@ class SimulatedJob:
             all_run = self._supervisor.watch()
         except Killed:
             return
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a process ends by whatever it is
             self.alive = False
             self.world.trace.add(self.name, f"exits: {type(error).__name__}: {error}"[:300])
             self._on_exit(self, error)
@@ -155,8 +156,8 @@ class SimulatedJob:
             stream.start,
         )
         stream.parts = parts
-        job_adapter.job_query.checkpoint_query_id = lambda process, path: process.checkpoint_query_id(path)
-        job_adapter.job_query.last_leader_epoch = lambda path, query_id: self.last_leader_epoch(query_id)
+        job_query.checkpoint_query_id = lambda process, path: process.checkpoint_query_id(path)
+        job_query.last_leader_epoch = lambda path, query_id: self.last_leader_epoch(query_id)
         try:
             parts.query.start(self._led_with.get(name))
         finally:
@@ -266,7 +267,7 @@ class StreamingQuery:
                 self._tell_others()
         except Killed:
             return
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a process ends by whatever it is
             self._failure, self._active = error, False
             self._job.world.trace.add(self._job.name, f"{self.name} ends: {type(error).__name__}: {error}"[:200])
             self._job.query_ended()
