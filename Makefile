@@ -2,6 +2,7 @@
 # make demo     a share group at work: broker, job and consumers, on this machine
 # make test     every check: lint, types, import directions, all tests
 # make unit     the unit tests, in seconds
+# make properties   the unit tests again and again, each time with fresh seeds and in another order
 # make bench    the benchmarks
 # make lock     requirements.lock anew from pyproject.toml
 # make clean    back to a fresh clone (the cache stays)
@@ -61,6 +62,16 @@ test: setup
 .PHONY: unit
 unit: $(STAMPS)/packages
 	$(PY) -m pytest tests/unit --numprocesses=2 --hypothesis-profile=quick
+
+# Seeds that `make test` does not have: as many runs as RUNS says. What fails is printed with what runs it again.
+RUNS ?= 50
+.PHONY: properties
+properties: $(STAMPS)/packages
+	@for run in $$(seq $(RUNS)); do \
+		echo "properties: run $$run of $(RUNS)"; \
+		$(PY) -m pytest tests/unit --numprocesses=2 --quiet --hypothesis-profile=fresh \
+			--randomly-seed=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ') || exit 1; \
+	done
 
 .PHONY: bench
 bench: setup

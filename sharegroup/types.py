@@ -61,13 +61,19 @@ class Cause(str, Enum):
     UNACQUIRE = "unacquire"
     LOG_TRUNCATED = "log_truncated"
     RESET = "reset"
+    TOPIC_DELETED = "topic_deleted"
 
 
 class SharePartitionKey(NamedTuple):
-    """A topic-partition as one share group sees it."""
+    """A topic-partition as one share group sees it.
+
+    `topic_id` is the topic's identity, `topic` its name beside it: a topic that is deleted and made again under its
+    name is another one.
+    """
 
     group_id: str
     topic: str
+    topic_id: str
     partition: int
 
 

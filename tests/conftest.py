@@ -25,7 +25,11 @@ TIERS = ("unit", "processes", "tables", "spark", "integration", "conformance", "
 #: The tiers by what a file of theirs takes.
 _ORDER = ("", "unit", "processes", "tables", "spark", "notebooks", "conformance", "integration", "benchmarks")
 
-settings.register_profile("quick", max_examples=20)  # of `make unit`
+# The same examples in every run, however busy the machine is; `make properties` looks for others.
+settings.register_profile("fixed", derandomize=True, deadline=None)
+settings.register_profile("quick", settings.get_profile("fixed"), max_examples=20)  # of `make unit`
+settings.register_profile("fresh", deadline=None, print_blob=True, database=None)  # of `make properties`
+settings.load_profile("fixed")
 
 # For every JVM of Spark and every broker that tests start.
 os.environ.setdefault("KAFKA_OPTS", " ".join(QUICK_START))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import logging
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.partitioner.default import murmur2
 
+from sharegroup.channel.topic_lookup import TopicLookup
 from sharegroup.protocol.request_rows import ShareGroupRequest, SharePartitionRequest, TopicMetadata
 from sharegroup.protocol.response_rows import Response, decode_response
 
@@ -34,13 +33,13 @@ class RowChannel:
     """
 
     def __init__(self, settings: Mapping[str, Any], topics: RowTopics, reply_to: str) -> None:
-        self._settings, self._topics = settings, topics
+        self._topics = topics
         self._key = reply_to.encode()
         self._producer = KafkaProducer(**settings, acks="all", enable_idempotence=True, linger_ms=1)
         self._consumer = KafkaConsumer(
             **settings, group_id=None, enable_auto_commit=False, auto_offset_reset="latest", fetch_max_wait_ms=500
         )
-        self._admin: KafkaAdminClient | None = None
+        self._topics_of_cluster = TopicLookup(settings)
 
     def open(self) -> bool:
         """Begin to read responses, from the end; False while the job has not made its topics.
@@ -81,27 +80,11 @@ class RowChannel:
                 future.get(timeout=APPEND_TIMEOUT_S)
 
     def topics_metadata(self, names: Iterable[str]) -> dict[str, TopicMetadata]:
-        """Id (as Kafka prints it) and number of partitions of those topics that exist. Raises KafkaError."""
-        if self._admin is None:
-            self._admin = KafkaAdminClient(**self._settings)
-        present = set(self._admin.list_topics())  # asking for a missing one could create it
-        wanted = [name for name in names if name in present]
-        described = self._admin.describe_topics(wanted) if wanted else []
-        return {
-            topic["name"]: TopicMetadata(_topic_id_text(topic["topic_id"]), len(topic["partitions"]))
-            for topic in described
-            if not topic["error_code"] and topic["partitions"]
-        }
+        """Those topics that exist, as they are now. Raises KafkaError."""
+        return self._topics_of_cluster.look(names)
 
     def close(self) -> None:
         """Send what is on its way, then close the connections."""
         self._producer.close(timeout=APPEND_TIMEOUT_S)
         self._consumer.close()
-        if self._admin is not None:
-            self._admin.close()
-
-
-def _topic_id_text(topic_id: uuid.UUID | str) -> str:
-    """Kafka's text of a topic id: URL-safe base64 without padding."""
-    bits = uuid.UUID(str(topic_id)).bytes
-    return base64.urlsafe_b64encode(bits).decode().rstrip("=")
+        self._topics_of_cluster.close()

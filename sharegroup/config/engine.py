@@ -104,6 +104,12 @@ class EngineConfig(ConfigFamily):
         ge=1,
         description="How often log offsets are polled otherwise.",
     )
+    topic_deletion_grace_ms: Whole = Field(
+        default=30_000,
+        alias="topic.deletion.grace.ms",
+        ge=0,
+        description="A topic that the brokers have not known for so long is deleted, and its states with it.",
+    )
     request_topic_partitions: Whole = Field(
         default=4,
         alias="request.topic.partitions",

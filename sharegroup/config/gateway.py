@@ -41,6 +41,13 @@ class GatewayConfig(ConfigFamily):
         ge=1_000,
         description="A connection without a request for so long is closed.",
     )
+    tcp_keepalive_ms: Whole = Field(
+        default=45_000,
+        alias="gateway.tcp.keepalive.ms",
+        ge=0,
+        le=3_600_000,
+        description="A client whose machine answers nothing to TCP for so long is gone. 0: left to TCP.",
+    )
     first_request_timeout_ms: Whole = Field(
         default=30_000,
         alias="gateway.first.request.timeout.ms",
@@ -88,7 +95,7 @@ class GatewayConfig(ConfigFamily):
         default=500,
         alias="gateway.read.ahead.idle.ms",
         ge=1,
-        description="Records acquired ahead for a member that does not fetch for so long are given back.",
+        description="Records acquired ahead go back when the member is away this long, and four of its usual pauses.",
     )
     batch_cache_max_bytes: Whole = Field(
         default=134_217_728,

@@ -25,12 +25,20 @@ def answer_demand(
     output: Output,
     key: SharePartitionKey,
     demand: Demand,
+    read_committed: bool,
     acquired: tuple[AcquiredRange, ...] = (),
     lock_deadline_ms: int = -1,
 ) -> None:
-    """What a fetch acquired, or nothing."""
+    """What a fetch acquired, or nothing; `read_committed`: the group reads committed records only."""
     response = SharePartitionResponse(FETCH, demand.id, demand.reply_to, *key, demand.member_id)
+    response = response._replace(read_committed=read_committed)
     _respond(output, response._replace(acquired=acquired, lock_deadline_ms=lock_deadline_ms))
+
+
+def refuse_demand(output: Output, key: SharePartitionKey, demand: Demand, error: RequestError) -> None:
+    """A fetch that stood cannot be met any more."""
+    response = SharePartitionResponse(FETCH, demand.id, demand.reply_to, *key, demand.member_id)
+    _respond(output, response._replace(error_code=int(error.code), error_message=error.message))
 
 
 def tell_wanted(output: Output, key: SharePartitionKey, requester: str) -> None:
@@ -67,6 +75,7 @@ def refuse_undecoded(output: Output, row: RequestRow, error: AnswerableError) ->
         known["reply_to"],
         said_back(known, "group_id"),
         said_back(known, "topic"),
+        said_back(known, "topic_id"),
         partition if is_integer(partition, -MAX_INT32, MAX_INT32) else -1,
         said_back(known, "member_id"),
         int(error.code),
@@ -100,6 +109,7 @@ def _response_to(request: SharePartitionRequest) -> SharePartitionResponse:
         reply_to=request.reply_to,
         group_id=request.group_id,
         topic=request.topic,
+        topic_id=request.topic_id,
         partition=request.partition,
         member_id=request.member_id,
     )

@@ -35,7 +35,7 @@ def table_row(record: TableRecord) -> tuple[str, dict[str, Any]]:
         return "share_partitions", {**row, "status": record.status.value}
     row.pop("previous_member_epoch")
     row["subscribed_topic_names"] = list(record.subscribed_topic_names)
-    row["assignment"] = [{"topic": topic, "partitions": list(partitions)} for topic, partitions in record.assignment]
+    row["assignment"] = [{**item._asdict(), "partitions": list(item.partitions)} for item in record.assignment]
     return "share_group_members", row
 
 
@@ -55,7 +55,8 @@ def table_records(tables: dict[str, list[dict[str, Any]]]) -> list[TableRecord]:
                 **row,
                 "subscribed_topic_names": tuple(row["subscribed_topic_names"]),
                 "assignment": tuple(
-                    TopicPartitions(item["topic"], tuple(item["partitions"])) for item in row["assignment"]
+                    TopicPartitions(item["topic"], item["topic_id"], tuple(item["partitions"]))
+                    for item in row["assignment"]
                 ),
             }
         )

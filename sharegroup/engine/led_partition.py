@@ -7,12 +7,15 @@ from typing import Any
 
 from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.engine.durable_rows import state_row
+from sharegroup.engine.log_offsets import LogOffsets
+from sharegroup.engine.partition_configs import PartitionConfig
 from sharegroup.protocol.request_rows import SharePartitionRequest
 from sharegroup.share_coordinator.next_record import StateWrite, initial_record, next_record
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffsetHeader
 from sharegroup.share_partition import Outcome, SharePartition, SharePartitionConfig
 from sharegroup.types import (
     AcquiredRange,
+    Cause,
     OffsetRange,
     RecordState,
     SharePartitionKey,
@@ -20,18 +23,20 @@ from sharegroup.types import (
     Transition,
 )
 
-#: An idle share-partition's state is written again after this long, so that old days of the table can be dropped.
-REWRITE_INTERVAL_MS = 12 * 3600 * 1000
-
 
 class LedPartition:
-    """See the module. `transitions` are this batch's, in order; `header` is the durable state's before this batch."""
+    """See the module. `transitions` are this batch's, in order; `header` is the durable state's before this batch.
 
-    __slots__ = ("_must_snapshot", "header", "transitions", "window")
+    `log` is None while nobody has told how far the log reaches: what is in flight can be acknowledged, and nothing is
+    given out.
+    """
 
-    def __init__(self, window: SharePartition, header: ShareGroupOffsetHeader) -> None:
+    __slots__ = ("_must_snapshot", "header", "log", "transitions", "window")
+
+    def __init__(self, window: SharePartition, header: ShareGroupOffsetHeader, log: LogOffsets | None = None) -> None:
         self.window = window
         self.header = header
+        self.log = log
         self.transitions: list[Transition] = []
         self._must_snapshot = False
 
@@ -39,14 +44,10 @@ class LedPartition:
     def load(cls, load: dict[str, Any], now_ms: int) -> LedPartition:
         """From a `load` row: from the table's state where there is one, else from its start offset."""
         header = ShareGroupOffsetHeader.restore(load["header"]) if load["header"] else None
-        log_start_offset, log_end_offset = load["log"]
         if header is not None and header.state_epoch >= load["state_epoch"]:
             batches = [_state_batch(batch) for batch in load["batches"]]
-            led = cls(SharePartition.load(header.start_offset, batches, log_start_offset, log_end_offset), header)
-            led.move_log(log_start_offset, log_end_offset)
-            return led
-        window = SharePartition.load(load["start_offset"], (), log_start_offset, log_end_offset)
-        led = cls(window, cls._initialized(header, load, now_ms))
+            return cls(SharePartition.load(header.start_offset, batches, 0, 0), header)
+        led = cls(SharePartition(load["start_offset"], 0, 0), cls._initialized(header, load, now_ms))
         led._must_snapshot = True
         return led
 
@@ -55,27 +56,40 @@ class LedPartition:
         header: ShareGroupOffsetHeader | None, load: dict[str, Any], now_ms: int
     ) -> ShareGroupOffsetHeader:
         """The header before the initial snapshot: `record` writes the snapshot itself, with the batch's last state."""
-        key = SharePartitionKey("", "", load["partition"])
+        key = SharePartitionKey("", "", "", load["partition"])
         record = initial_record(key, header, load["state_epoch"], load["start_offset"])
         after = ShareGroupOffsetHeader.of(record, now_ms) if header is None else header.after(record, now_ms)
         return after._replace(snapshot_epoch=after.snapshot_epoch - 1)
 
-    def reset(self, load: dict[str, Any], now_ms: int) -> None:
-        """Initialised anew with a higher state epoch: states and counts vanish (an offset reset)."""
-        self._replay(self.window.reset(load["start_offset"]))
+    def reset(self, load: dict[str, Any], now_ms: int, cause: Cause = Cause.RESET) -> None:
+        """Initialised anew, with a higher state epoch (an offset reset) or on another log: states and counts vanish."""
+        self._replay(self.window.reset(load["start_offset"], cause))
         self.header = self._initialized(self.header, load, now_ms)
         self._must_snapshot = True
 
-    def forget(self) -> None:
+    def forget(self, cause: Cause = Cause.RESET) -> None:
         """Its state is deleted: what was in flight is in flight no more."""
-        self._replay(self.window.reset(self.window.end_offset))
+        self._replay(self.window.reset(self.window.end_offset, cause))
 
     # -- transitions -----------------------------------------------------------------------------------------------
 
-    def move_log(self, log_start_offset: int, log_end_offset: int) -> None:
-        """The log's ends as the source saw them."""
-        self._replay(self.window.log_end_moved(log_end_offset))
-        self._replay(self.window.log_start_moved(log_start_offset))
+    def is_of_another_topic(self, log: LogOffsets) -> bool:
+        """Whether the log is that of another topic under the name, as it ends below what was acquired.
+
+        Topic ids tell without it. What begins in this batch begins where it was told to.
+        """
+        has_fallen = self.log is None or log.log_end_offset < self.log.log_end_offset
+        is_below = log.log_end_offset < self.window.end_offset
+        return not log.has_topic_id and has_fallen and is_below and not self._must_snapshot
+
+    def move_log(self, log: LogOffsets, config: PartitionConfig) -> None:
+        """The log's ends as the source saw them; of committed records, nothing new is there until it saw their end."""
+        self.log = log
+        end_offset = log.log_end_offset
+        if config.read_committed:
+            end_offset = self.window.end_offset if log.last_stable_offset is None else log.last_stable_offset
+        self._replay(self.window.log_end_moved(end_offset))
+        self._replay(self.window.log_start_moved(log.log_start_offset))
 
     def acquire(
         self, member_id: str, max_records: int, now_ms: int, config: SharePartitionConfig
@@ -87,8 +101,8 @@ class LedPartition:
         self, request: SharePartitionRequest, now_ms: int, config: SharePartitionConfig
     ) -> tuple[AcquiredRange, ...]:
         """Apply an acknowledgement; what it renewed, which may be less than it names. Raises RequestError."""
-        is_renew_ack = request.is_renew_ack
-        return self._replay(self.window.acknowledge(request.member_id, request.batches, now_ms, config, is_renew_ack))
+        member_id, batches, grants = request.member_id, request.batches, request.acquired
+        return self._replay(self.window.acknowledge(member_id, batches, now_ms, config, request.is_renew_ack, grants))
 
     def unacquire(self, request: SharePartitionRequest) -> None:
         """Give back ranges that never left the gateway. Raises RequestError."""
@@ -128,8 +142,7 @@ class LedPartition:
 
     def snapshot_when_cold(self, now_ms: int, records: DurableRecords) -> None:
         """Ask for a snapshot when the last one is old (kafka_semantics: cold snapshot)."""
-        due_ms = _snapshot_due_ms(self.header, records)
-        self._must_snapshot |= now_ms >= due_ms
+        self._must_snapshot |= now_ms >= self.header.snapshot_due_ms(records.cold_snapshot_interval_ms)
 
     def record(self, key: SharePartitionKey, records: DurableRecords, now_ms: int) -> dict[str, Any] | None:
         """The batch's durable record as a row of `share_group_state`, None if nothing changed; moves the header on."""
@@ -165,13 +178,14 @@ class LedPartition:
 
     def dump(self) -> list[Any]:
         """For the operator's state; the earliest lock deadline stands outside, to be read without a restore."""
-        return [self.window.next_deadline_ms(), self.header.dump(), self.window.dump()]
+        return [self.window.next_deadline_ms(), self.header.dump(), self.window.dump(), self.log]
 
     @classmethod
     def restore(cls, dumped: list[Any]) -> LedPartition:
         """The inverse of `dump`."""
-        _, header, window = dumped
-        return cls(SharePartition.restore(window), ShareGroupOffsetHeader.restore(header))
+        _, header, window, log = dumped
+        known = None if log is None else LogOffsets(*log)
+        return cls(SharePartition.restore(window), ShareGroupOffsetHeader.restore(header), known)
 
     def next_deadline_ms(self, records: DurableRecords) -> int:
         """When this share-partition wants a tick."""
@@ -184,14 +198,8 @@ class LedPartition:
 
 
 def _deadline_ms(lock_deadline_ms: int | None, header: ShareGroupOffsetHeader, records: DurableRecords) -> int:
-    due_ms = _snapshot_due_ms(header, records)
+    due_ms = header.snapshot_due_ms(records.cold_snapshot_interval_ms)
     return due_ms if lock_deadline_ms is None else min(due_ms, lock_deadline_ms)
-
-
-def _snapshot_due_ms(header: ShareGroupOffsetHeader, records: DurableRecords) -> int:
-    """Soon after updates have piled up; else only often enough for old days of the table to be dropped."""
-    interval_ms = records.cold_snapshot_interval_ms if header.updates_since_snapshot else REWRITE_INTERVAL_MS
-    return header.last_snapshot_ms + interval_ms
 
 
 def _state_batch(batch: list[Any]) -> StateBatch:

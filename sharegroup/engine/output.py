@@ -16,9 +16,9 @@ class Output:
 
     `tables` maps a table's name to its rows (JSON objects without the columns that the writer stamps); `responses` are
     response rows; `requests` are request rows for the other operator, as (key, value) texts; `rejected` are rows nobody
-    can be answered for, as (kafka partition, offset, reason); `positions` is the next unread offset of each request
-    partition this key saw rows of; `deadline_ms` is when this key wants a tick (None: never); `waiting` tells whether
-    demands stand, so that the source polls this topic's log often.
+    can be answered for, as (kafka partition, offset, reason); `notes` are sentences for the job's log; `positions` is
+    the next unread offset of each request partition this key saw rows of; `deadline_ms` is when this key wants a tick
+    (None: never); `waiting` tells whether demands stand, so that the source polls this topic's log often.
     """
 
     key: str
@@ -27,6 +27,7 @@ class Output:
     responses: list[dict[str, Any]] = field(default_factory=list)
     requests: list[tuple[str, str]] = field(default_factory=list)
     rejected: list[tuple[int, int, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     positions: dict[int, int] = field(default_factory=dict)
     deadline_ms: int | None = None
     waiting: bool = False

@@ -2,15 +2,16 @@
 
 kind      | body                                                    | from
 config    | effective config of the group, a JSON object            | source
+gone      | the name of the topic, which is no more, a JSON text     | source
 unload    | [partition, ...]                                        | source
-delete    | [[partition, state_epoch], ...]                         | source
+delete    | [[partition, state_epoch, topic], ...]                  | source
 load      | [{...}, ...], see `LedPartition.load`; the group's rows | source
-log       | [[partition, log_start_offset, log_end_offset], ...]    | source
+log       | [[partition, then the fields of `LogOffsets`], ...]     | source
 request   | kafka partition TAB offset TAB timestamp_ms TAB value   | request topic
 tick      | clock_ms                                                | source
 
 Spark's shuffle keeps no order, so `in_order` sorts the rows of a batch: what the source says comes before the requests,
-requests are in the order of their Kafka partition, and the tick comes last.
+requests are in the order of their Kafka partition, those that change the config in front, and the tick comes last.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 CONFIG = "config"
+GONE = "gone"
 UNLOAD = "unload"
 DELETE = "delete"
 LOAD = "load"
@@ -26,7 +28,9 @@ LOG = "log"
 REQUEST = "request"
 TICK = "tick"
 
-_ORDER = {kind: rank for rank, kind in enumerate((CONFIG, UNLOAD, DELETE, LOAD, LOG, REQUEST, TICK))}
+#: In the value of a request that changes the config (`SharePartitionRequest.encode`).
+_CONFIGURE = '"type":"configure"'
+_ORDER = {kind: rank for rank, kind in enumerate((CONFIG, GONE, UNLOAD, DELETE, LOAD, LOG, REQUEST, TICK))}
 
 
 class RequestRow(NamedTuple):
@@ -65,10 +69,11 @@ def decode(row: str) -> InputRow:
 def in_order(rows: Iterable[str]) -> list[InputRow]:
     """The rows of one key in the order in which the machine must see them; equal rows stay equal in every run."""
 
-    def rank(row: InputRow) -> tuple[int, int, int, str]:
+    def rank(row: InputRow) -> tuple[int, bool, int, int, str]:
         request = row.request
         return (
             _ORDER[row.kind],
+            request is not None and _CONFIGURE not in request.value,
             request.kafka_partition if request else 0,
             request.kafka_offset if request else 0,
             row.body,

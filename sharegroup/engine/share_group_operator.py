@@ -17,19 +17,21 @@ from sharegroup.engine.parked_heartbeats import ParkedHeartbeats
 from sharegroup.engine.rows import InputRow, RequestRow
 from sharegroup.errors import InvalidRequestRow
 from sharegroup.group_coordinator.records import ShareGroupConfigRecord, TableRecord
-from sharegroup.group_coordinator.results import CoordinatorResult, ReleaseMember
+from sharegroup.group_coordinator.results import Configure, CoordinatorResult, ReleaseMember
 from sharegroup.group_coordinator.share_group import ShareGroup
 from sharegroup.protocol.request_rows import (
+    CONFIGURE,
     DELETED,
     HEARTBEAT,
     INITIALIZED,
     RELEASE_MEMBER,
+    TOPIC_DELETED,
     AnswerableError,
     ShareGroupRequest,
     SharePartitionRequest,
     decode_share_group_request,
 )
-from sharegroup.protocol.response_rows import ShareGroupResponse, encode_response
+from sharegroup.protocol.response_rows import MEMBER_LEFT, Broadcast, ShareGroupResponse, encode_response
 from sharegroup.protocol.row_fields import said_back
 
 #: The epochs of a deleted group are remembered for so long: requests of its time may still come.
@@ -121,8 +123,10 @@ class _Run:
             self._apply(self._group.initialized(request.initialized, self._now_ms))
         elif request.type == DELETED:
             self._apply(self._group.deleted(request.deleted))
+        elif request.type == TOPIC_DELETED:
+            self._apply(self._group.topic_deleted(request.topic_ids, self._now_ms))
         else:
-            self._apply(self._group.administer(request, self._job))
+            self._apply(self._group.administer(request, self._job, self._now_ms))
             self._config = self._config_in_force(self._group.metadata.configs)
 
     def _heartbeat(self, request: ShareGroupRequest, row: RequestRow) -> None:
@@ -148,6 +152,10 @@ class _Run:
             self._output.append(*table_row(record))
         for release in result.releases:
             self._output.requests += _release_rows(release)
+            left = Broadcast(MEMBER_LEFT, release.group_id, release.member_id, release.member_epoch)
+            self._output.responses.append(left._asdict())
+        if result.configure is not None:
+            self._output.requests += _configure_rows(result.configure)
 
     def _respond(self, response: ShareGroupResponse) -> None:
         if response.reply_to:
@@ -170,15 +178,41 @@ class _Run:
 
 def _release_rows(release: ReleaseMember) -> Iterable[tuple[str, str]]:
     """One request row for each share-partition; the same release gives the same ids."""
-    for topic, partitions in sorted(release.topics.items()):
+    member_id, epoch = release.member_id, release.member_epoch
+    for topic, topic_id, partitions in release.topics:
         for partition in partitions:
-            request = SharePartitionRequest(
-                RELEASE_MEMBER,
-                f"release-{release.member_id}-{release.member_epoch}",
-                release.group_id,
-                topic,
-                partition,
-                release.member_id,
-                release.member_epoch,
+            yield _request_row(
+                SharePartitionRequest(
+                    RELEASE_MEMBER,
+                    f"release-{member_id}-{epoch}",
+                    release.group_id,
+                    topic,
+                    topic_id,
+                    partition,
+                    member_id,
+                    epoch,
+                )
             )
-            yield request.kafka_key.decode(), request.encode().decode()
+
+
+def _configure_rows(configure: Configure) -> Iterable[tuple[str, str]]:
+    """One request row for each share-partition; the same alteration gives the same ids."""
+    config = configure.config.to_json()
+    for topic, topic_id, partitions in configure.topics:
+        for partition in partitions:
+            yield _request_row(
+                SharePartitionRequest(
+                    CONFIGURE,
+                    f"configure-{configure.id}",
+                    configure.group_id,
+                    topic,
+                    topic_id,
+                    partition,
+                    "",
+                    config=config,
+                )
+            )
+
+
+def _request_row(request: SharePartitionRequest) -> tuple[str, str]:
+    return request.kafka_key.decode(), request.encode().decode()

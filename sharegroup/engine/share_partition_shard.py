@@ -1,4 +1,4 @@
-"""The operator of the share_partition query: the share-partitions of one (group, topic, shard).
+"""The operator of the share_partition query: the share-partitions of one (group, topic id, shard).
 
 Theory of operation
 -------------------
@@ -14,8 +14,11 @@ Time. Two clocks, and neither is read here:
   read). So an acknowledgement counts from its append: one that was in time is applied before its lock can expire.
 
 Demands are met after all rows of the batch were seen, in the order in which they came; with several waiting, new
-records are shared out evenly, so that one big demand does not starve the others. A request for a share-partition that
-is not loaded yet is parked: the two queries have no common clock.
+records are shared out evenly, so that one big demand does not starve the others.
+
+What is there. Whatever has a durable state is loaded in front of the first requests, though nobody may know yet how far
+its log reaches. So a request finds its share-partition, or one that has nothing to acknowledge yet: it is parked for a
+while, for the two queries have no common clock. Of a topic that is no more, everything is refused, and soon forgotten.
 
 Every share-partition writes at most one durable record in a batch, made from where its window ends up.
 """
@@ -23,50 +26,61 @@ Every share-partition writes at most one durable record in a batch, made from wh
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sharegroup.config import GroupConfig
 from sharegroup.engine import rows
-from sharegroup.engine.answers import answer, answer_demand, refuse, refuse_undecoded, tell_wanted
+from sharegroup.engine.answers import answer, answer_demand, refuse, refuse_demand, refuse_undecoded, tell_wanted
 from sharegroup.engine.demands import Demand, Demands
 from sharegroup.engine.departed_members import DepartedMembers
 from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.engine.durable_rows import log_row, tombstone_row
 from sharegroup.engine.led_partition import LedPartition
+from sharegroup.engine.log_offsets import LogOffsets
+from sharegroup.engine.notices import tell_deleted, tell_initialized, tell_topic_deleted
 from sharegroup.engine.output import Output
 from sharegroup.engine.parked_requests import ParkedRequests
+from sharegroup.engine.partition_configs import PartitionConfig, PartitionConfigs
 from sharegroup.engine.requesters import Requesters
 from sharegroup.engine.rows import InputRow, RequestRow
 from sharegroup.errors import ErrorCode, InvalidRequestRow, RequestError
 from sharegroup.protocol.request_rows import (
     ACKNOWLEDGE,
-    DELETED,
+    CONFIGURE,
     FETCH,
-    INITIALIZED,
     RELEASE_MEMBER,
     AnswerableError,
-    ShareGroupRequest,
     SharePartitionRequest,
     decode_share_partition_request,
 )
-from sharegroup.share_partition import SharePartitionConfig
-from sharegroup.types import AcquiredRange, SharePartitionKey
+from sharegroup.types import AcquiredRange, Cause, SharePartitionKey
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+#: For how long it is remembered that a topic is no more: requests of its time may still come.
+GONE_MS = 600_000
 
 
 class Shard:
-    """One run of one key; see the module. `key` is (group_id, topic, shard) as text."""
+    """One run of one key; see the module. `key` is (group_id, topic_id, shard) as text.
 
-    def __init__(self, key: str, group_id: str, topic: str, records: DurableRecords, state: str | None) -> None:
-        self._key, self._group_id, self._topic, self._records = key, group_id, topic, records
+    Raises ValueError for a state of another format.
+    """
+
+    def __init__(self, key: str, group_id: str, topic_id: str, records: DurableRecords, state: str | None) -> None:
+        self._key, self._group_id, self._topic_id, self._records = key, group_id, topic_id, records
         dumped = json.loads(state) if state else {}
         if dumped and dumped["version"] != FORMAT_VERSION:
-            raise ValueError(f"operator state of format {dumped['version']}, this job reads {FORMAT_VERSION}")
+            raise ValueError(
+                f"operator state of format {dumped['version']}, this job reads {FORMAT_VERSION}: remove the checkpoint "
+                "of the query share_partition (below checkpoint.path), and the job comes back from the tables"
+            )
+        #: The topic's name, as the source says it.
+        self._topic: str = dumped.get("topic", "")
+        self._gone_ms: int | None = dumped.get("gone_ms")
         self._now_ms: int = dumped.get("now_ms", 0)
         self._clock_ms: int = dumped.get("clock_ms", 0)
-        self._config = SharePartitionConfig(*dumped.get("config", ()))
+        self._configs = PartitionConfigs(dumped.get("configs", {}))
         #: Dumped windows, restored when a row touches them.
         self._idle: dict[int, Any] = {int(p): window for p, window in dumped.get("partitions", {}).items()}
         self._live: dict[int, LedPartition] = {}
@@ -75,6 +89,15 @@ class Shard:
         self._departed = DepartedMembers(dumped.get("departed", {}))
         self._requesters = Requesters(dumped.get("requesters", {}))
         self._output = Output(key, 0)
+        self._of_source: dict[str, Callable[[Any], None]] = {
+            rows.CONFIG: self._configure,
+            rows.GONE: self._lose_topic,
+            rows.UNLOAD: self._unload,
+            rows.DELETE: self._delete,
+            rows.LOAD: self._load,
+            rows.LOG: self._move_logs,
+            rows.TICK: self._tick,
+        }
 
     def run(self, lines: Sequence[str], now_ms: int) -> Output:
         """Take in the rows of a micro-batch and return its effects."""
@@ -84,24 +107,24 @@ class Shard:
             self._take(row)
         for partition in self._demands.partitions():
             self._meet_demands(partition)
-        self._write_records()
+        for partition in sorted(self._live):
+            self._write_record(partition, self._live[partition])
         self._output.deadline_ms = self._next_deadline_ms()
         self._output.waiting = bool(self._demands.partitions())
         return self._output
 
     def dump(self) -> str | None:
         """The operator's state, None when there is nothing to keep."""
-        partitions = {
-            str(p): self._live[p].dump() if p in self._live else self._idle[p]
-            for p in sorted({*self._idle, *self._live})
-        }
-        if not (partitions or self._parked or self._departed):
+        partitions = {str(p): self._live[p].dump() if p in self._live else self._idle[p] for p in self._here()}
+        if not (partitions or self._parked or self._departed or self._gone_ms is not None):
             return None
         dumped = {
             "version": FORMAT_VERSION,
+            "topic": self._topic,
+            "gone_ms": self._gone_ms,
             "now_ms": self._now_ms,
             "clock_ms": self._clock_ms,
-            "config": list(vars(self._config).values()),
+            "configs": self._configs.dump(),
             "partitions": partitions,
             "demands": self._demands.dump(),
             "parked": self._parked.dump(),
@@ -116,80 +139,112 @@ class Shard:
         if row.request is not None:
             self._output.read_up_to(row.request.kafka_partition, row.request.kafka_offset + 1)
             self._take_request(row.request)
-        elif row.kind == rows.CONFIG:
-            self._config = _machine_config(GroupConfig.from_json(json.loads(row.body)))
-        elif row.kind == rows.UNLOAD:
-            self._unload(json.loads(row.body))
-        elif row.kind == rows.DELETE:
-            self._delete(json.loads(row.body))
-        elif row.kind == rows.LOAD:
-            self._load(json.loads(row.body))
-        elif row.kind == rows.LOG:
-            for partition, log_start_offset, log_end_offset in json.loads(row.body):
-                led = self._led(partition)
-                if led is not None:
-                    led.move_log(log_start_offset, log_end_offset)
-        elif row.kind == rows.TICK:
-            self._tick(int(row.body))
+        else:
+            take = self._of_source[row.kind]
+            take(json.loads(row.body))
+
+    def _configure(self, values: dict[str, Any]) -> None:
+        self._configs.set_all(PartitionConfig.of(GroupConfig.from_json(values)))
+        for partition in self._here():
+            self._look_again(partition)
 
     def _unload(self, partitions: list[int]) -> None:
         for partition in partitions:
             self._idle.pop(partition, None)
-            self._live.pop(partition, None)
-            self._requesters.drop(partition)
-            self._give_up_demands(partition)
+            self._forget(partition)
 
     def _load(self, loads: list[dict[str, Any]]) -> None:
+        self._gone_ms = None
         for load in loads:
-            partition = load["partition"]
+            self._topic, partition = load["topic"], load["partition"]
             led = self._led(partition)
             if led is None:
                 self._live[partition] = LedPartition.load(load, self._now_ms)
             elif load["state_epoch"] > led.header.state_epoch:
                 led.reset(load, self._now_ms)
                 self._give_up_demands(partition)
+            if load["log"] is not None:
+                self._move_log(partition, LogOffsets(*load["log"]))
             if load["initializing"]:
-                self._notify(INITIALIZED, partition, load["state_epoch"])
+                tell_initialized(self._output, self._partition_key(partition), load["state_epoch"])
         self._take_parked()
 
-    def _delete(self, deletions: list[tuple[int, int]]) -> None:
+    def _move_logs(self, logs: list[list[Any]]) -> None:
+        for partition, *log in logs:
+            self._move_log(partition, LogOffsets(*log))
+
+    def _move_log(self, partition: int, log: LogOffsets) -> None:
+        led, config = self._led(partition), self._configs.of(partition)
+        if led is None:
+            return
+        if led.is_of_another_topic(log):
+            start_offset = log.log_end_offset if config.starts_at_end else log.log_start_offset
+            self._output.notes.append(
+                f"{self._topic}-{partition} in group {self._group_id}: the log ends at {log.log_end_offset}, below "
+                f"{led.window.end_offset}, up to which it was acquired: it is taken for the log of a new topic under "
+                f"the name, and read from {start_offset}"
+            )
+            state_epoch = led.header.state_epoch
+            begin = {"partition": partition, "state_epoch": state_epoch, "start_offset": start_offset}
+            led.reset(begin, self._now_ms, Cause.TOPIC_DELETED)
+            self._give_up_demands(partition)
+        led.move_log(log, config)
+
+    def _look_again(self, partition: int) -> None:
+        """Another config may show another end of the log."""
+        led = self._led(partition)
+        if led is not None and led.log is not None:
+            led.move_log(led.log, self._configs.of(partition))
+
+    def _delete(self, deletions: list[tuple[int, int, str]]) -> None:
         """Forget the states of (partition, state epoch), whether they are led here or not, and tell once it is durable.
 
         Said again after a start, it does no harm: whoever is initialized anew is not said to be deleted any more.
         """
-        for partition, state_epoch in deletions:
+        for partition, state_epoch, topic in deletions:
+            self._topic = topic
             key, led = self._partition_key(partition), self._led(partition)
             if led is not None:
                 led.forget()
-                for transition in led.transitions:
-                    self._output.append("delivery_log", log_row(key, transition))
-                del self._live[partition]
-            self._requesters.drop(partition)
-            self._give_up_demands(partition)
+                self._write_transitions(key, led)
+            self._forget(partition)
             self._output.append("share_group_state", tombstone_row(key))
-            self._notify(DELETED, partition, state_epoch)
+            tell_deleted(self._output, key, state_epoch)
 
-    def _notify(self, kind: str, partition: int, state_epoch: int) -> None:
-        """Tell the group coordinator, once this batch has made durable what the notice says."""
-        named = ((self._topic, partition, state_epoch),)
-        notice = ShareGroupRequest(
-            kind,
-            f"{kind}-{self._topic}-{partition}-{state_epoch}",
-            self._group_id,
-            initialized=named if kind == INITIALIZED else (),
-            deleted=named if kind == DELETED else (),
-        )
-        self._output.requests.append((notice.kafka_key.decode(), notice.encode().decode()))
+    def _lose_topic(self, topic: str) -> None:
+        """The topic is no more: what was in flight is finished, and whoever asks for it is told so."""
+        self._topic = topic
+        self._gone_ms = self._now_ms
+        self._output.notes.append(f"topic {topic} with id {self._topic_id}, of group {self._group_id}, was deleted")
+        for partition in self._here():
+            led = self._led(partition)
+            assert led is not None
+            led.forget(Cause.TOPIC_DELETED)
+            self._write_record(partition, led)
+            for demand in self._demands.drop(partition):
+                refuse_demand(self._output, self._partition_key(partition), demand, self._is_gone())
+            self._forget(partition)
+        self._take_parked()
+        tell_topic_deleted(self._output, self._group_id, self._topic_id)
+
+    def _forget(self, partition: int) -> None:
+        """The share-partition is not here any more."""
+        self._live.pop(partition, None)
+        self._requesters.drop(partition)
+        self._configs.drop(partition)
+        self._give_up_demands(partition)
 
     def _tick(self, clock_ms: int) -> None:
         self._clock_ms = max(self._clock_ms, clock_ms)
-        for partition in sorted({*self._idle, *self._live}):
+        for partition in self._here():
             led = self._led(partition)
             assert led is not None
-            led.expire(self._clock_ms, self._config)
+            led.expire(self._clock_ms, self._configs.of(partition).machine)
             led.snapshot_when_cold(self._now_ms, self._records)
         self._take_parked()
         self._departed.forget(self._clock_ms)
+        if self._gone_ms is not None and self._clock_ms >= self._gone_ms + GONE_MS:
+            self._gone_ms = None
 
     # -- requests --------------------------------------------------------------------------------------------------
 
@@ -209,23 +264,39 @@ class Shard:
         try:
             self._check_keys(request)
             led = self._led(request.partition)
-            if led is None:
+            if request.type == CONFIGURE:
+                self._configs.set(request.partition, PartitionConfig.of_request(request.config))
+                self._look_again(request.partition)
+            elif led is None:
                 self._park(row, request)
-                return
-            led.expire(row.append_ms, self._config)
-            self._apply(row, request, led)
+            else:
+                led.expire(row.append_ms, self._configs.of(request.partition).machine)
+                self._apply(row, request, led)
         except RequestError as error:
             refuse(self._output, row, request, error)
 
     def _check_keys(self, request: SharePartitionRequest) -> None:
-        """A request may name another group or topic than its key: names that no topic has, such as ones with tabs."""
-        if (request.group_id, request.topic) != (self._group_id, self._topic):
-            raise RequestError(ErrorCode.INVALID_REQUEST, f"invalid topic name {request.topic!r}")
+        """A request may name another group or topic than its key: ids that no topic has, such as ones with tabs."""
+        if (request.group_id, request.topic_id) != (self._group_id, self._topic_id):
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"invalid topic id {request.topic_id!r}")
 
     def _park(self, row: RequestRow, request: SharePartitionRequest) -> None:
-        if not self._parked.park(row, request, max(self._clock_ms, self._now_ms)):
+        if self._gone_ms is not None:
+            if request.type != RELEASE_MEMBER:
+                raise self._is_gone()
+            answer(self._output, request)
+            return
+        if self._parked.park(row, request, max(self._clock_ms, self._now_ms)):
+            return
+        if self._here():
             message = f"group {request.group_id} has no share-partition {request.topic}-{request.partition}"
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
+        message = f"group {request.group_id} has no share-partition of topic {request.topic} with id {request.topic_id}"
+        raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID, message)
+
+    def _is_gone(self) -> RequestError:
+        message = f"topic {self._topic} with id {self._topic_id} was deleted"
+        return RequestError(ErrorCode.UNKNOWN_TOPIC_ID, message)
 
     def _apply(self, row: RequestRow, request: SharePartitionRequest, led: LedPartition) -> None:
         has_left = self._departed.has_left(request.partition, request.member_id, request.member_epoch)
@@ -240,8 +311,9 @@ class Shard:
         elif request.type == FETCH:
             self._demand(row, request)
         elif request.type == ACKNOWLEDGE:
-            renewed = led.acknowledge(request, self._now_ms, self._config)
-            deadline_ms = self._now_ms + self._config.record_lock_duration_ms if renewed else -1
+            config = self._configs.of(request.partition).machine
+            renewed = led.acknowledge(request, self._now_ms, config)
+            deadline_ms = self._now_ms + config.record_lock_duration_ms if renewed else -1
             answer(self._output, request, renewed, deadline_ms)
         else:
             led.unacquire(request)
@@ -252,15 +324,15 @@ class Shard:
         deadline_ms = row.append_ms + request.max_wait_ms
         demand = Demand(request.id, request.reply_to, request.member_id, request.max_records, deadline_ms)
         for old in self._demands.add(request.partition, demand):
-            answer_demand(self._output, self._partition_key(request.partition), old)
+            self._answer_demand(request.partition, old)
 
     def _release_member(self, row: RequestRow, request: SharePartitionRequest, led: LedPartition) -> None:
         """The member's session is over, and so is its wait: a demand of it is answered with nothing."""
         if request.member_epoch >= 0:
             self._departed.add(request.partition, request.member_id, request.member_epoch, row.append_ms)
         for demand in self._demands.drop_member(request.partition, request.member_id):
-            answer_demand(self._output, self._partition_key(request.partition), demand)
-        led.release_member(request.member_id, self._config, request.delivered)
+            self._answer_demand(request.partition, demand)
+        led.release_member(request.member_id, self._configs.of(request.partition).machine, request.delivered)
         self._requesters.forget(request.partition, request.member_id)
 
     # -- demands ---------------------------------------------------------------------------------------------------
@@ -270,18 +342,18 @@ class Shard:
         led = self._led(partition)
         if led is None:
             return
+        config = self._configs.of(partition).machine
         demands, left = self._demands.at(partition), []
         for index, demand in enumerate(demands):
             acquired: tuple[AcquiredRange, ...] = ()
-            if led.window.has_available(self._config) and not demand.is_abandoned(self._now_ms):
-                share = led.fair_share(len(demands) - index, self._config)
-                acquired = led.acquire(demand.member_id, min(demand.max_records, share), self._now_ms, self._config)
+            if led.window.has_available(config) and not demand.is_abandoned(self._now_ms):
+                share = led.fair_share(len(demands) - index, config)
+                acquired = led.acquire(demand.member_id, min(demand.max_records, share), self._now_ms, config)
             if acquired:
                 self._requesters.acquired(partition, demand.member_id, demand.reply_to)
-                deadline_ms = self._now_ms + self._config.record_lock_duration_ms
-                answer_demand(self._output, self._partition_key(partition), demand, acquired, deadline_ms)
+                self._answer_demand(partition, demand, acquired, self._now_ms + config.record_lock_duration_ms)
             elif demand.deadline_ms <= self._now_ms:
-                answer_demand(self._output, self._partition_key(partition), demand)
+                self._answer_demand(partition, demand)
             else:
                 left.append(demand)
         self._demands.replace(partition, left)
@@ -297,12 +369,23 @@ class Shard:
     def _give_up_demands(self, partition: int) -> None:
         """The share-partition is not here any more, or not the same: its members fetch again."""
         for demand in self._demands.drop(partition):
-            answer_demand(self._output, self._partition_key(partition), demand)
+            self._answer_demand(partition, demand)
+
+    def _answer_demand(
+        self, partition: int, demand: Demand, acquired: tuple[AcquiredRange, ...] = (), lock_deadline_ms: int = -1
+    ) -> None:
+        read_committed = self._configs.of(partition).read_committed
+        key = self._partition_key(partition)
+        answer_demand(self._output, key, demand, read_committed, acquired, lock_deadline_ms)
 
     # -- the end of a run ------------------------------------------------------------------------------------------
 
     def _partition_key(self, partition: int) -> SharePartitionKey:
-        return SharePartitionKey(self._group_id, self._topic, partition)
+        return SharePartitionKey(self._group_id, self._topic, self._topic_id, partition)
+
+    def _here(self) -> list[int]:
+        """The share-partitions that this key leads, ascending."""
+        return sorted({*self._idle, *self._live})
 
     def _led(self, partition: int) -> LedPartition | None:
         """The share-partition, restored if it was idle so far; None if this key does not lead it."""
@@ -310,27 +393,20 @@ class Shard:
             self._live[partition] = LedPartition.restore(self._idle.pop(partition))
         return self._live.get(partition)
 
-    def _write_records(self) -> None:
-        for partition in sorted(self._live):
-            led = self._live[partition]
-            key = self._partition_key(partition)
-            for transition in led.transitions:
-                self._output.append("delivery_log", log_row(key, transition))
-            record = led.record(key, self._records, self._now_ms)
-            if record is not None:
-                self._output.append("share_group_state", key._asdict() | record)
+    def _write_record(self, partition: int, led: LedPartition) -> None:
+        key = self._partition_key(partition)
+        self._write_transitions(key, led)
+        record = led.record(key, self._records, self._now_ms)
+        if record is not None:
+            self._output.append("share_group_state", key._asdict() | record)
+
+    def _write_transitions(self, key: SharePartitionKey, led: LedPartition) -> None:
+        for transition in led.transitions:
+            self._output.append("delivery_log", log_row(key, transition))
 
     def _next_deadline_ms(self) -> int | None:
         deadlines = [led.next_deadline_ms(self._records) for led in self._live.values()]
         deadlines += [LedPartition.dumped_deadline_ms(dumped, self._records) for dumped in self._idle.values()]
         deadlines += [demand.deadline_ms for demand in self._demands]
+        deadlines += [] if self._gone_ms is None else [self._gone_ms + GONE_MS]
         return min([*deadlines, *self._parked.deadlines_ms(), *self._departed.deadlines_ms()], default=None)
-
-
-def _machine_config(config: GroupConfig) -> SharePartitionConfig:
-    return SharePartitionConfig(
-        delivery_count_limit=config.delivery_count_limit,
-        record_lock_duration_ms=config.record_lock_duration_ms,
-        max_record_locks=config.partition_max_record_locks,
-        renew_enabled=config.renew_acknowledge_enable,
-    )

@@ -106,6 +106,11 @@ class BatchCache:
             offset = chunks[i].last_offset + 1
         return found
 
+    def last_offset(self, key: CacheKey) -> int:
+        """The last offset that is known of a topic partition; -1 if nothing is."""
+        chunks = self._partitions.get(key)
+        return chunks[-1].last_offset if chunks else -1
+
     def forget(self, key: CacheKey) -> None:
         """Drop what was read of a topic partition: its log was truncated, or the topic is gone."""
         for chunk in self._partitions.pop(key, ()):

@@ -11,22 +11,27 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Coroutine
-from typing import Any, cast
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar, cast
 
 from sharegroup.errors import RequestError
 from sharegroup.gateway import wire
 from sharegroup.gateway.connection_host import ConnectionHost
-from sharegroup.gateway.framing import FrameProtocol
+from sharegroup.gateway.framing import FrameProtocol, framed
 from sharegroup.gateway.handlers.api_versions import API_VERSIONS, unsupported_version
+from sharegroup.gateway.keepalive import end_when_vanished
 from sharegroup.gateway.passthrough import Passthrough
 from sharegroup.gateway.request import Caller, Request
 from sharegroup.gateway.request_decoding import decode_request
+from sharegroup.gateway.security.sasl_server import SaslServer
 from sharegroup.gateway.security.tls import certificate_principal
 from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
 from sharegroup.gateway.wire import MalformedRequestError, RequestHeader, UnknownVersionError
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 #: Requests that wait to be handled before the client is not read from any more, their bytes, and answers that may be
 #: on their way.
@@ -69,6 +74,7 @@ class ClientConnection(FrameProtocol):
         """The client has a place from now on, before any TLS handshake; False when there is none, and it is closed."""
         self.transport = transport
         if self._gateway.connected(self):
+            end_when_vanished(transport.get_extra_info("socket"), self._gateway.config.tcp_keepalive_ms)
             return True
         self.close()
         return False
@@ -211,8 +217,11 @@ class ClientConnection(FrameProtocol):
         return frame
 
     async def _handle(self, frame: memoryview) -> None:
-        header = wire.read_header(frame)
         self._had_request = True
+        if self._sasl is not None and self._sasl.takes_bare_messages:
+            await self._bare_login(self._sasl, frame)
+            return
+        header = wire.read_header(frame)
         if self._sasl is not None and not self._sasl.allows(header.api_key):
             raise MalformedRequestError(f"request {header.api_key} before authentication")
         message = self._gateway.messages.get(header.api_key)
@@ -241,20 +250,28 @@ class ClientConnection(FrameProtocol):
             return wire.encode_response(unsupported_version(), 0, header.correlation_id)
         request = Request(header, decode_request(message, header, frame), self._caller)
         if self._sasl is not None and self._sasl.is_sasl(header.api_key):
-            response = await self._authenticate(request)
+            response = await self._login_step(self._sasl, self._sasl.handle, request)
         else:
             response = await self._gateway.handle(request)
         return wire.encode_response(response, header.api_version, header.correlation_id)
 
-    async def _authenticate(self, request: Request) -> Any:
-        """A step of the login, off the event loop: to check a password takes milliseconds."""
-        assert self._sasl is not None
-        response = await self._gateway.run_login(self._sasl.handle, request)
-        if self._sasl.has_failed:
+    async def _bare_login(self, sasl: SaslServer, message: memoryview) -> None:
+        """A step of the login without a request around it."""
+        await self._answers.join()
+        answer = await self._login_step(sasl, sasl.bare_message, bytes(message))
+        if sasl.has_failed:
+            await self._close_when_answered()
+        else:
+            await self._answers.put(framed(answer))
+
+    async def _login_step(self, sasl: SaslServer, step: Callable[[T], U], said: T) -> U:
+        """What `step` of `sasl` answers, off the event loop: to check a password takes milliseconds."""
+        answer = await self._gateway.run_login(step, said)
+        if sasl.has_failed:
             await asyncio.sleep(FAILED_LOGIN_DELAY_S)
-        elif self._sasl.principal is not None:
-            self._log_in(self._sasl.principal)
-        return response
+        elif sasl.principal is not None:
+            self._log_in(sasl.principal)
+        return answer
 
     def _log_in(self, principal: str) -> None:
         self._caller = Caller(self._connection_id, self._node_id, self._caller.host, principal)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from sharegroup.config import GatewayConfig
 from sharegroup.gateway.passthrough import Passthrough
 from sharegroup.gateway.request import Request
 from sharegroup.gateway.security import Security
 from sharegroup.gateway.wire import RequestHeader
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 
 class ConnectionHost(Protocol):
@@ -34,7 +37,7 @@ class ConnectionHost(Protocol):
     def passthrough(self, node_id: int) -> Passthrough:
         """A link for one client."""
 
-    async def run_login(self, step: Callable[[Request], Any], request: Request) -> Any:
+    async def run_login(self, step: Callable[[T], U], said: T) -> U:
         """A step of a login, off the event loop."""
 
     async def handle(self, request: Request) -> Any:

@@ -21,7 +21,16 @@ from sharegroup.channel.row_channel import RowTopics
 from sharegroup.gateway.row_appender import EngineUnavailableError, RowAppender, partition_of
 from sharegroup.gateway.upstream_cluster import UpstreamCluster
 from sharegroup.protocol.request_rows import ShareGroupRequest, SharePartitionRequest
-from sharegroup.protocol.response_rows import NEW_LEADER_KEY, WANTED, Response, SharePartitionResponse, decode_response
+from sharegroup.protocol.response_rows import (
+    EVERYBODY,
+    NEW_LEADER,
+    WANTED,
+    Broadcast,
+    Response,
+    SharePartitionResponse,
+    decode_broadcast,
+    decode_response,
+)
 from sharegroup.types import SharePartitionKey
 
 __all__ = ["EngineChannel", "EngineUnavailableError"]
@@ -30,6 +39,8 @@ logger = logging.getLogger(__name__)
 
 Request = ShareGroupRequest | SharePartitionRequest
 POLL_MS = 500
+#: A row for everybody as earlier versions wrote it: they had one type only.
+UNTYPED_BROADCAST = b"{}"
 #: Between two looks for the request topics.
 TOPICS_PAUSE_S = 0.1
 
@@ -45,7 +56,7 @@ class EngineChannel:
         self._ids = (f"{number:x}" for number in itertools.count(1))
         self._waiting: dict[str, asyncio.Future[Response]] = {}
         self._subscribers: dict[str, Callable[[Response], None]] = {}
-        self._on_new_leader: list[Callable[[], None]] = []
+        self._on_broadcast: list[Callable[[Broadcast], None]] = []
         self._on_wanted: list[Callable[[SharePartitionKey], None]] = []
         self._position: int | None = None
         self._stopping = threading.Event()
@@ -173,9 +184,9 @@ class EngineChannel:
         """Nobody waits for that response any more."""
         self._subscribers.pop(request_id, None)
 
-    def on_new_leader(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called, on the event loop, when the job has started: it may know nothing of our demands."""
-        self._on_new_leader.append(callback)
+    def on_broadcast(self, callback: Callable[[Broadcast], None]) -> None:
+        """Have `callback` given the rows for everybody, on the event loop, in order with the responses."""
+        self._on_broadcast.append(callback)
 
     def on_wanted(self, callback: Callable[[SharePartitionKey], None]) -> None:
         """Have `callback` called, on the event loop, when members of others wait for records of a share-partition."""
@@ -247,30 +258,38 @@ class EngineChannel:
             raise EngineUnavailableError("the gateway stops")
 
     def _receive(self, messages: list[Any]) -> None:
-        key = self.reply_to.encode()
-        ours = []
+        """Rows in the order of the log; what one says of a member or a topic counts for those behind it."""
+        rows: list[Response | Broadcast] = []
         for message in messages:
-            if message.key == key:  # other gateways' rows of the same partition are not even decoded
-                try:
-                    ours.append(decode_response(message.value))
-                except ValueError as error:
-                    logger.warning("response row at offset %d cannot be read: %s", message.offset, error)
-            elif message.key == NEW_LEADER_KEY and not self._loop.is_closed():
-                self._loop.call_soon_threadsafe(self._announce)
-        if ours and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._deliver, ours)
+            try:
+                row = self._decoded(message.key, message.value)
+            except ValueError as error:
+                logger.warning("response row at offset %d cannot be read: %s", message.offset, error)
+            else:
+                rows += [] if row is None else [row]
+        if rows and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._deliver, rows)
+
+    def _decoded(self, key: bytes | None, value: bytes) -> Response | Broadcast | None:
+        """None for other gateways' rows of the same partition, which are not even decoded. Raises ValueError."""
+        if key == self.reply_to.encode():
+            return decode_response(value)
+        if key != EVERYBODY.encode():
+            return None
+        return Broadcast(NEW_LEADER) if value == UNTYPED_BROADCAST else decode_broadcast(value)
 
     # -- responses: the event loop -----------------------------------------------------------------------------------
 
-    def _announce(self) -> None:
-        for callback in self._on_new_leader:
-            callback()
-
-    def _deliver(self, responses: list[Response]) -> None:
-        for response in responses:
+    def _deliver(self, rows: list[Response | Broadcast]) -> None:
+        for response in rows:
+            if isinstance(response, Broadcast):
+                for tell in self._on_broadcast:
+                    tell(response)
+                continue
             if response.type == WANTED and isinstance(response, SharePartitionResponse):
+                key = SharePartitionKey(response.group_id, response.topic, response.topic_id, response.partition)
                 for callback in self._on_wanted:
-                    callback(SharePartitionKey(response.group_id, response.topic, response.partition))
+                    callback(key)
                 continue
             future = self._waiting.pop(response.id, None)
             if future is not None and not future.done():

@@ -22,6 +22,11 @@ _FIRST_BYTES = 4_096
 _JOINED_BYTES = 65_536
 
 
+def framed(message: bytes) -> bytes:
+    """A short message with its length before it."""
+    return _LENGTH.pack(len(message)) + message
+
+
 class _Received(threading.local):
     """The buffer of each thread."""
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from sharegroup.gateway.kept_connection import ConnectBackoff
 from sharegroup.gateway.upstream_connection import UpstreamConnection, UpstreamUnavailableError
 from sharegroup.gateway.wire import MalformedRequestError, RequestHeader, read_varint, skip_tagged_fields
 
-PRODUCE = 0
+PRODUCE, DELETE_TOPICS = 0, 20
 _FLEXIBLE_PRODUCE = 9
 _TRANSACTIONAL_PRODUCE = 3
 _INT16 = struct.Struct(">h")
@@ -24,10 +24,18 @@ class Passthrough:
     """Opened by the first request that passes through, closed with its client.
 
     `backoff` is shared by all links to the broker. Each response is to be reported by `taken` once it is sent.
+    `topics_deleted` is called when a DeleteTopics is answered, before the client has the answer.
     """
 
-    def __init__(self, address: tuple[str, int], settings: Mapping[str, Any], backoff: ConnectBackoff) -> None:
+    def __init__(
+        self,
+        address: tuple[str, int],
+        settings: Mapping[str, Any],
+        backoff: ConnectBackoff,
+        topics_deleted: Callable[[], None] = lambda: None,
+    ) -> None:
         self._address, self._settings, self._backoff = address, settings, backoff
+        self._topics_deleted = topics_deleted
         self._connection: _Link | None = None
         self._is_closed = False
 
@@ -40,7 +48,10 @@ class Passthrough:
         connection = self._connection or await self._connect()
         await connection.drained()
         if has_response:
-            return connection.forward(frame, header.correlation_id)
+            answer = connection.forward(frame, header.correlation_id)
+            if header.api_key == DELETE_TOPICS:
+                answer.add_done_callback(lambda _: self._topics_deleted())
+            return answer
         connection.send(frame)
         return None
 

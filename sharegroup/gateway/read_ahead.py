@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from sharegroup.gateway.consumption import Consumption
-from sharegroup.gateway.read_ahead_buffer import ReadAheadBuffer
+from sharegroup.gateway.read_ahead_buffer import BufferPart, Grant, ReadAheadBuffer
 from sharegroup.types import AcquiredRange, OffsetRange
 
 __all__ = ["ReadAhead"]
@@ -65,7 +65,6 @@ class ReadAhead:
         self._wanted = self._target = 0
         self._last_was_full = self._ran_dry = self._is_waiting = self._is_idle = False
         self._round_trip_ms = 0.0
-        self._used_ms: int | None = None
         self._not_before_ms = self._not_ahead_before_ms = 0
 
     @property
@@ -86,8 +85,16 @@ class ReadAhead:
     # -- the client's side -----------------------------------------------------------------------------------------
 
     def ranges(self, most: int = MAX_RANGES) -> list[AcquiredRange]:
-        """The first ranges of the buffer, ascending, for `slice_response`; call `expire` before."""
+        """The first ranges of the buffer, ascending."""
         return self._buffer.ranges(most)
+
+    def part(self) -> BufferPart:
+        """The first ranges of the buffer that are to be read alike, for `slice_response`; call `expire` before."""
+        return self._buffer.part(MAX_RANGES)
+
+    def grants(self, ranges: Sequence[Sequence[int]]) -> list[Grant]:
+        """What the buffer has of `ranges`, (first offset, last offset, ...), as it was granted."""
+        return self._buffer.grants(ranges)
 
     def take(self, acquired: Sequence[AcquiredRange], gaps: Sequence[OffsetRange], now_ms: int) -> int | None:
         """Remove what `slice_response` made of the buffer: sent to the client, and acknowledged as gaps.
@@ -98,23 +105,20 @@ class ReadAhead:
         self._buffer.take(gaps)
         shortest = self._buffer.take(acquired)
         if acquired:
-            self._used(now_ms)
-            self._is_waiting = False
+            self._is_waiting = self._is_idle = False
             records = sum(last - first + 1 for first, last, _ in acquired)
             self._consumption.handed_out(records, now_ms)
         return shortest
 
     def dry(self, now_ms: int) -> None:
         """A fetch of the client waits, and the buffer is empty."""
-        self._used(now_ms)
         self._consumption.asked(now_ms)
-        self._is_waiting = True
+        self._is_waiting, self._is_idle = True, False
         if self._standing is not None and self._standing.is_ahead:
             self._ran_dry = True
 
-    def stopped_waiting(self, now_ms: int) -> None:
+    def stopped_waiting(self) -> None:
         """The fetch was answered without records of this share-partition (MaxWaitMs is over, or others had some)."""
-        self._used(now_ms)
         self._is_waiting = False
 
     # -- the engine's side -----------------------------------------------------------------------------------------
@@ -143,12 +147,22 @@ class ReadAhead:
         if self._answered(demand_id) is not None:
             self._not_before_ms = now_ms + retry_ms
 
-    def arrived(self, demand_id: str, ranges: Sequence[AcquiredRange], lock_deadline_ms: int, now_ms: int) -> bool:
-        """Put what the engine acquired into the buffer. False, and nothing changes, for an answer that came before."""
+    def arrived(
+        self,
+        demand_id: str,
+        ranges: Sequence[AcquiredRange],
+        lock_deadline_ms: int,
+        now_ms: int,
+        read_committed: bool = False,
+    ) -> bool:
+        """Put what the engine acquired into the buffer.
+
+        False, and nothing changes, for an answer that came before, or that is not waited for any more.
+        """
         demand = self._answered(demand_id)
         if demand is None:
             return False
-        self._buffer.add(ranges, lock_deadline_ms)
+        self._buffer.add(ranges, lock_deadline_ms, read_committed)
         records = sum(last - first + 1 for first, last, _ in ranges)
         self._last_was_full = records >= demand.records
         if self._last_was_full:
@@ -179,10 +193,8 @@ class ReadAhead:
             self._shrink()
         return due
 
-    def idle(self, now_ms: int, idle_ms: int) -> list[AcquiredRange]:
-        """All ranges, to be given back, when the member has not fetched for `idle_ms`; the target starts anew."""
-        if self._is_waiting or self._used_ms is None or now_ms - self._used_ms < idle_ms:
-            return []
+    def idle(self) -> list[AcquiredRange]:
+        """The member does not fetch any more: all ranges, to be given back; the target starts anew."""
         self._is_idle, self._last_was_full = True, False
         self._target = self._wanted
         return self._buffer.take_last(self.buffered)
@@ -201,15 +213,15 @@ class ReadAhead:
         return self._buffer.take_last(self.buffered - keep)
 
     def close(self) -> list[AcquiredRange]:
-        """The member's session ended: all ranges, to be given back, and answers to come are not taken any more."""
+        """All ranges, to be given back; answers to what was asked so far are not taken any more.
+
+        The member's session has ended, or the engine has taken back all that the member held.
+        """
         self._unanswered.clear()
         self._standing = None
         return self._buffer.take_last(self.buffered)
 
     # -- the credit ------------------------------------------------------------------------------------------------
-
-    def _used(self, now_ms: int) -> None:
-        self._used_ms, self._is_idle = now_ms, False
 
     def _is_standing(self, now_ms: int) -> bool:
         return self._standing is not None and now_ms - self._standing.sent_ms < self._lost_after_ms

@@ -10,7 +10,23 @@ from typing import NamedTuple
 from sharegroup.range_map import RangeMap
 from sharegroup.types import AcquiredRange
 
-__all__ = ["ReadAheadBuffer"]
+__all__ = ["BufferPart", "Grant", "ReadAheadBuffer"]
+
+
+class Grant(NamedTuple):
+    """A range as the engine granted it, and when its lock ends."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+    lock_deadline_ms: int
+
+
+class BufferPart(NamedTuple):
+    """The first ranges of a buffer; all of them are to be read as committed records only, or none of them is."""
+
+    ranges: list[AcquiredRange]
+    read_committed: bool
 
 
 class _Delivery(NamedTuple):
@@ -18,6 +34,7 @@ class _Delivery(NamedTuple):
 
     delivery_count: int
     lock_deadline_ms: int
+    read_committed: bool
 
 
 class ReadAheadBuffer:
@@ -31,16 +48,36 @@ class ReadAheadBuffer:
     def __len__(self) -> int:
         return self._size
 
-    def add(self, ranges: Iterable[AcquiredRange], lock_deadline_ms: int) -> None:
+    def add(self, ranges: Iterable[AcquiredRange], lock_deadline_ms: int, read_committed: bool = False) -> None:
         """Put in what a demand acquired; where it overlaps what is here, the engine's newer word counts."""
         for first, last, count in ranges:
             self._remove(first, last)
-            self._ranges.assign(first, last, _Delivery(count, lock_deadline_ms))
+            self._ranges.assign(first, last, _Delivery(count, lock_deadline_ms, read_committed))
             self._count(lock_deadline_ms, last - first + 1)
 
     def ranges(self, most: int) -> list[AcquiredRange]:
         """The first `most` ranges, ascending; they stay here until `take`."""
         return [AcquiredRange(first, last, d.delivery_count) for first, last, d in islice(self._ranges, most)]
+
+    def part(self, most: int) -> BufferPart:
+        """The first ranges, `most` of them, as far as they are to be read alike; they stay here until `take`."""
+        ranges: list[AcquiredRange] = []
+        read_committed = False
+        for first, last, delivery in islice(self._ranges, most):
+            if not ranges:
+                read_committed = delivery.read_committed
+            elif delivery.read_committed != read_committed:
+                break
+            ranges.append(AcquiredRange(first, last, delivery.delivery_count))
+        return BufferPart(ranges, read_committed)
+
+    def grants(self, ranges: Iterable[Sequence[int]]) -> list[Grant]:
+        """What is here of `ranges`, (first offset, last offset, ...), as it was granted."""
+        return [
+            Grant(first, last, delivery.delivery_count, delivery.lock_deadline_ms)
+            for entry in ranges
+            for first, last, delivery in self._ranges.items(entry[0], entry[1])
+        ]
 
     def take(self, ranges: Iterable[Sequence[int]]) -> int | None:
         """Remove ranges, (first offset, last offset, ...); the deadline of the shortest of their locks, if any."""
@@ -67,7 +104,11 @@ class ReadAheadBuffer:
         shortest = self.shortest_deadline_ms()
         if shortest is None or shortest > deadline_ms:
             return []
-        due = [AcquiredRange(f, last, d.delivery_count) for f, last, d in self._ranges if d[1] <= deadline_ms]
+        due = [
+            AcquiredRange(first, last, delivery.delivery_count)
+            for first, last, delivery in self._ranges
+            if delivery.lock_deadline_ms <= deadline_ms
+        ]
         for first, last, _ in due:
             self._remove(first, last)
         return due
@@ -79,7 +120,8 @@ class ReadAheadBuffer:
     def _remove(self, first: int, last: int) -> int | None:
         """Remove what is here of first..last; the deadline of the shortest lock of it."""
         shortest: int | None = None
-        for piece_first, piece_last, (_, deadline_ms) in self._ranges.items(first, last):
+        for piece_first, piece_last, delivery in self._ranges.items(first, last):
+            deadline_ms = delivery.lock_deadline_ms
             self._count(deadline_ms, piece_first - piece_last - 1)
             shortest = deadline_ms if shortest is None else min(shortest, deadline_ms)
         if shortest is not None:

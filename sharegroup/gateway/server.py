@@ -9,7 +9,7 @@ import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 from kafka.protocol import admin as admin_messages
 from kafka.protocol import metadata as metadata_messages
@@ -29,6 +29,7 @@ from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat
 from sharegroup.gateway.handlers.share_fetch import ShareApis
 from sharegroup.gateway.kept_connection import ConnectBackoff
 from sharegroup.gateway.listeners import Listeners
+from sharegroup.gateway.member_leases import MemberLeases
 from sharegroup.gateway.passthrough import Passthrough
 from sharegroup.gateway.request import Handler, Request
 from sharegroup.gateway.security import Security
@@ -36,12 +37,18 @@ from sharegroup.gateway.security.sasl_server import sasl_is_off
 from sharegroup.gateway.stored_groups import StoredGroups
 from sharegroup.gateway.tls_connection import TlsConnection
 from sharegroup.gateway.upstream_cluster import UpstreamCluster
+from sharegroup.gateway.upstream_groups import UpstreamGroups
 from sharegroup.gateway.wire import RequestHeader, UnknownVersionError
 from sharegroup.protocol import messages as share_messages
 
 logger = logging.getLogger(__name__)
 
+T = TypeVar("T")
+U = TypeVar("U")
+
 UPKEEP_INTERVAL_S, IDLE_CHECK_INTERVAL_S, REFRESH_INTERVAL_S = 0.1, 1.0, 30.0
+#: After a DeleteTopics: by then all brokers should know of it.
+LOOK_AGAIN_S = 1.0
 #: Connections that may wait to be accepted.
 BACKLOG = 1_024
 #: Passwords that are checked at the same time; the other logins wait, and nobody else with them.
@@ -65,8 +72,9 @@ class Gateway:
         self._engine = EngineChannel(settings, topics, self.config.engine_timeout_ms / 1000, self._cluster)
         self._stored = StoredGroups(config.job.tables_path)
         self._group_configs = GroupConfigs(config, self._stored)
+        self._leases = MemberLeases()
         self._share = ShareApis(
-            config, self._group_configs, self._engine, self._cluster, self._listeners, self.security
+            config, self._group_configs, self._engine, self._cluster, self._listeners, self.security, self._leases
         )
         self._handlers = self._routes()
         self.messages: Mapping[int, Any] = {api_key: message for api_key, (message, _) in self._handlers.items()}
@@ -77,11 +85,13 @@ class Gateway:
         self._backoffs: defaultdict[int, ConnectBackoff] = defaultdict(ConnectBackoff)
         self._logins = ThreadPoolExecutor(LOGIN_THREADS, thread_name_prefix="login")
         self._tasks: list[asyncio.Task[None]] = []
+        self._looking: asyncio.Task[None] | None = None
 
     def _routes(self) -> dict[int, tuple[Any, Handler]]:
         """{api key: (request message, handler)}"""
         cluster = ClusterApis(self._cluster, self._listeners, self._open_new_ports, self.security)
-        heartbeat = ShareGroupHeartbeat(self._engine, self._cluster, self.security)
+        upstream_groups = UpstreamGroups(self._cluster, self._stored)
+        heartbeat = ShareGroupHeartbeat(self._engine, self._cluster, self.security, self._leases, upstream_groups)
         routes: list[tuple[Any, Handler]] = [
             (sasl_messages.SaslHandshakeRequest, sasl_is_off),
             (sasl_messages.SaslAuthenticateRequest, sasl_is_off),
@@ -116,7 +126,7 @@ class Gateway:
 
     async def stop(self) -> None:
         """Close the ports, give back what members hold, and end."""
-        for task in self._tasks:
+        for task in (*self._tasks, *([] if self._looking is None else [self._looking])):
             task.cancel()
         for server in self._servers.values():
             server.close()
@@ -202,11 +212,24 @@ class Gateway:
 
     def passthrough(self, node_id: int) -> Passthrough:
         """A link for one client."""
-        return Passthrough(self._cluster.address(node_id), self._settings, self._backoffs[node_id])
+        address, backoff = self._cluster.address(node_id), self._backoffs[node_id]
+        return Passthrough(address, self._settings, backoff, self._topics_deleted)
 
-    async def run_login(self, step: Callable[[Request], Any], request: Request) -> Any:
+    def _topics_deleted(self) -> None:
+        """A DeleteTopics has passed through: fetches that wait for such a topic should end."""
+        self._cluster.doubt()
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(self._look_again())
+
+    async def _look_again(self) -> None:
+        """At once, and once more when all brokers know what one has said."""
+        await self._cluster.try_refresh()
+        await asyncio.sleep(LOOK_AGAIN_S)
+        await self._cluster.try_refresh()
+
+    async def run_login(self, step: Callable[[T], U], said: T) -> U:
         """A step of a login, in a thread of its own."""
-        return await asyncio.get_running_loop().run_in_executor(self._logins, step, request)
+        return await asyncio.get_running_loop().run_in_executor(self._logins, step, said)
 
     async def handle(self, request: Request) -> Any:
         """The response message to one of our own requests."""

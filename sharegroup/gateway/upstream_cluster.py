@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
+from sharegroup.errors import ErrorCode
 from sharegroup.gateway.kept_connection import KeptConnection
 from sharegroup.gateway.topic_ids import NO_TOPIC_ID, made_topic_id
 from sharegroup.gateway.upstream_connection import Features, UpstreamUnavailableError
@@ -22,6 +23,10 @@ REFRESH_PAUSE_S = 0.2
 #: How long a broker may take to be reached and to give its metadata, before the next one is asked. Requests of clients
 #: wait for it: even after some brokers that hang there is to be time left for them.
 METADATA_TIMEOUT_S = 5.0
+#: So long a topic that was seen is taken to be there, and so long whoever must know it waits for the answer.
+SEEN_FOR_S, LOOK_TIMEOUT_S = 1.0, 1.0
+#: Ids of deleted topics that are remembered, so that a broker that does not know it yet does not bring them back.
+MAX_DELETED = 10_000
 
 Address = tuple[str, int]
 
@@ -34,11 +39,12 @@ class Leader(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """A topic; `leaders` by partition index."""
+    """A topic; `leaders` by partition index. `has_made_id`: the brokers have no ids, and this one is ours."""
 
     name: str
     topic_id: uuid.UUID
     leaders: Mapping[int, Leader]
+    has_made_id: bool = False
 
 
 class UpstreamCluster:
@@ -57,6 +63,13 @@ class UpstreamCluster:
         self._refreshed = float("-inf")
         self._refreshing = asyncio.Lock()
         self._watchers: list[Callable[[uuid.UUID, int], None]] = []
+        self._deleted: OrderedDict[uuid.UUID, None] = OrderedDict()
+        #: {topic: when it was asked for last}, by the loop's clock; what was asked before `_doubted_until` is void.
+        self._seen: dict[str, float] = {}
+        self._doubted_until = float("-inf")
+        self._looks: dict[str, asyncio.Task[None]] = {}
+        self._next_look: asyncio.Task[None] | None = None
+        self._next_names: set[str] = set()
         self.cluster_id: str | None = None
 
     # -- what is known ---------------------------------------------------------------------------------------------
@@ -114,15 +127,18 @@ class UpstreamCluster:
 
     async def refresh(self) -> None:
         """Ask for all metadata, unless that was just done."""
-        asked = time.monotonic()
+        loop = asyncio.get_running_loop()
+        asked = loop.time()
         async with self._refreshing:
             if self._refreshed > asked:
                 return  # while we waited for the lock
             pause = self._refreshed + REFRESH_PAUSE_S - asked
             if pause > 0:
                 await asyncio.sleep(pause)
+            sent = loop.time()
             self.learn(await self._metadata())
-            self._refreshed = time.monotonic()
+            self._refreshed = loop.time()
+            self._seen = dict.fromkeys(self._topics, sent)
 
     async def try_refresh(self) -> bool:
         """The same where it may fail: what was known stays, and False is returned."""
@@ -140,22 +156,97 @@ class UpstreamCluster:
             await self.refresh()
         return {name: self._topics[name] for name in wanted if name in self._topics}
 
+    async def newest_topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Those of the named topics that exist now: what was seen more than a second ago is looked at again."""
+        wanted = set(names)
+        await asyncio.gather(*(self._look_at(name) for name in wanted if name in self._topics))
+        return await self.topics(wanted)
+
+    async def exists(self, topic_id: uuid.UUID) -> bool:
+        """Whether the topic is there: it was seen within the last second, or is looked at now.
+
+        Where no broker says within a second, it is as it was.
+        """
+        topic = self.topic_by_id(topic_id)
+        if topic is not None:
+            await self._look_at(topic.name)
+        return self.topic_by_id(topic_id) is not None
+
+    def doubt(self) -> None:
+        """Topics are being deleted: within the next second nothing that was seen is believed again."""
+        self._doubted_until = asyncio.get_running_loop().time() + SEEN_FOR_S
+        self._looks.clear()
+
+    def deleted(self, topic_id: uuid.UUID) -> None:
+        """The job says that the topic is no more, whatever brokers say; one of its name has another id."""
+        topic = self.topic_by_id(topic_id)
+        if topic is None or not topic.has_made_id:  # a made id comes again with the name
+            self._deleted[topic_id] = None
+            if len(self._deleted) > MAX_DELETED:
+                self._deleted.popitem(last=False)
+        if topic is not None:
+            self._replace({topic.name: topic}, {})
+
+    async def _look_at(self, name: str) -> None:
+        asked = self._seen.get(name, float("-inf"))
+        if asked >= self._doubted_until and asyncio.get_running_loop().time() - asked < SEEN_FOR_S:
+            return
+        look = self._looks.get(name)
+        if look is None:
+            if self._next_look is None:
+                self._next_look = asyncio.ensure_future(self._look())
+            self._next_names.add(name)
+            look = self._looks[name] = self._next_look
+        await asyncio.shield(look)
+
+    async def _look(self) -> None:
+        """Ask for the topics that are to be looked at, all in one request."""
+        await asyncio.sleep(0)  # for those that are named in the same moment
+        names, self._next_names, self._next_look = self._next_names, set(), None
+        asked = asyncio.get_running_loop().time()
+        try:
+            self._learn_of(names, await asyncio.wait_for(self._metadata(names), LOOK_TIMEOUT_S))
+        except (UpstreamUnavailableError, asyncio.TimeoutError) as error:
+            logger.warning("%d topics cannot be looked at: %s", len(names), error or "no answer")
+        finally:
+            self._seen |= dict.fromkeys(names, asked)
+            for name in names:
+                if self._looks.get(name) is asyncio.current_task():
+                    del self._looks[name]
+
     def learn(self, metadata: Any) -> None:
         """Take in a Metadata response about all topics."""
         self.cluster_id = metadata.cluster_id or self.cluster_id
         self._learn_addresses({broker.node_id: (broker.host, broker.port) for broker in metadata.brokers})
+        self._replace(self._topics, self._topics_of(metadata))
+
+    def _learn_of(self, names: Collection[str], metadata: Any) -> None:
+        """Take in a Metadata response about these topics. One that has other troubles than being unknown is left."""
+        found = self._topics_of(metadata)
+        absent = {t.name for t in metadata.topics if t.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        before = {name: self._topics[name] for name in names if name in self._topics and name in found.keys() | absent}
+        self._replace(before, {name: topic for name, topic in found.items() if name in names})
+
+    def _topics_of(self, metadata: Any) -> dict[str, Topic]:
         topics = {}
         for found in metadata.topics:
-            if found.error_code or found.name is None:
+            topic_id = None if found.error_code or not found.name else self.topic_id(found.name, found.topic_id)
+            if topic_id is None or topic_id in self._deleted:
                 continue
             leaders = {
                 partition.partition_index: Leader(partition.leader_id, partition.leader_epoch)
                 for partition in found.partitions
             }
-            topics[found.name] = Topic(found.name, self.topic_id(found.name, found.topic_id), leaders)
-        before, self._topics = self._topics, topics
-        self._names = {topic.topic_id: name for name, topic in topics.items()}
-        for topic_id, partition in _changed_logs(before, topics):
+            topics[found.name] = Topic(found.name, topic_id, leaders, topic_id != found.topic_id)
+        return topics
+
+    def _replace(self, before: Mapping[str, Topic], after: Mapping[str, Topic]) -> None:
+        """Know `after` in place of `before`, and tell whoever watches."""
+        self._topics = {name: topic for name, topic in self._topics.items() if name not in before} | dict(after)
+        for topic in before.values():
+            self._names.pop(topic.topic_id, None)
+        self._names |= {topic.topic_id: name for name, topic in after.items()}
+        for topic_id, partition in list(_changed_logs(before, after)):
             for changed in self._watchers:
                 changed(topic_id, partition)
 
@@ -179,14 +270,17 @@ class UpstreamCluster:
         self.address(node_id)
         return self._connections[node_id]
 
-    async def _metadata(self) -> Any:
-        """From any broker that answers: first the one that did last, and the bootstrap servers after all others."""
+    async def _metadata(self, names: Collection[str] | None = None) -> Any:
+        """About the named topics, or all; from any broker that answers.
+
+        First the one that did last is asked, and the bootstrap servers after all others.
+        """
         problem: UpstreamUnavailableError | None = None
         present = [self._addresses[node_id] for node_id in self._present]
         candidates = dict.fromkeys([*present, *self._bootstrap])
         for address in sorted(candidates, key=lambda candidate: candidate != self._last_answered):
             try:
-                answer = await self._metadata_of(address)
+                answer = await self._metadata_of(address, names)
             except UpstreamUnavailableError as error:
                 problem = error
             else:
@@ -195,12 +289,14 @@ class UpstreamCluster:
         assert problem is not None
         raise problem
 
-    async def _metadata_of(self, address: Address) -> Any:
+    async def _metadata_of(self, address: Address, names: Collection[str] | None) -> Any:
         """On a connection for this alone: on the others its answer would wait behind a fetch that waits for records."""
         connection = self._metadata_connections.get(address)
         if connection is None:
             connection = self._metadata_connections[address] = KeptConnection(*address, self._settings)
-        asked = connection.ask(MetadataRequest(topics=None, allow_auto_topic_creation=False), MetadataResponse)
+        topic = MetadataRequest.MetadataRequestTopic
+        topics = None if names is None else [topic(name=name, topic_id=NO_TOPIC_ID) for name in sorted(names)]
+        asked = connection.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), MetadataResponse)
         try:
             answer = await asyncio.wait_for(asked, METADATA_TIMEOUT_S)
         except asyncio.TimeoutError:

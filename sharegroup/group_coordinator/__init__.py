@@ -5,6 +5,7 @@
 
 from sharegroup.group_coordinator.records import (
     Assignment,
+    DeletedTopicRecord,
     GroupState,
     SessionRecord,
     ShareGroupMemberRecord,
@@ -14,12 +15,14 @@ from sharegroup.group_coordinator.records import (
     TargetAssignmentRecord,
     TopicPartitions,
 )
-from sharegroup.group_coordinator.results import CoordinatorResult, ReleaseMember
+from sharegroup.group_coordinator.results import Configure, CoordinatorResult, ReleaseMember
 from sharegroup.group_coordinator.share_group import ShareGroup
 
 __all__ = [
     "Assignment",
+    "Configure",
     "CoordinatorResult",
+    "DeletedTopicRecord",
     "GroupState",
     "ReleaseMember",
     "SessionRecord",

@@ -13,9 +13,10 @@ __all__ = ["assign"]
 
 
 def assign(
-    subscriptions: Mapping[str, tuple[str, ...]], assignable: Mapping[str, tuple[int, ...]]
+    subscriptions: Mapping[str, tuple[str, ...]], assignable: Mapping[str, TopicPartitions]
 ) -> dict[str, Assignment]:
-    """The target assignment of each member, from its sorted subscription and the initialized partitions by topic.
+    """The target assignment of each member, from its sorted subscription and the initialized partitions by name of
+    their topic.
 
     A subscribed topic that has none is left out. Equal subscriptions share one tuple: a group may have 1,000 members.
     """
@@ -23,5 +24,5 @@ def assign(
     return {member_id: by_subscription[topics] for member_id, topics in subscriptions.items()}
 
 
-def _assignment(topics: tuple[str, ...], assignable: Mapping[str, tuple[int, ...]]) -> Assignment:
-    return tuple(TopicPartitions(topic, assignable[topic]) for topic in topics if topic in assignable)
+def _assignment(topics: tuple[str, ...], assignable: Mapping[str, TopicPartitions]) -> Assignment:
+    return tuple(assignable[topic] for topic in topics if topic in assignable)

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from sharegroup.group_coordinator.assignor import assign
 from sharegroup.group_coordinator.group_metadata import GroupMetadata
 from sharegroup.group_coordinator.records import (
+    DeletedTopicRecord,
     GroupState,
     Record,
-    SessionRecord,
     ShareGroupConfigRecord,
     ShareGroupRecord,
     SharePartitionRecord,
@@ -67,22 +67,18 @@ class Change:
 
     def records(self) -> Records:
         """One record for each key that changed, in the order of the last change."""
-        soft = [
-            record for record in self._records.values() if isinstance(record, (SessionRecord, TargetAssignmentRecord))
-        ]
-        table = [
-            record
-            for record in self._records.values()
-            if not isinstance(record, (SessionRecord, TargetAssignmentRecord))
-        ]
+        soft = [record for record in self._records.values() if isinstance(record, SoftRecord)]
+        table = [record for record in self._records.values() if not isinstance(record, SoftRecord)]
         return Records(tuple(table), tuple(soft))
 
 
 def _key(record: Record) -> tuple[object, ...]:
     if isinstance(record, SharePartitionRecord):
-        return type(record), record.topic, record.partition
+        return type(record), record.topic_id, record.partition
     if isinstance(record, ShareGroupRecord):
         return (type(record),)
     if isinstance(record, ShareGroupConfigRecord):
         return type(record), record.config_name
+    if isinstance(record, DeletedTopicRecord):
+        return type(record), record.topic_id
     return type(record), record.member_id

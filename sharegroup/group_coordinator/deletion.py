@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets and DeleteGroups (KIP-932): states of share-partitions are forgotten, in two steps.
+"""DeleteShareGroupOffsets, DeleteGroups (KIP-932) and deleted topics: states are forgotten, in two steps.
 
     request                       share_partition query                     group coordinator
     rows become `deleting`  --->  unloads, writes a Tombstone record  --->  notice `deleted`: the rows go
@@ -10,6 +10,10 @@ to or altered while it is still being deleted becomes `initializing` under the n
 behind too, and the notice of the deletion, which names the old epoch, comes to nothing.
 
 A deleted group is dead at once, and its row goes with its last share-partition.
+
+A topic that is no more (the notice `topic_deleted`) goes the same way while the group has members: its share-partitions
+are not assignable any more, so each member's next heartbeat is answered with an assignment without them. Its id is
+remembered, as members may name it in their heartbeats until they have looked at the metadata again.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from sharegroup.group_coordinator.admin_rules import check_empty, check_exists, 
 from sharegroup.group_coordinator.change import Change
 from sharegroup.group_coordinator.group_metadata import GroupMetadata
 from sharegroup.group_coordinator.records import (
+    DeletedTopicRecord,
     GroupState,
     ShareGroupRecord,
     SharePartitionRecord,
@@ -30,7 +35,7 @@ from sharegroup.group_coordinator.results import CoordinatorResult, response_to
 from sharegroup.protocol.request_rows import ShareGroupRequest
 from sharegroup.protocol.response_rows import TopicError
 
-__all__ = ["delete_group", "delete_offsets", "deleted"]
+__all__ = ["delete_group", "delete_offsets", "deleted", "deleting", "topic_deleted"]
 
 
 def delete_offsets(group: GroupMetadata, request: ShareGroupRequest) -> CoordinatorResult:
@@ -42,10 +47,12 @@ def delete_offsets(group: GroupMetadata, request: ShareGroupRequest) -> Coordina
     check_exists(group)
     check_empty(group)
     change = Change(group)
-    for topic in request.topic_names:
-        for record in _deleting(group, topic):
+    topic_ids = group.topic_ids()
+    for topic_id in (topic_ids[topic] for topic in request.topic_names if topic in topic_ids):
+        for record in deleting(group, topic_id):
             change.add(record)
-    errors = tuple(_topic_error(group, topic) for topic in dict.fromkeys(request.topic_names))
+    there = {record.topic for records in group.share_partitions.values() for record in records.values()}
+    errors = tuple(_topic_error(topic, topic in there) for topic in dict.fromkeys(request.topic_names))
     return CoordinatorResult(*change.records(), response=response_to(request, topic_errors=errors))
 
 
@@ -58,21 +65,21 @@ def delete_group(group: GroupMetadata, request: ShareGroupRequest) -> Coordinato
     check_exists(group)
     check_empty(group)
     change = Change(group)
-    for topic in group.share_partitions:
-        for record in _deleting(group, topic):
+    for topic_id in group.share_partitions:
+        for record in deleting(group, topic_id):
             change.add(record)
     _bury(change)
     return CoordinatorResult(*change.records(), response=response_to(request))
 
 
 def deleted(group: GroupMetadata, share_partitions: Iterable[tuple[str, int, int]]) -> CoordinatorResult:
-    """The tombstone of each (topic, partition, state_epoch) is durable: its row goes.
+    """The tombstone of each (topic id, partition, state_epoch) is durable: its row goes.
 
     A repeated notice, and one for a share-partition that was initialized anew since, change nothing.
     """
     change = Change(group)
-    for topic, partition, state_epoch in share_partitions:
-        record = group.share_partitions.get(topic, {}).get(partition)
+    for topic_id, partition, state_epoch in share_partitions:
+        record = group.share_partitions.get(topic_id, {}).get(partition)
         if record and record.status is SharePartitionStatus.DELETING and record.state_epoch == state_epoch:
             change.add(record._replace(is_tombstone=True))
     if change.after is not group and group.group_state is GroupState.DEAD:
@@ -80,13 +87,32 @@ def deleted(group: GroupMetadata, share_partitions: Iterable[tuple[str, int, int
     return CoordinatorResult(*change.records())
 
 
-def _deleting(group: GroupMetadata, topic: str) -> Iterator[SharePartitionRecord]:
-    for record in group.known(topic).values():
+def topic_deleted(group: GroupMetadata, topic_ids: Iterable[str], now_ms: int) -> CoordinatorResult:
+    """These topics are no more: their share-partitions go, and members are told with their next heartbeat.
+
+    A repeated notice changes nothing.
+    """
+    change = Change(group)
+    for topic_id in topic_ids:
+        if not change.after.is_deleted_topic(topic_id, now_ms):
+            change.add(DeletedTopicRecord(topic_id, now_ms))
+        for record in deleting(group, topic_id):
+            change.add(record)
+    records, _ = change.records()
+    if records:
+        change.bump_group_epoch()
+        change.update_assignment()
+    return CoordinatorResult(*change.records())
+
+
+def deleting(group: GroupMetadata, topic_id: str) -> Iterator[SharePartitionRecord]:
+    """The records with which the deletion of a topic's share-partitions begins."""
+    for record in group.known(topic_id).values():
         yield record._replace(status=SharePartitionStatus.DELETING)
 
 
-def _topic_error(group: GroupMetadata, topic: str) -> TopicError:
-    if topic in group.share_partitions:
+def _topic_error(topic: str, is_there: bool) -> TopicError:
+    if is_there:
         return TopicError(topic, int(ErrorCode.NONE), None)
     code, message = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "There is no offset information to delete."
     return TopicError(topic, int(code), message)

@@ -1,6 +1,7 @@
 """A group's state as compact JSON, for the operator's state store: it is written anew with every heartbeat.
 
-Partitions are ranges, share-partitions runs of equal ones, and each distinct assignment is written once.
+Partitions are ranges, share-partitions runs of equal ones, and each distinct assignment is written once. In version 2
+topics go by their ids.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from sharegroup.group_coordinator.records import (
 
 __all__ = ["FORMAT_VERSION", "dump", "restore"]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 def dump(group: GroupMetadata) -> dict[str, Any]:
@@ -51,24 +52,33 @@ def dump(group: GroupMetadata) -> dict[str, Any]:
         "assignment_epoch": group.assignment_epoch,
         "group_state": group.group_state.value,
         "members": members,
-        "assignments": [[[topic, _ranges(partitions)] for topic, partitions in item] for item in assignments],
+        "assignments": [
+            [[topic, topic_id, _ranges(partitions)] for topic, topic_id, partitions in item] for item in assignments
+        ],
         "share_partitions": {
-            topic: _runs(records.values()) for topic, records in sorted(group.share_partitions.items())
+            topic_id: [next(iter(records.values())).topic, _runs(records.values())]
+            for topic_id, records in sorted(group.share_partitions.items())
         },
         "configs": group.configs,
+        "deleted_topics": group.deleted_topics,
     }
 
 
 def restore(group_id: str, content: dict[str, Any]) -> GroupMetadata:
     """The group of a `dump`. ValueError: another version of this project wrote it."""
     if content["version"] != FORMAT_VERSION:
-        raise ValueError(f"group {group_id}: state format {content['version']}, not {FORMAT_VERSION}")
+        raise ValueError(
+            f"group {group_id}: the checkpoint of the query group_coordinator has state of format "
+            f"{content['version']}, this job reads {FORMAT_VERSION}: remove that checkpoint, and the job comes back "
+            "from the tables"
+        )
     group = GroupMetadata(
         group_id, content["group_epoch"], content["assignment_epoch"], GroupState(content["group_state"])
     )
-    group.configs.update(content.get("configs", {}))  # a state written before there were any has none
+    group.configs.update(content["configs"])
+    group.deleted_topics.update(content["deleted_topics"])
     assignments = [
-        tuple(TopicPartitions(topic, tuple(_partitions(ranges))) for topic, ranges in item)
+        tuple(TopicPartitions(topic, topic_id, tuple(_partitions(ranges))) for topic, topic_id, ranges in item)
         for item in content["assignments"]
     ]
     for member_id, epoch, previous, rack, client_id, host, topics, assignment, target, deadline_ms in content[
@@ -79,12 +89,12 @@ def restore(group_id: str, content: dict[str, Any]) -> GroupMetadata:
         )
         group.targets[member_id] = assignments[target]
         group.session_deadlines[member_id] = deadline_ms
-    for topic, runs in content["share_partitions"].items():
-        group.share_partitions[topic] = {
+    for topic_id, (topic, runs) in content["share_partitions"].items():
+        group.share_partitions[topic_id] = {
             partition: SharePartitionRecord(
-                group_id, topic, topic_id, partition, SharePartitionStatus(status), epoch, offset
+                group_id, topic, topic_id, partition, SharePartitionStatus(status), epoch, offset, reset
             )
-            for first, last, topic_id, status, epoch, offset in runs
+            for first, last, status, epoch, offset, reset in runs
             for partition in range(first, last + 1)
         }
     return group
@@ -109,7 +119,7 @@ def _runs(records: Iterable[SharePartitionRecord]) -> list[list[Any]]:
     """Neighbouring share-partitions that differ in nothing but their number, as [first, last, what they have]."""
     runs: list[list[Any]] = []
     for record in sorted(records, key=lambda record: record.partition):
-        rest = [record.topic_id, record.status.value, record.state_epoch, record.start_offset]
+        rest = [record.status.value, record.state_epoch, record.start_offset, record.auto_offset_reset]
         if runs and runs[-1][1] == record.partition - 1 and runs[-1][2:] == rest:
             runs[-1][1] = record.partition
         else:

@@ -1,15 +1,27 @@
-"""IncrementalAlterConfigs on a GROUP resource: values that a group has for itself, before it exists and after."""
+"""IncrementalAlterConfigs on a GROUP resource: values that a group has for itself, before it exists and after.
+
+What was answered is in force for whatever happens after the answer. Two things see to it beside the configs' rows:
+
+- each share-partition is sent the effective config (`Configure`), in its own order, before the answer;
+- a share-partition that is still to be initialized by share.auto.offset.reset begins again under the next epoch, with
+  the reset of now in its row: its state may be on its way already, by the values of before.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from sharegroup.config import GroupOverrides, JobConfig, check_group_overrides
+from sharegroup.config import GroupConfig, GroupOverrides, JobConfig, check_group_overrides
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.group_coordinator.change import Change
 from sharegroup.group_coordinator.group_metadata import GroupMetadata
-from sharegroup.group_coordinator.records import ShareGroupConfigRecord
-from sharegroup.group_coordinator.results import CoordinatorResult, response_to
+from sharegroup.group_coordinator.records import (
+    BY_AUTO_OFFSET_RESET,
+    ShareGroupConfigRecord,
+    SharePartitionRecord,
+    SharePartitionStatus,
+)
+from sharegroup.group_coordinator.results import Configure, CoordinatorResult, response_to
 from sharegroup.protocol.request_rows import ShareGroupRequest
 
 __all__ = ["alter_configs"]
@@ -30,7 +42,34 @@ def alter_configs(group: GroupMetadata, request: ShareGroupRequest, job: JobConf
         for name, value in sorted(request.configs.items()):
             if group.configs.get(name) != value:
                 change.add(ShareGroupConfigRecord(group.group_id, name, value))
-    return CoordinatorResult(*change.records(), response=response_to(request))
+    if change.after is group:
+        return CoordinatorResult(response=response_to(request))
+    config = job.effective(group.group_id, change.after.configs).config
+    _start_anew(change, config)
+    configure = _configure(change.after, request, config)
+    return CoordinatorResult(*change.records(), response=response_to(request), configure=configure)
+
+
+def _start_anew(change: Change, config: GroupConfig) -> None:
+    """Under the next epoch: those that are to be initialized by another share.auto.offset.reset than that of now."""
+    reset = str(config.auto_offset_reset)
+    outdated = [record for record in _initializing(change.after) if record.auto_offset_reset != reset]
+    if outdated:
+        change.bump_group_epoch()
+        for record in outdated:
+            change.add(record._replace(state_epoch=change.after.group_epoch, auto_offset_reset=reset))
+
+
+def _initializing(group: GroupMetadata) -> Iterator[SharePartitionRecord]:
+    for records in group.share_partitions.values():
+        for record in records.values():
+            if record.status is SharePartitionStatus.INITIALIZING and record.start_offset == BY_AUTO_OFFSET_RESET:
+                yield record
+
+
+def _configure(group: GroupMetadata, request: ShareGroupRequest, config: GroupConfig) -> Configure | None:
+    topics = group.topics(SharePartitionStatus.INITIALIZING, SharePartitionStatus.INITIALIZED)
+    return Configure(group.group_id, request.id, config, tuple(topics.values())) if topics else None
 
 
 def _check(group: GroupMetadata, changes: Mapping[str, str | None], job: JobConfig) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from sharegroup.group_coordinator.records import (
     Assignment,
+    DeletedTopicRecord,
     GroupState,
     Record,
     SessionRecord,
@@ -15,17 +16,25 @@ from sharegroup.group_coordinator.records import (
     SharePartitionRecord,
     SharePartitionStatus,
     TargetAssignmentRecord,
+    TopicPartitions,
 )
 
 __all__ = ["GroupMetadata"]
+
+#: Deleted topics that are remembered, and for how long: longer than anybody keeps metadata. Kafka gives no id twice;
+#: one that was made from a name (brokers without ids) means the next topic of that name.
+MAX_DELETED_TOPICS = 1_000
+DELETED_TOPIC_MS = 600_000
 
 
 @dataclass
 class GroupMetadata:
     """A group's epochs, members and share-partitions; times are milliseconds since the epoch.
 
-    `share_partitions` maps topic and partition to the last record of each; `targets` and `session_deadlines` have an
-    entry for every member. `configs` are the values that requests have set, by name; they outlive the group.
+    `share_partitions` maps topic id and partition to the last record of each; of the ids that a name has had, one at
+    most has records that are not DELETING. `targets` and `session_deadlines` have an entry for every member. `configs`
+    are the values that requests have set, by name; they outlive the group. `deleted_topics` maps the ids of topics that
+    are no more, the newest last, to the time that was told.
     """
 
     group_id: str
@@ -37,33 +46,48 @@ class GroupMetadata:
     session_deadlines: dict[str, int] = field(default_factory=dict)
     share_partitions: dict[str, dict[int, SharePartitionRecord]] = field(default_factory=dict)
     configs: dict[str, str] = field(default_factory=dict)
+    deleted_topics: dict[str, int] = field(default_factory=dict)
 
     @property
     def exists(self) -> bool:
         """Whether the group has been joined, and not deleted since."""
         return self.group_epoch > 0 and self.group_state is not GroupState.DEAD
 
-    def topic_id(self, topic: str) -> str | None:
-        """The id under which the group knows a topic."""
-        records = self.share_partitions.get(topic, {}).values()
-        return next((r.topic_id for r in records if r.status is not SharePartitionStatus.DELETING), None)
+    def topic_ids(self) -> dict[str, str]:
+        """The id under which the group knows each topic, by name."""
+        known: dict[str, str] = {}
+        for topic_id, records in self.share_partitions.items():
+            living = next((r for r in records.values() if r.status is not SharePartitionStatus.DELETING), None)
+            if living is not None:
+                known[living.topic] = topic_id
+        return known
 
-    def known(self, topic: str) -> dict[int, SharePartitionRecord]:
+    def is_deleted_topic(self, topic_id: str, now_ms: int) -> bool:
+        """Whether the topic is known to be no more."""
+        return topic_id in self.deleted_topics and now_ms < self.deleted_topics[topic_id] + DELETED_TOPIC_MS
+
+    def known(self, topic_id: str) -> dict[int, SharePartitionRecord]:
         """The share-partitions of a topic, without those that are being deleted."""
-        records = self.share_partitions.get(topic, {})
+        records = self.share_partitions.get(topic_id, {})
         return {p: record for p, record in records.items() if record.status is not SharePartitionStatus.DELETING}
 
-    def partitions(self, topic: str, status: SharePartitionStatus) -> tuple[int, ...]:
+    def partitions(self, topic_id: str, status: SharePartitionStatus) -> tuple[int, ...]:
         """The partitions of a topic that are in a status, ascending."""
-        known = self.share_partitions.get(topic, {})
-        return tuple(sorted(partition for partition, record in known.items() if record.status is status))
+        records = self.share_partitions.get(topic_id, {})
+        return tuple(sorted(partition for partition, record in records.items() if record.status is status))
 
-    def assignable(self) -> dict[str, tuple[int, ...]]:
-        """The initialized share-partitions, by topic."""
-        found = {
-            topic: self.partitions(topic, SharePartitionStatus.INITIALIZED) for topic in sorted(self.share_partitions)
-        }
-        return {topic: partitions for topic, partitions in found.items() if partitions}
+    def topics(self, *statuses: SharePartitionStatus) -> dict[str, TopicPartitions]:
+        """The share-partitions that are in one of these statuses (none of them DELETING), by name of their topic."""
+        found = {}
+        for topic, topic_id in sorted(self.topic_ids().items()):
+            partitions = sorted(p for p, record in self.share_partitions[topic_id].items() if record.status in statuses)
+            if partitions:
+                found[topic] = TopicPartitions(topic, topic_id, tuple(partitions))
+        return found
+
+    def assignable(self) -> dict[str, TopicPartitions]:
+        """The initialized share-partitions, by name of their topic."""
+        return self.topics(SharePartitionStatus.INITIALIZED)
 
     def copy(self) -> GroupMetadata:
         """An independent copy; the records themselves never change."""
@@ -75,8 +99,9 @@ class GroupMetadata:
             dict(self.members),
             dict(self.targets),
             dict(self.session_deadlines),
-            {topic: dict(partitions) for topic, partitions in self.share_partitions.items()},
+            {topic_id: dict(partitions) for topic_id, partitions in self.share_partitions.items()},
             dict(self.configs),
+            dict(self.deleted_topics),
         )
 
     def replay(self, record: Record) -> None:
@@ -85,6 +110,8 @@ class GroupMetadata:
             self.session_deadlines[record.member_id] = record.deadline_ms
         elif isinstance(record, TargetAssignmentRecord):
             self.targets[record.member_id] = record.assignment
+        elif isinstance(record, DeletedTopicRecord):
+            self._replay_deleted_topic(record)
         elif isinstance(record, SharePartitionRecord):
             self._replay_share_partition(record)
         elif isinstance(record, ShareGroupConfigRecord):
@@ -94,14 +121,20 @@ class GroupMetadata:
         else:
             self._replay_group(record)
 
+    def _replay_deleted_topic(self, record: DeletedTopicRecord) -> None:
+        self.deleted_topics.pop(record.topic_id, None)
+        self.deleted_topics[record.topic_id] = record.time_ms
+        newest = list(self.deleted_topics)[-MAX_DELETED_TOPICS:]
+        self.deleted_topics = {topic_id: self.deleted_topics[topic_id] for topic_id in newest}
+
     def _replay_share_partition(self, record: SharePartitionRecord) -> None:
-        of_topic = self.share_partitions.setdefault(record.topic, {})
+        of_topic = self.share_partitions.setdefault(record.topic_id, {})
         if record.is_tombstone:
             of_topic.pop(record.partition, None)
         else:
             of_topic[record.partition] = record
         if not of_topic:
-            del self.share_partitions[record.topic]
+            del self.share_partitions[record.topic_id]
 
     def _replay_config(self, record: ShareGroupConfigRecord) -> None:
         if record.config_value is None:
@@ -128,7 +161,7 @@ class GroupMetadata:
             for content in (self.members, self.targets, self.session_deadlines):
                 content.clear()
             self.share_partitions = {
-                topic: deleting
-                for topic, records in self.share_partitions.items()
+                topic_id: deleting
+                for topic_id, records in self.share_partitions.items()
                 if (deleting := {p: r for p, r in records.items() if r.status is SharePartitionStatus.DELETING})
             }

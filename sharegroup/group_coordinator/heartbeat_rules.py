@@ -6,6 +6,7 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.group_coordinator.group_metadata import GroupMetadata
 from sharegroup.group_coordinator.records import ShareGroupMemberRecord
 from sharegroup.protocol.request_rows import MAX_MEMBER_ID_LENGTH, ShareGroupRequest
+from sharegroup.types import is_topic_name
 
 __all__ = ["JOIN_GROUP_EPOCH", "LEAVE_GROUP_EPOCH", "check_capacity", "check_request", "existing_member", "fence"]
 
@@ -14,7 +15,10 @@ LEAVE_GROUP_EPOCH = -1
 
 
 def check_request(request: ShareGroupRequest) -> None:
-    """Raise RequestError (INVALID_REQUEST) when the request is wrong whatever the group's state is."""
+    """Raise RequestError when the request is wrong whatever the group's state is.
+
+    INVALID_REQUEST, or INVALID_TOPIC_EXCEPTION for a subscription to what no topic can be called.
+    """
     faults = (
         (not request.member_id.strip(), "MemberId can't be empty."),
         (len(request.member_id) > MAX_MEMBER_ID_LENGTH, f"MemberId has more than {MAX_MEMBER_ID_LENGTH} characters."),
@@ -29,6 +33,10 @@ def check_request(request: ShareGroupRequest) -> None:
     for is_wrong, message in faults:
         if is_wrong:
             raise RequestError(ErrorCode.INVALID_REQUEST, message)
+    for name in request.subscribed_topic_names or ():
+        if not is_topic_name(name):
+            message = f"The request attempted to perform an operation on an invalid topic: {name!r}."
+            raise RequestError(ErrorCode.INVALID_TOPIC_EXCEPTION, message)
 
 
 def check_capacity(group: GroupMetadata, max_size: int) -> None:

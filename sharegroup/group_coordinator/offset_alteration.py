@@ -2,6 +2,9 @@
 
 An altered share-partition becomes `initializing` under the next group epoch. Its start offset holds from the moment
 that row is durable: whoever loads the share-partition later finds a state of a lower epoch and begins again.
+
+A topic that was made again under its name is another one. Unlike a member with old metadata, an administrator who names
+it means the new one: what the group has of the one before is deleted.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from collections.abc import Iterator
 from sharegroup.errors import ErrorCode
 from sharegroup.group_coordinator.admin_rules import check_empty, check_group_id
 from sharegroup.group_coordinator.change import Change
+from sharegroup.group_coordinator.deletion import deleting
 from sharegroup.group_coordinator.group_metadata import GroupMetadata
 from sharegroup.group_coordinator.records import SharePartitionRecord, SharePartitionStatus
 from sharegroup.group_coordinator.results import CoordinatorResult, response_to
@@ -20,22 +24,22 @@ from sharegroup.protocol.response_rows import PartitionError
 __all__ = ["alter_offsets"]
 
 
-def alter_offsets(group: GroupMetadata, request: ShareGroupRequest) -> CoordinatorResult:
+def alter_offsets(group: GroupMetadata, request: ShareGroupRequest, now_ms: int) -> CoordinatorResult:
     """Alter what can be altered, and tell of each share-partition; an unknown group is made, empty.
 
     Raises RequestError: INVALID_GROUP_ID, NON_EMPTY_GROUP.
     """
     check_group_id(group.group_id)
     check_empty(group)
-    errors = [_error(offset, request.topics.get(offset.topic)) for offset in request.offsets]
+    topics = {
+        name: topic for name, topic in request.topics.items() if not group.is_deleted_topic(topic.topic_id, now_ms)
+    }
+    errors = [_error(offset, topics.get(offset.topic)) for offset in request.offsets]
     altered = [offset for offset, error in zip(request.offsets, errors, strict=True) if not error.error_code]
     change = Change(group)
     if altered:
         change.bump_group_epoch()
-        for record in (
-            *_with_the_topic_id_of_now(group, request, altered),
-            *_initializing(change.after, request, altered),
-        ):
+        for record in (*_deleting(group, request, altered), *_initializing(change.after, request, altered)):
             change.add(record)
     return CoordinatorResult(*change.records(), response=response_to(request, partition_errors=tuple(errors)))
 
@@ -65,12 +69,11 @@ def _initializing(
         )
 
 
-def _with_the_topic_id_of_now(
+def _deleting(
     group: GroupMetadata, request: ShareGroupRequest, altered: list[StartOffset]
 ) -> Iterator[SharePartitionRecord]:
-    """The rest of a topic that was made anew: unlike a member with old metadata, an administrator means the new one."""
+    """What there is of the topics that had these names before."""
+    topic_ids = group.topic_ids()
     for topic in dict.fromkeys(offset.topic for offset in altered):
-        topic_id = request.topics[topic].topic_id
-        for record in group.known(topic).values():
-            if record.topic_id != topic_id:
-                yield record._replace(topic_id=topic_id)
+        if topic in topic_ids and topic_ids[topic] != request.topics[topic].topic_id:
+            yield from deleting(group, topic_ids[topic])

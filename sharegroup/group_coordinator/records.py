@@ -2,7 +2,8 @@
 
 Table records are rows of `share_groups`, `share_group_members`, `share_partitions` and `share_group_configs`: each is
 the whole row, so the last one of a key is its state. Soft records change only the operator's own state: session
-deadlines, which move with every heartbeat, and target assignments, which the assignor makes again from the rest.
+deadlines, which move with every heartbeat, target assignments, which the assignor makes again from the rest, and topics
+that are no more.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 __all__ = [
     "Assignment",
+    "DeletedTopicRecord",
     "GroupState",
     "Record",
     "SessionRecord",
@@ -52,6 +54,7 @@ class TopicPartitions(NamedTuple):
     """Partitions of one topic, ascending."""
 
     topic: str
+    topic_id: str
     partitions: tuple[int, ...]
 
 
@@ -94,7 +97,8 @@ class ShareGroupMemberRecord(NamedTuple):
 class SharePartitionRecord(NamedTuple):
     """A row of `share_partitions`; a tombstone takes it away.
 
-    `state_epoch` is the group epoch of its initialisation, which fences older state.
+    `state_epoch` is the group epoch of its initialisation, which fences older state. `auto_offset_reset` is the group's
+    share.auto.offset.reset when the row was made, where that decides (`start_offset` -1); None where it does not.
     """
 
     group_id: str
@@ -104,6 +108,7 @@ class SharePartitionRecord(NamedTuple):
     status: SharePartitionStatus
     state_epoch: int
     start_offset: int
+    auto_offset_reset: str | None = None
     is_tombstone: bool = False
 
 
@@ -129,6 +134,13 @@ class TargetAssignmentRecord(NamedTuple):
     assignment: Assignment
 
 
+class DeletedTopicRecord(NamedTuple):
+    """A topic that is no more, known since `time_ms`: old metadata does not bring it back. Soft."""
+
+    topic_id: str
+    time_ms: int
+
+
 TableRecord = ShareGroupRecord | ShareGroupMemberRecord | SharePartitionRecord | ShareGroupConfigRecord
-SoftRecord = SessionRecord | TargetAssignmentRecord
+SoftRecord = SessionRecord | TargetAssignmentRecord | DeletedTopicRecord
 Record = TableRecord | SoftRecord

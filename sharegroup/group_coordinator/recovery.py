@@ -8,9 +8,11 @@ from sharegroup.config import GroupConfig
 from sharegroup.group_coordinator.assignor import assign
 from sharegroup.group_coordinator.group_metadata import GroupMetadata
 from sharegroup.group_coordinator.records import (
+    DeletedTopicRecord,
     GroupState,
     SessionRecord,
     ShareGroupRecord,
+    SharePartitionStatus,
     TableRecord,
     TargetAssignmentRecord,
 )
@@ -28,6 +30,8 @@ def load(group_id: str, rows: Iterable[TableRecord], now_ms: int, config: GroupC
     group = GroupMetadata(group_id)
     for row in rows:
         group.replay(row)
+    for topic_id in _deleted_topics(group):
+        group.replay(DeletedTopicRecord(topic_id, now_ms))
     subscriptions = {member_id: member.subscribed_topic_names for member_id, member in group.members.items()}
     for member_id, assignment in assign(subscriptions, group.assignable()).items():
         group.replay(TargetAssignmentRecord(member_id, assignment))
@@ -36,6 +40,20 @@ def load(group_id: str, rows: Iterable[TableRecord], now_ms: int, config: GroupC
     if newest > group.group_epoch or _somebody_would_never_be_told(group) or _state(group) is not group.group_state:
         group.replay(ShareGroupRecord(group_id, newest + 1, group.assignment_epoch, _state(group)))
     return group
+
+
+def _deleted_topics(group: GroupMetadata) -> list[str]:
+    """The topics that are being deleted while another one has their name.
+
+    Of any other share-partition that is being deleted the topic may well be there: its offsets were deleted.
+    """
+    living = group.topic_ids()
+    return [
+        topic_id
+        for topic_id, records in group.share_partitions.items()
+        if all(record.status is SharePartitionStatus.DELETING for record in records.values())
+        and living.get(next(iter(records.values())).topic, topic_id) != topic_id
+    ]
 
 
 def _newest_epoch(group: GroupMetadata) -> int:

@@ -2,11 +2,11 @@
 
 Theory of operation
 -------------------
-Handlers (`heartbeat`, `administer`, `initialized`, `deleted`, `expire`) return a `CoordinatorResult` and change
-nothing; `apply` replays its records. Two epochs count: the *group epoch* goes up when members, subscriptions,
-partitions or the set of initialized share-partitions change; the *assignment epoch* follows it when the assignor has
-run. A member is brought to the assignment epoch by its own next heartbeat, in one step, since nothing has to be revoked
-first.
+Handlers (`heartbeat`, `administer`, `initialized`, `deleted`, `topic_deleted`, `expire`) return a `CoordinatorResult`
+and change nothing; `apply` replays its records. Two epochs count: the *group epoch* goes up when members,
+subscriptions, partitions or the set of initialized share-partitions change; the *assignment epoch* follows it when the
+assignor has run. A member is brought to the assignment epoch by its own next heartbeat, in one step, since nothing has
+to be revoked first.
 
     heartbeat of a new topic        share_partition query            heartbeat
     SharePartition initializing --> writes the initial state ------> SharePartition initialized --> assigned to members
@@ -19,11 +19,13 @@ after the requests of its batch. A member that heartbeats past its deadline, but
 A member that leaves or times out yields a `ReleaseMember`: its acquired records become available. It names the
 member's epoch; a member that joins again has a higher one, so a notice that arrives twice or late does no harm. Joining
 again with epoch 0 while still a member releases nothing: the same member id is the same owner of its locks.
+
+Members subscribe to names; everything else goes by the topic's id (`discovery`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from sharegroup.config import GroupConfig, JobConfig
@@ -31,6 +33,7 @@ from sharegroup.errors import RequestError
 from sharegroup.group_coordinator import deletion, recovery
 from sharegroup.group_coordinator import dump as dumps
 from sharegroup.group_coordinator.change import Change
+from sharegroup.group_coordinator.discovery import discovered_partitions
 from sharegroup.group_coordinator.group_configs import alter_configs
 from sharegroup.group_coordinator.group_metadata import GroupMetadata
 from sharegroup.group_coordinator.heartbeat_rules import (
@@ -43,13 +46,10 @@ from sharegroup.group_coordinator.heartbeat_rules import (
 )
 from sharegroup.group_coordinator.offset_alteration import alter_offsets
 from sharegroup.group_coordinator.records import (
-    BY_AUTO_OFFSET_RESET,
-    FROM_THE_BEGINNING,
     GroupState,
     Record,
     SessionRecord,
     ShareGroupMemberRecord,
-    SharePartitionRecord,
     SharePartitionStatus,
     TableRecord,
 )
@@ -59,7 +59,6 @@ from sharegroup.protocol.request_rows import (
     ALTER_OFFSETS,
     DELETE_GROUP,
     ShareGroupRequest,
-    TopicMetadata,
 )
 
 __all__ = ["CoordinatorResult", "ReleaseMember", "ShareGroup"]
@@ -111,7 +110,8 @@ class ShareGroup:
     def heartbeat(self, request: ShareGroupRequest, now_ms: int, config: GroupConfig) -> CoordinatorResult:
         """Join (epoch 0), leave (-1) or stay (n). A refusal is a response with an error code, and no records.
 
-        Codes: INVALID_REQUEST, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, GROUP_MAX_SIZE_REACHED.
+        Codes: INVALID_REQUEST, INVALID_TOPIC_EXCEPTION, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,
+        GROUP_MAX_SIZE_REACHED.
         """
         try:
             check_request(request)
@@ -121,7 +121,7 @@ class ShareGroup:
         except RequestError as error:
             return refused(request, error)
 
-    def administer(self, request: ShareGroupRequest, job: JobConfig) -> CoordinatorResult:
+    def administer(self, request: ShareGroupRequest, job: JobConfig, now_ms: int) -> CoordinatorResult:
         """alter_offsets, delete_offsets, delete_group or alter_configs. A refusal is a response with an error code.
 
         Codes: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, INVALID_CONFIG, INVALID_REQUEST.
@@ -131,7 +131,7 @@ class ShareGroup:
             if request.type == ALTER_CONFIGS:
                 return alter_configs(group, request, job)
             if request.type == ALTER_OFFSETS:
-                return alter_offsets(group, request)
+                return alter_offsets(group, request, now_ms)
             if request.type == DELETE_GROUP:
                 return deletion.delete_group(group, request)
             return deletion.delete_offsets(group, request)
@@ -144,18 +144,23 @@ class ShareGroup:
         return self.metadata.group_state is GroupState.DEAD and not self.metadata.share_partitions
 
     def deleted(self, share_partitions: Iterable[tuple[str, int, int]]) -> CoordinatorResult:
-        """The deletion of each (topic, partition, state_epoch) is durable; see `deletion.deleted`."""
+        """The deletion of each (topic id, partition, state_epoch) is durable; see `deletion.deleted`."""
         return deletion.deleted(self.metadata, share_partitions)
 
-    def initialized(self, share_partitions: Iterable[tuple[str, int, int]], now_ms: int) -> CoordinatorResult:
-        """The initial state of each (topic, partition, state_epoch) is durable: members may be given it.
+    def topic_deleted(self, topic_ids: Iterable[str], now_ms: int) -> CoordinatorResult:
+        """These topics are no more; see `deletion.topic_deleted`."""
+        return deletion.topic_deleted(self.metadata, topic_ids, now_ms)
 
-        A repeated notice, one of an older state epoch and one for an unknown share-partition change nothing. `now_ms`
-        is taken as by every handler; nothing here depends on the time.
+    def initialized(self, share_partitions: Iterable[tuple[str, int, int]], now_ms: int) -> CoordinatorResult:
+        """The initial state of each (topic id, partition, state_epoch) is durable: members may be given it.
+
+        A repeated notice, one of an older state epoch and one for an unknown share-partition change nothing: to
+        initialise an active one again is a no-op. `now_ms` is taken as by every handler; nothing here depends on the
+        time.
         """
         change = Change(self.metadata)
-        for topic, partition, state_epoch in share_partitions:
-            known = self.metadata.share_partitions.get(topic, {}).get(partition)
+        for topic_id, partition, state_epoch in share_partitions:
+            known = self.metadata.share_partitions.get(topic_id, {}).get(partition)
             if known and known.status is SharePartitionStatus.INITIALIZING and known.state_epoch <= state_epoch:
                 change.add(known._replace(status=SharePartitionStatus.INITIALIZED))
         if change.after is not self.metadata:
@@ -176,7 +181,7 @@ class ShareGroup:
     def _remove(self, member_ids: list[str]) -> CoordinatorResult:
         if not member_ids:
             return CoordinatorResult()
-        change, assignable = Change(self.metadata), self.metadata.assignable()
+        change, assignable = Change(self.metadata), tuple(self.metadata.assignable().values())
         leaving = [self.metadata.members[member_id] for member_id in member_ids]
         for member in leaving:
             change.add(member._replace(is_tombstone=True))
@@ -187,7 +192,7 @@ class ShareGroup:
 
     def _join_or_stay(self, request: ShareGroupRequest, now_ms: int, config: GroupConfig) -> CoordinatorResult:
         before = self._member(request, config)
-        change = self._joined_or_stayed(before, request)
+        change = self._joined_or_stayed(before, request, now_ms, config)
         told = change.after.members[before.member_id]
         # Not earlier than before: a clock that steps back must not shorten a session.
         deadline_ms = max(now_ms + config.session_timeout_ms, self.metadata.session_deadlines.get(told.member_id, 0))
@@ -196,19 +201,24 @@ class ShareGroup:
             request,
             member_epoch=told.member_epoch,
             heartbeat_interval_ms=_heartbeat_interval_ms(told, change.after, config),
-            assignment=_wire_assignment(told, change.after) if _must_be_told(told, before, request) else None,
+            assignment=_wire_assignment(told) if _must_be_told(told, before, request) else None,
             subscribed_topic_names=told.subscribed_topic_names,
+            session_deadline_ms=deadline_ms,
         )
         return CoordinatorResult(records, (*soft_records, SessionRecord(told.member_id, deadline_ms)), response)
 
-    def _joined_or_stayed(self, before: ShareGroupMemberRecord, request: ShareGroupRequest) -> Change:
+    def _joined_or_stayed(
+        self, before: ShareGroupMemberRecord, request: ShareGroupRequest, now_ms: int, config: GroupConfig
+    ) -> Change:
         """The steps of a heartbeat: member, partitions, group epoch, assignor, and the member at the new epoch."""
         change = Change(self.metadata)
         member = _with_request(before, request)
         is_new = member.member_id not in self.metadata.members
         if is_new or member != before:
             change.add(member)
-        discovered = list(self._discovered_partitions(member.subscribed_topic_names, request.topics))
+        reset = str(config.auto_offset_reset)
+        names = member.subscribed_topic_names
+        discovered = list(discovered_partitions(self.metadata, names, request.topics, reset, now_ms))
         for record in discovered:
             change.add(record)
         if is_new or discovered or member.subscribed_topic_names != before.subscribed_topic_names:
@@ -232,35 +242,6 @@ class ShareGroup:
         return ShareGroupMemberRecord(
             group.group_id, request.member_id, 0, None, request.client_id, request.client_host, (), ()
         )
-
-    def _discovered_partitions(
-        self, subscribed: tuple[str, ...], topics: Mapping[str, TopicMetadata]
-    ) -> Iterator[SharePartitionRecord]:
-        """Share-partitions that the requester knows of and the group does not, to be initialized under its next epoch.
-
-        A requester with old metadata may know fewer partitions: nothing is taken away. It may also know another topic
-        of the same name, deleted or made since; which of the two is newer cannot be told, so it is left alone.
-        """
-        for topic in subscribed:
-            if topic not in topics or self.metadata.topic_id(topic) not in (None, topics[topic].topic_id):
-                continue
-            known = self.metadata.known(topic)
-            # Known up to some partition: what comes after it was added to the topic. Known here and there, because
-            # someone altered the offsets of these: the rest has always been there.
-            are_the_first = bool(known) and max(known) == len(known) - 1
-            start_offset = FROM_THE_BEGINNING if are_the_first else BY_AUTO_OFFSET_RESET
-            for partition in range(topics[topic].partitions):
-                if partition in known:
-                    continue
-                yield SharePartitionRecord(
-                    self.metadata.group_id,
-                    topic,
-                    topics[topic].topic_id,
-                    partition,
-                    SharePartitionStatus.INITIALIZING,
-                    self.metadata.group_epoch + 1,
-                    start_offset,
-                )
 
 
 def _with_request(member: ShareGroupMemberRecord, request: ShareGroupRequest) -> ShareGroupMemberRecord:
@@ -293,7 +274,9 @@ def _must_be_told(told: ShareGroupMemberRecord, before: ShareGroupMemberRecord, 
 
 
 def _is_initializing(member: ShareGroupMemberRecord, group: GroupMetadata) -> bool:
-    return any(group.partitions(topic, SharePartitionStatus.INITIALIZING) for topic in member.subscribed_topic_names)
+    topic_ids = group.topic_ids()
+    subscribed = (topic_ids[topic] for topic in member.subscribed_topic_names if topic in topic_ids)
+    return any(group.partitions(topic_id, SharePartitionStatus.INITIALIZING) for topic_id in subscribed)
 
 
 def _heartbeat_interval_ms(member: ShareGroupMemberRecord, group: GroupMetadata, config: GroupConfig) -> int:
@@ -302,5 +285,5 @@ def _heartbeat_interval_ms(member: ShareGroupMemberRecord, group: GroupMetadata,
     return config.heartbeat_interval_ms
 
 
-def _wire_assignment(member: ShareGroupMemberRecord, group: GroupMetadata) -> dict[str, Any]:
-    return {topic: [group.topic_id(topic), list(partitions)] for topic, partitions in member.assignment}
+def _wire_assignment(member: ShareGroupMemberRecord) -> dict[str, Any]:
+    return {topic: [topic_id, list(partitions)] for topic, topic_id, partitions in member.assignment}

@@ -27,6 +27,7 @@ from sharegroup.protocol.row_fields import (
     answerable,
     boolean,
     integer,
+    json_field,
     json_object,
     member_id_of,
     offset_ranges,
@@ -39,6 +40,7 @@ __all__ = [
     "ACKNOWLEDGE",
     "ALTER_CONFIGS",
     "ALTER_OFFSETS",
+    "CONFIGURE",
     "DELETED",
     "DELETE_GROUP",
     "DELETE_OFFSETS",
@@ -52,6 +54,7 @@ __all__ = [
     "RELEASE_MEMBER",
     "SHARE_GROUP_REQUESTS",
     "SHARE_PARTITION_REQUESTS",
+    "TOPIC_DELETED",
     "UNACQUIRE",
     "AnswerableError",
     "ShareGroupRequest",
@@ -69,17 +72,19 @@ FETCH = "fetch"
 ACKNOWLEDGE = "acknowledge"
 UNACQUIRE = "unacquire"
 RELEASE_MEMBER = "release_member"
-SHARE_PARTITION_REQUESTS = (FETCH, ACKNOWLEDGE, UNACQUIRE, RELEASE_MEMBER)
+CONFIGURE = "configure"
+SHARE_PARTITION_REQUESTS = (FETCH, ACKNOWLEDGE, UNACQUIRE, RELEASE_MEMBER, CONFIGURE)
 
 HEARTBEAT = "heartbeat"
 INITIALIZED = "initialized"
 DELETED = "deleted"
+TOPIC_DELETED = "topic_deleted"
 ALTER_OFFSETS = "alter_offsets"
 DELETE_OFFSETS = "delete_offsets"
 DELETE_GROUP = "delete_group"
 ALTER_CONFIGS = "alter_configs"
 SHARE_GROUP_REQUESTS = (
-    HEARTBEAT, INITIALIZED, DELETED, ALTER_OFFSETS, DELETE_OFFSETS, DELETE_GROUP, ALTER_CONFIGS
+    HEARTBEAT, INITIALIZED, DELETED, TOPIC_DELETED, ALTER_OFFSETS, DELETE_OFFSETS, DELETE_GROUP, ALTER_CONFIGS
 )  # fmt: skip
 
 
@@ -96,21 +101,29 @@ def in_rows(ranges: Sequence[T], most: int) -> Iterator[tuple[T, ...]]:
 class SharePartitionRequest(NamedTuple):
     """A row of `__share_partition_requests`.
 
-    `type` is fetch, acknowledge, unacquire or release_member. `member_epoch` is the member's epoch in the group (-1:
-    not known, not checked); a request with an epoch that a release_member has already closed is refused. `reply_to`
-    keys the response ("" : no response is wanted). `max_wait_ms` counts from the row's append to the topic.
+    `type` is fetch, acknowledge, unacquire, release_member or configure. `topic_id` says which topic is meant, even
+    when another one has its name by now. `member_epoch` is the member's epoch in the group (-1: not known, not
+    checked); a request with an epoch that a release_member has already closed is refused. `reply_to` keys the response
+    ("": no response is wanted). `max_wait_ms` counts from the row's append to the topic.
+
+    Of acknowledge: `acquired` are the grants that it answers, with the delivery counts that they were granted with; it
+    applies to these alone. Without any it applies to what the member holds, whenever it got it.
 
     Of unacquire: `ranges` must all be held by the member; `acquired` are ranges with the delivery counts that they were
     granted with, of which those go back that nothing has happened to since, whether they are still held or their locks
     have run out. Of release_member: `delivered` is what the member was sent of what it holds, None if that is not
     known (the rest never left the gateway, and gets its delivery attempt back); `requester`, where not "", is whose
     session with the member has ended: that is ignored once the member has got records for another `reply_to`.
+
+    Of configure, which the group coordinator sends before it answers alter_configs: `config` is the group's effective
+    config from here on (`GroupConfig.to_json`); nobody is the member (`member_id` "").
     """
 
     type: str
     id: str
     group_id: str
     topic: str
+    topic_id: str
     partition: int
     member_id: str
     member_epoch: int = -1
@@ -123,6 +136,7 @@ class SharePartitionRequest(NamedTuple):
     acquired: tuple[AcquiredRange, ...] = ()
     delivered: tuple[OffsetRange, ...] | None = None
     requester: str = ""
+    config: Mapping[str, Any] = {}
 
     def encode(self) -> bytes:
         """The row's value: a JSON object with the fields that this type uses."""
@@ -131,8 +145,11 @@ class SharePartitionRequest(NamedTuple):
             row |= {"max_records": self.max_records, "max_wait_ms": self.max_wait_ms}
         elif self.type == ACKNOWLEDGE:
             row |= {"batches": self.batches, "is_renew_ack": self.is_renew_ack}
+            row |= {"acquired": self.acquired} if self.acquired else {}
         elif self.type == UNACQUIRE:
             row |= {"acquired": self.acquired} if self.acquired else {"ranges": self.ranges}
+        elif self.type == CONFIGURE:
+            row |= {"config": self.config}
         elif self.delivered is not None:
             row |= {"delivered": self.delivered, "requester": self.requester}
         return json.dumps(row, separators=(",", ":")).encode()
@@ -140,10 +157,10 @@ class SharePartitionRequest(NamedTuple):
     @property
     def kafka_key(self) -> bytes:
         """The row's key: one share-partition, one Kafka partition."""
-        return f"{self.group_id}\t{self.topic}\t{self.partition}".encode()
+        return f"{self.group_id}\t{self.topic_id}\t{self.partition}".encode()
 
 
-_COMMON_FIELDS = ("type", "id", "group_id", "topic", "partition", "member_id", "member_epoch", "reply_to")
+_COMMON_FIELDS = ("type", "id", "group_id", "topic", "topic_id", "partition", "member_id", "member_epoch", "reply_to")
 
 
 class ShareGroupRequest(NamedTuple):
@@ -151,7 +168,8 @@ class ShareGroupRequest(NamedTuple):
 
     `subscribed_topic_names` is None when the subscription did not change; `topics` is the metadata of the subscribed
     topics (of alter_offsets: of the named ones), as far as the requester knows it. The notices `initialized` and
-    `deleted` list (topic, partition, state_epoch) whose initial state, or whose deletion, is durable. `offsets` is what
+    `deleted` list (topic id, partition, state_epoch) whose initial state, or whose deletion, is durable; the notice
+    `topic_deleted` lists the `topic_ids` of topics that are no more. `offsets` is what
     alter_offsets sets, `topic_names` what delete_offsets deletes, `configs` what alter_configs sets (None: takes away;
     with `validate_only` it is only checked).
     """
@@ -169,6 +187,7 @@ class ShareGroupRequest(NamedTuple):
     topics: Mapping[str, TopicMetadata] = {}
     initialized: tuple[tuple[str, int, int], ...] = ()
     deleted: tuple[tuple[str, int, int], ...] = ()
+    topic_ids: tuple[str, ...] = ()
     offsets: tuple[StartOffset, ...] = ()
     topic_names: tuple[str, ...] = ()
     configs: Mapping[str, str | None] = {}
@@ -185,7 +204,7 @@ class ShareGroupRequest(NamedTuple):
         return self.group_id.encode()
 
 
-_SELDOM = ("deleted", "offsets", "topic_names", "configs", "validate_only")
+_SELDOM = ("deleted", "topic_ids", "offsets", "topic_names", "configs", "validate_only")
 
 
 def is_awaited(value: bytes) -> bool:
@@ -209,8 +228,9 @@ def decode_share_partition_request(value: str) -> SharePartitionRequest:
         id=row["id"],
         group_id=text(row, "group_id"),
         topic=text(row, "topic", max_length=MAX_TOPIC_NAME_LENGTH),
+        topic_id=text(row, "topic_id"),
         partition=partition,
-        member_id=member_id_of(row),
+        member_id=member_id_of(row) if kind != CONFIGURE else "",
         member_epoch=integer(row, "member_epoch", -1, MAX_INT32, default=-1),
         reply_to=row["reply_to"],
         max_records=integer(row, "max_records", 1, MAX_INT32) if kind == FETCH else 0,
@@ -218,9 +238,10 @@ def decode_share_partition_request(value: str) -> SharePartitionRequest:
         is_renew_ack=boolean(row, "is_renew_ack") if kind == ACKNOWLEDGE else False,
         batches=acknowledgement_batches(row) if kind == ACKNOWLEDGE else (),
         ranges=offset_ranges(row, "ranges") if kind == UNACQUIRE and "acquired" not in row else (),
-        acquired=acquired_ranges(row, "acquired") if kind == UNACQUIRE and "acquired" in row else (),
+        acquired=acquired_ranges(row, "acquired") if kind in (ACKNOWLEDGE, UNACQUIRE) and "acquired" in row else (),
         delivered=_delivered(row) if kind == RELEASE_MEMBER else None,
         requester=text(row, "requester", may_be_empty=True, default="") if kind == RELEASE_MEMBER else "",
+        config=json_field(row, "config") if kind == CONFIGURE else {},
     )
 
 
@@ -252,6 +273,7 @@ def decode_share_group_request(value: str) -> ShareGroupRequest:
         topics=share_group_fields.topic_metadata(row),
         initialized=share_group_fields.share_partitions(row, "initialized"),
         deleted=share_group_fields.share_partitions(row, "deleted"),
+        topic_ids=share_group_fields.topic_ids(row) if kind == TOPIC_DELETED else (),
         offsets=share_group_fields.start_offsets(row) if kind == ALTER_OFFSETS else (),
         topic_names=share_group_fields.topic_names(row, "topic_names") if kind == DELETE_OFFSETS else (),
         configs=share_group_fields.configs(row) if kind == ALTER_CONFIGS else {},

@@ -14,12 +14,43 @@ from sharegroup.errors import ErrorCode
 from sharegroup.protocol.row_fields import said_back
 from sharegroup.types import AcquiredRange
 
-#: Key of a row that is for everybody: a job has started to serve share-partitions. It may come from the tables alone,
-#: and then knows nothing of the fetches that stood; whoever waits for one sends it again.
-NEW_LEADER_KEY = b"*"
+#: Key, and `reply_to`, of a row that is for everybody: a `Broadcast`.
+EVERYBODY = "*"
+
+#: Types of a `Broadcast`. A job has started to serve share-partitions: it may come from the tables alone, and then
+#: knows nothing of the fetches that stood; whoever waits for one sends it again.
+NEW_LEADER = "new_leader"
+#: A member has left its group, or was timed out: what it holds goes to others.
+MEMBER_LEFT = "member_left"
+#: A topic is no more; one of its name has another id.
+TOPIC_DELETED = "topic_deleted"
 
 #: Type of a row that answers nothing: members of others wait for records while this requester's hold some.
 WANTED = "wanted"
+
+
+class Broadcast(NamedTuple):
+    """A row for everybody, with what its type names: `member_id` and `member_epoch` of a group, or a `topic_id`."""
+
+    type: str
+    group_id: str = ""
+    member_id: str = ""
+    member_epoch: int = -1
+    topic_id: str = ""
+    reply_to: str = EVERYBODY
+
+    def encode(self) -> bytes:
+        """The row's value."""
+        return json.dumps(self._asdict(), separators=(",", ":")).encode()
+
+
+def decode_broadcast(value: bytes) -> Broadcast:
+    """Read a row with the key EVERYBODY; raises ValueError on what is none."""
+    try:
+        row = json.loads(value)
+        return Broadcast(**{name: row[name] for name in Broadcast._fields if name in row})
+    except (TypeError, KeyError, ValueError) as error:
+        raise ValueError(f"not a row for everybody: {error}") from error
 
 
 class SharePartitionResponse(NamedTuple):
@@ -27,6 +58,7 @@ class SharePartitionResponse(NamedTuple):
 
     `acquired` are the ranges a fetch got, ascending and disjoint, or those that a renewal renewed: it passes over what
     is finished. `lock_deadline_ms` is when their locks end, in milliseconds since the epoch; -1 when no lock was taken.
+    `read_committed` tells that the group reads committed records only: so are `acquired` to be read.
     `renewals_off` tells why a renewal was refused with INVALID_RECORD_STATE: the group allows none.
     """
 
@@ -35,6 +67,7 @@ class SharePartitionResponse(NamedTuple):
     reply_to: str
     group_id: str
     topic: str
+    topic_id: str
     partition: int
     member_id: str
     error_code: int = ErrorCode.NONE
@@ -42,6 +75,7 @@ class SharePartitionResponse(NamedTuple):
     acquired: tuple[AcquiredRange, ...] = ()
     lock_deadline_ms: int = -1
     renewals_off: bool = False
+    read_committed: bool = False
 
 
 class PartitionError(NamedTuple):
@@ -66,8 +100,9 @@ class ShareGroupResponse(NamedTuple):
 
     To a heartbeat: `assignment` is {topic: [topic_id, [partition, ...]]}, None when it did not change, and
     `subscribed_topic_names` the member's subscription as the group has it, sorted, which tells a gateway that took a
-    member over. `partition_errors` has an entry for each share-partition that alter_offsets named, `topic_errors` one
-    for each topic of delete_offsets, unless the whole request was refused.
+    member over. `session_deadline_ms` is until when it stays a member whatever happens to its next heartbeats, in
+    milliseconds since the epoch (-1: not told). `partition_errors` has an entry for each share-partition that
+    alter_offsets named, `topic_errors` one for each topic of delete_offsets, unless the whole request was refused.
     """
 
     type: str
@@ -83,9 +118,10 @@ class ShareGroupResponse(NamedTuple):
     subscribed_topic_names: tuple[str, ...] | None = None
     partition_errors: tuple[PartitionError, ...] = ()
     topic_errors: tuple[TopicError, ...] = ()
+    session_deadline_ms: int = -1
 
 
-_SELDOM = ("partition_errors", "topic_errors", "renewals_off")
+_SELDOM = ("partition_errors", "topic_errors", "renewals_off", "read_committed")
 Response = SharePartitionResponse | ShareGroupResponse
 
 

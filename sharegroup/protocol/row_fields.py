@@ -113,6 +113,14 @@ def boolean(row: Mapping[str, Any], field: str) -> bool:
     return value
 
 
+def json_field(row: Mapping[str, Any], field: str) -> dict[str, Any]:
+    """A JSON object inside the row."""
+    value = row.get(field)
+    if not isinstance(value, dict):
+        raise AnswerableError(f"{field} must be a JSON object", row)
+    return value
+
+
 def acknowledgement_batches(row: Mapping[str, Any]) -> tuple[AcknowledgementBatch, ...]:
     """[[first_offset, last_offset, [type, ...]], ...]; what the types may be is the machine's business."""
     batches = row.get("batches")

@@ -53,11 +53,19 @@ def topic_metadata(row: Mapping[str, Any]) -> dict[str, TopicMetadata]:
 
 
 def share_partitions(row: Mapping[str, Any], field: str) -> tuple[tuple[str, int, int], ...]:
-    """[[topic, partition, state_epoch], ...]"""
+    """[[topic_id, partition, state_epoch], ...]"""
     items = row.get(field, [])
     if not _are_triples(items) or not all(is_integer(number, 0, MAX_INT32) for item in items for number in item[1:]):
-        raise AnswerableError(f"{field} must be a list of [topic, partition, state_epoch]", row)
-    return tuple((topic, partition, state_epoch) for topic, partition, state_epoch in items)
+        raise AnswerableError(f"{field} must be a list of [topic_id, partition, state_epoch]", row)
+    return tuple((topic_id, partition, state_epoch) for topic_id, partition, state_epoch in items)
+
+
+def topic_ids(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """[topic_id, ...]"""
+    ids = row.get("topic_ids")
+    if not isinstance(ids, list) or not ids or not all(_is_short(topic_id) for topic_id in ids):
+        raise AnswerableError("topic_ids must be a list of topic ids", row)
+    return tuple(ids)
 
 
 def start_offsets(row: Mapping[str, Any]) -> tuple[StartOffset, ...]:

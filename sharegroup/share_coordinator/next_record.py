@@ -2,13 +2,12 @@
 
 Theory of operation
 -------------------
-These are free functions of a header, so that both holders of a state use the same rules: the coordinator shard, which
-has the batches beside the header, and the share-partition operator, whose window *is* the merged batches. The batches
-are therefore asked for (`merged_batches`), and only when a snapshot needs them.
+These are free functions of a header: who writes a state, the share-partition operator, keeps no more of it, as its
+window *is* the merged batches. The batches are therefore asked for (`merged_batches`), and only when a snapshot needs
+them.
 
 A state's first record is a snapshot. Then come at most `updates_per_snapshot` updates, then a snapshot with the next
 epoch, and so on; with 0 every record is a snapshot. An update is compact: -1 for each header field that did not change.
-`spelled_out` fills those in, as Kafka 4.4 writes its updates; both forms replay to the same state.
 
 How a write's values meet the recorded ones is Kafka 4.4's rule:
 
@@ -17,8 +16,8 @@ How a write's values meet the recorded ones is Kafka 4.4's rule:
     equal                the same              the higher of both
     below, or -1         the recorded          the recorded
 
-Higher epochs in a write are accepted but not recorded: only an initialisation sets the state epoch, and only a read
-raises the leader epoch.
+Higher epochs in a write are accepted but not recorded: only an initialisation sets the state epoch, and the leader
+epoch is the table writer's to record and to fence with.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ def initial_record(
     `header` is None for a share-partition without state. Raises RequestError: INVALID_REQUEST for a negative state
     epoch, FENCED_STATE_EPOCH for one below the recorded; the recorded one itself is accepted again.
     """
-    check_not_negative("state epoch", state_epoch)
+    _check_not_negative("state epoch", state_epoch)
     if header is not None:
         _check_state_epoch(header, state_epoch)
     return ShareGroupStateRecord(
@@ -94,8 +93,8 @@ def next_record(
     only for a snapshot. Batches are combined with `precedence` and trimmed below the start offset.
     Raises RequestError: INVALID_REQUEST for a negative epoch, FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH.
     """
-    check_not_negative("leader epoch", write.leader_epoch)
-    check_not_negative("state epoch", write.state_epoch)
+    _check_not_negative("leader epoch", write.leader_epoch)
+    _check_not_negative("state epoch", write.state_epoch)
     _check_leader_epoch(header, write.leader_epoch)
     _check_state_epoch(header, write.state_epoch)
     start_offset = max(write.start_offset, header.start_offset)
@@ -105,52 +104,7 @@ def next_record(
     return _snapshot(write.key, header, values, combine(merged_batches(), start_offset, precedence))
 
 
-def leader_epoch_record(
-    key: SharePartitionKey,
-    header: ShareGroupOffsetHeader,
-    leader_epoch: int,
-    updates_per_snapshot: int,
-    merged_batches: Callable[[], Sequence[StateBatch]],
-) -> ShareGroupStateRecord | None:
-    """The record of a leader that reads the state; None if its epoch is known already (KIP-932, ReadShareGroupState).
-
-    `merged_batches` gives all batches; it is called only for a snapshot.
-    Raises RequestError: INVALID_REQUEST for a negative leader epoch, FENCED_LEADER_EPOCH.
-    """
-    check_not_negative("leader epoch", leader_epoch)
-    _check_leader_epoch(header, leader_epoch)
-    if leader_epoch == header.leader_epoch_fence:
-        return None
-    values = _Values(leader_epoch, header.start_offset, header.delivery_complete_count)
-    if header.updates_since_snapshot < updates_per_snapshot:
-        return _update(key, header, values, ())
-    return _snapshot(key, header, values, tuple(merged_batches()))
-
-
-def repeated_snapshot(
-    key: SharePartitionKey, header: ShareGroupOffsetHeader, merged_batches: Sequence[StateBatch]
-) -> ShareGroupStateRecord:
-    """A snapshot that repeats the state, so that the records before it can be pruned (a "cold" snapshot)."""
-    values = _Values(header.leader_epoch, header.start_offset, header.delivery_complete_count)
-    return _snapshot(key, header, values, tuple(merged_batches))
-
-
-def spelled_out(record: ShareGroupStateRecord, header: ShareGroupOffsetHeader) -> ShareGroupStateRecord:
-    """The record with the values before it, those of `header`, in place of -1, as Kafka 4.4 writes an update.
-
-    The state epoch stays -1: ShareUpdateValue has no such field.
-    """
-    if record.kind is not RecordKind.UPDATE:
-        return record
-    after = header.after(record, header.last_snapshot_ms)
-    return record._replace(
-        leader_epoch=after.leader_epoch,
-        start_offset=after.start_offset,
-        delivery_complete_count=after.delivery_complete_count,
-    )
-
-
-def check_not_negative(what: str, epoch: int) -> None:
+def _check_not_negative(what: str, epoch: int) -> None:
     """Raises RequestError INVALID_REQUEST for a negative epoch: since Kafka 4.4, -1 does not mean "do not check"."""
     if epoch < 0:
         raise RequestError(ErrorCode.INVALID_REQUEST, f"the {what} must not be negative, but is {epoch}")

@@ -25,8 +25,10 @@ from typing import NamedTuple
 
 from sharegroup.errors import IllegalTransitionError
 from sharegroup.share_coordinator.records import RecordKind, ShareGroupStateRecord
-from sharegroup.share_coordinator.state_batch_combiner import Precedence, combine
 from sharegroup.types import UNCHANGED, StateBatch
+
+#: A state without updates is written again after this long, so that old days of the table can be dropped.
+REWRITE_INTERVAL_MS = 12 * 3600 * 1000
 
 
 class ShareGroupOffsetHeader(NamedTuple):
@@ -90,9 +92,13 @@ class ShareGroupOffsetHeader(NamedTuple):
             fence,
         )
 
-    def is_cold(self, now_ms: int, cold_snapshot_interval_ms: int) -> bool:
-        """Whether the newest snapshot is so old that it keeps older records of other share-partitions from pruning."""
-        return now_ms - self.last_snapshot_ms >= cold_snapshot_interval_ms
+    def snapshot_due_ms(self, cold_snapshot_interval_ms: int) -> int:
+        """When the state is to be repeated by a snapshot, so that older rows can go: a "cold" snapshot.
+
+        That is soon after updates have piled up; else only often enough for old days of the table to be dropped.
+        """
+        interval_ms = cold_snapshot_interval_ms if self.updates_since_snapshot else REWRITE_INTERVAL_MS
+        return self.last_snapshot_ms + interval_ms
 
     def dump(self) -> list[int]:
         """The header as a short list for JSON, in the order of the fields."""
@@ -105,36 +111,7 @@ class ShareGroupOffsetHeader(NamedTuple):
 
 
 class ShareGroupOffset(NamedTuple):
-    """Header and batches of a share-partition; the batches are sorted, disjoint, fused and not below the start offset.
-
-    `rewritten` says that the newest record is a snapshot that only repeats the state, as a cold snapshot does.
-    """
+    """Header and batches of a share-partition; batches are sorted, disjoint, fused and not below the start offset."""
 
     header: ShareGroupOffsetHeader
     state_batches: tuple[StateBatch, ...]
-    rewritten: bool = False
-
-    @classmethod
-    def of(cls, snapshot: ShareGroupStateRecord, now_ms: int, precedence: Precedence) -> ShareGroupOffset:
-        """The state after the first record of a share-partition, which must be a snapshot (IllegalTransitionError)."""
-        header = ShareGroupOffsetHeader.of(snapshot, now_ms)
-        return cls(header, combine(snapshot.state_batches, header.start_offset, precedence))
-
-    def after(self, record: ShareGroupStateRecord, now_ms: int, precedence: Precedence) -> ShareGroupOffset:
-        """The state that follows the record; itself if the record is superseded.
-
-        Raises IllegalTransitionError for a tombstone: nothing follows it.
-        """
-        header = self.header.after(record, now_ms)
-        if self.header.supersedes(record):
-            return self
-        if record.kind is RecordKind.SNAPSHOT:
-            batches = combine(record.state_batches, header.start_offset, precedence)
-            rewritten = batches == self.state_batches and _content(header) == _content(self.header)
-            return ShareGroupOffset(header, batches, rewritten)
-        batches = combine((*self.state_batches, *record.state_batches), header.start_offset, precedence)
-        return ShareGroupOffset(header, batches)
-
-
-def _content(header: ShareGroupOffsetHeader) -> tuple[int, int, int, int]:
-    return header.state_epoch, header.leader_epoch, header.start_offset, header.delivery_complete_count

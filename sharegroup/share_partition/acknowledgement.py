@@ -7,12 +7,13 @@ from itertools import groupby
 from typing import Final
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.share_partition.in_flight import InFlight
+from sharegroup.range_map import RangeMap
+from sharegroup.share_partition.in_flight import InFlight, InFlightRecord
 from sharegroup.share_partition.outcome import Outcome, append_transition
 from sharegroup.share_partition.record_state import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE
 from sharegroup.share_partition.release import held, let_go, not_held
 from sharegroup.share_partition.share_partition_config import SharePartitionConfig
-from sharegroup.types import AcknowledgementBatch, AcknowledgeType, Cause, RecordState, Transition
+from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange, Cause, RecordState, Transition
 
 #: The state that an acknowledge type asks for, and the cause it is recorded with.
 REQUESTED: Final[dict[int, tuple[RecordState, Cause]]] = {
@@ -75,6 +76,7 @@ def acknowledge_batch(
     member_id: str,
     batch: AcknowledgementBatch,
     settled: int,
+    grants: RangeMap[int] | None,
     now_ms: int,
     config: SharePartitionConfig,
     transitions: list[Transition],
@@ -82,7 +84,8 @@ def acknowledge_batch(
     """Append what one batch of a request does; offsets below `start_offset` are skipped.
 
     `settled` is the last offset that batches in front of this one have finished or released; returns the same for the
-    next one. Raises RequestError (INVALID_RECORD_STATE) at a record that `member_id` does not hold (any more).
+    next one. `grants` are the delivery counts that the batch answers, None for whatever the member holds. Raises
+    RequestError (INVALID_RECORD_STATE) at a record that `member_id` does not hold (any more) by them.
     """
     for run_first, last, acknowledge_type in _runs_of_types(batch):
         if last < start_offset:
@@ -92,6 +95,7 @@ def acknowledge_batch(
             raise not_held(f"offset {first} is acknowledged twice")
         to_state, cause = REQUESTED[acknowledge_type]
         for held_first, held_last, record in held(window, member_id, first, last):
+            _check_granted(grants, held_first, held_last, record)
             if to_state is ACQUIRED:
                 count, deadline = record.delivery_count, now_ms + config.record_lock_duration_ms
                 transition = Transition(held_first, held_last, ACQUIRED, ACQUIRED, cause, member_id, count, deadline)
@@ -101,6 +105,27 @@ def acknowledge_batch(
         if to_state is not ACQUIRED:
             settled = last
     return settled
+
+
+def grants_by_offset(grants: Sequence[AcquiredRange]) -> RangeMap[int] | None:
+    """The delivery count of each offset that was granted; None for no grants at all."""
+    return RangeMap((grant.first_offset, grant.last_offset, grant.delivery_count) for grant in grants) or None
+
+
+def _check_granted(grants: RangeMap[int] | None, first: int, last: int, record: InFlightRecord) -> None:
+    """Acquiring raises the count: a record with another one than it was granted with was granted again since."""
+    if grants is None:
+        return
+    expected = first
+    for granted_first, granted_last, delivery_count in grants.items(first, last):
+        if granted_first == expected and delivery_count != record.delivery_count:
+            message = f"{granted_first}..{granted_last} is in delivery {record.delivery_count}, not {delivery_count}"
+            raise not_held(message)
+        if granted_first != expected:
+            break
+        expected = granted_last + 1
+    if expected <= last:
+        raise not_held(f"{expected}..{last} is not among the grants that are answered")
 
 
 def _runs_of_types(batch: AcknowledgementBatch) -> Iterator[tuple[int, int, int]]:

@@ -10,7 +10,8 @@
         |                          +----> ACKNOWLEDGED   accept
         |                          |
         +------------------------> +----> ARCHIVED       reject, gap; release, lock_timeout and member_left
-            log_truncated, reset                         at the delivery count limit; log_truncated, reset
+            log_truncated, reset,                        at the delivery count limit; log_truncated, reset,
+            topic_deleted                                topic_deleted
 
 (*) unacquire, when a lock ran out before its owner could be sent the records: the count goes down by one.
 No transition leaves ACKNOWLEDGED or ARCHIVED (KIP-932, "In-flight records").
@@ -31,7 +32,7 @@ ARCHIVED: Final = RecordState.ARCHIVED
 #: The causes that may lead from the first state to the second; what is not here does not exist.
 TRANSITIONS: Final[dict[tuple[RecordState, RecordState], frozenset[Cause]]] = {
     (AVAILABLE, ACQUIRED): frozenset({Cause.FETCH}),
-    (AVAILABLE, ARCHIVED): frozenset({Cause.LOG_TRUNCATED, Cause.RESET}),
+    (AVAILABLE, ARCHIVED): frozenset({Cause.LOG_TRUNCATED, Cause.RESET, Cause.TOPIC_DELETED}),
     (AVAILABLE, AVAILABLE): frozenset({Cause.UNACQUIRE}),
     (ACQUIRED, ACQUIRED): frozenset({Cause.RENEW}),
     (ACQUIRED, AVAILABLE): frozenset({Cause.RELEASE, Cause.LOCK_TIMEOUT, Cause.MEMBER_LEFT, Cause.UNACQUIRE}),
@@ -45,6 +46,7 @@ TRANSITIONS: Final[dict[tuple[RecordState, RecordState], frozenset[Cause]]] = {
             Cause.MEMBER_LEFT,
             Cause.LOG_TRUNCATED,
             Cause.RESET,
+            Cause.TOPIC_DELETED,
         }
     ),
 }

@@ -49,6 +49,7 @@ from sharegroup.share_partition.acknowledgement import (
     acknowledge_batch,
     asks_for_renewal,
     check_batches,
+    grants_by_offset,
 )
 from sharegroup.share_partition.acquisition import fetch_budget, select
 from sharegroup.share_partition.in_flight import InFlight, InFlightRecord
@@ -68,7 +69,7 @@ from sharegroup.types import (
 
 #: Of one fetch; a range takes up to 50 bytes of a row, and Kafka takes a megabyte in a message by default.
 MAX_ACQUIRED_RANGES = 10_000
-_NO_MOVE = frozenset({Cause.FETCH, Cause.RENEW, Cause.LOG_TRUNCATED, Cause.RESET})
+_NO_MOVE = frozenset({Cause.FETCH, Cause.RENEW, Cause.LOG_TRUNCATED, Cause.RESET, Cause.TOPIC_DELETED})
 
 
 class SharePartition:
@@ -265,10 +266,13 @@ class SharePartition:
         now_ms: int,
         config: SharePartitionConfig,
         is_renew_ack: bool,
+        grants: Sequence[AcquiredRange] = (),
     ) -> Outcome:
         """Finish, release or renew records that `member_id` holds; all of `batches` or nothing.
 
-        Offsets below the start offset are skipped, whoever had them. RELEASE at the delivery count limit archives.
+        `grants` are what it answers: ranges with the delivery counts that they were granted with. Only what is still in
+        that delivery counts as held; without any, all that the member holds does. Offsets below the start offset are
+        skipped, whoever had them. RELEASE at the delivery count limit archives.
         RENEW gives a new deadline of `now_ms` + the lock duration; the response is what got one. Raises RequestError:
         INVALID_REQUEST for batches that fail the request check or reach past the records in flight,
         INVALID_RECORD_STATE for a record that `member_id` does not hold (now), and for RENEW while it is switched off.
@@ -276,6 +280,7 @@ class SharePartition:
         check_batches(batches, is_renew_ack)
         if not config.renew_enabled and asks_for_renewal(batches):
             raise RenewalsOff
+        granted = grants_by_offset(grants)
         transitions: list[Transition] = []
         settled = self.start_offset - 1  # the last offset that this request has finished or released
         try:
@@ -283,7 +288,7 @@ class SharePartition:
                 if batch.last_offset >= self.start_offset:
                     self._check_in_flight(batch)
                     settled = acknowledge_batch(
-                        self._window, self.start_offset, member_id, batch, settled, now_ms, config, transitions
+                        self._window, self.start_offset, member_id, batch, settled, granted, now_ms, config, transitions
                     )
         except RequestError as error:
             raise AcknowledgementRefused(error, Outcome(tuple(_renewals(transitions)))) from error
@@ -333,9 +338,12 @@ class SharePartition:
         """The log now ends at `offset` (exclusive)."""
         return Outcome(log_end_offset=offset)
 
-    def reset(self, start_offset: int) -> Outcome:
-        """Begin again at `start_offset` (AlterShareGroupOffsets): all states and counts are forgotten."""
-        return Outcome(lose(self._window, self.end_offset, Cause.RESET), start_offset=start_offset)
+    def reset(self, start_offset: int, cause: Cause = Cause.RESET) -> Outcome:
+        """Begin again at `start_offset`: all states and counts are forgotten.
+
+        The cause is RESET (AlterShareGroupOffsets), or TOPIC_DELETED: the log is another one, or none.
+        """
+        return Outcome(lose(self._window, self.end_offset, cause), start_offset=start_offset)
 
     # --- the mutator -----------------------------------------------------------------------------------------------
 

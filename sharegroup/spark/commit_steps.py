@@ -23,12 +23,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol
 
-import pyarrow as pa
-
 from sharegroup.engine.output import Output
-from sharegroup.errors import FencedLeaderError
-from sharegroup.spark.delta_table import DeltaTableWriter
-from sharegroup.spark.table_rows import CurrentRows, stamped_table
+from sharegroup.spark.table_rows import CurrentRows, stamped_rows
+from sharegroup.spark.table_writer import TableWriter
+from sharegroup.spark.versioned_table import Info, Row
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +53,7 @@ class Batch:
     responses: list[dict[str, Any]] = field(default_factory=list)
     requests: list[tuple[str, str]] = field(default_factory=list)
     rejected: list[tuple[int, int, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     positions: dict[int, int] = field(default_factory=dict)
     deadlines: dict[str, int | None] = field(default_factory=dict)
     waiting: dict[str, bool] = field(default_factory=dict)
@@ -70,6 +69,7 @@ class Batch:
             batch.responses += output.responses
             batch.requests += [(key, value) for key, value in output.requests]
             batch.rejected += output.rejected
+            batch.notes += output.notes
             for partition, position in output.positions.items():
                 batch.positions[partition] = max(position, batch.positions.get(partition, 0))
             batch.deadlines[output.key] = output.deadline_ms
@@ -90,43 +90,45 @@ class CommitSteps:
     """
 
     def __init__(
-        self, writers: Sequence[DeltaTableWriter], producer: RowProducer, fault_point: FaultPoint | None = None
+        self, writers: Sequence[TableWriter], producer: RowProducer, fault_point: FaultPoint | None = None
     ) -> None:
         self._first, *self._others = writers
         self._producer = producer
         self._fault_point = fault_point or (lambda step, batch_id: None)
-        self._current = {
-            writer.spec.name: CurrentRows(writer.spec, writer.read()) for writer in writers if writer.spec.key
-        }
+        self._current: dict[str, CurrentRows] = {}
         self.query_id = ""
         self.leader_epoch = 0
         self.positions: dict[int, int] = _positions(self._first.last_info)
 
     @property
-    def writers(self) -> tuple[DeltaTableWriter, ...]:
+    def writers(self) -> tuple[TableWriter, ...]:
         """The query's writers, in the order of the steps."""
         return (self._first, *self._others)
 
     @property
-    def last_info(self) -> dict[str, Any] | None:
+    def last_info(self) -> Info | None:
         """The newest commit's entry: query id, batch id, positions, outbox. None before the first batch."""
         return self._first.last_info
 
-    def check_lead(self, led_with: int | None) -> None:
-        """Raise FencedLeaderError when another leader came after the epoch `led_with` (None: this job never led)."""
-        newest = max(writer.leader_epoch for writer in self.writers)
-        if led_with is not None and newest > led_with:
-            raise FencedLeaderError(
-                f"FENCED_LEADER_EPOCH: another job took the lead of {self._first.spec.name} with leader epoch {newest} "
-                f"(mine: {led_with})"
-            )
+    def lead(self, leader_epoch: int | None = None) -> int:
+        """Take the lead of all tables, and read what the last leader left; the epoch.
 
-    def lead(self) -> int:
-        """Take the lead with an epoch above every table's; raises FencedLeaderError when two start at once."""
-        self.leader_epoch = 1 + max(writer.leader_epoch for writer in self.writers)
+        A job that others may compete with names the epoch that `spark.job_lead` gave it; None is one above the tables'.
+        The first table comes first: the last leader begins no batch from then on, and what it still commits of its last
+        one to the others is in that one's outbox. Raises FencedLeaderError when a higher epoch is there.
+        """
+        self.leader_epoch = leader_epoch or 1 + max(writer.leader_epoch for writer in self.writers)
         for writer in self.writers:
             writer.lead(self.leader_epoch)
+        self._current = {
+            writer.spec.name: CurrentRows(writer.spec, writer.read()) for writer in self.writers if writer.spec.key
+        }
+        self.positions = _positions(self._first.last_info)
         return self.leader_epoch
+
+    def committed(self, query_id: str) -> int:
+        """The highest batch id of a query that the tables have, -1 for none."""
+        return max(writer.committed(query_id) for writer in self.writers)
 
     def complete_last_batch(self) -> None:
         """Do what the newest commit's outbox still owes: the other tables' rows, then responses and requests again."""
@@ -134,22 +136,22 @@ class CommitSteps:
         if not info or not info.get("outbox"):
             return
         outbox = _unpack(info["outbox"])
+        query_id, batch_id, now_ms = info["query_id"], info["batch_id"], info["now_ms"]
         for writer in self._others:
             rows = outbox["tables"].get(writer.spec.name)
-            if rows and writer.committed(info["query_id"]) < info["batch_id"]:
-                logger.warning("completing batch %d of table %s from its outbox", info["batch_id"], writer.spec.name)
-                table = self._arrow_table(writer, rows, info["leader_epoch"], info["batch_id"], info["now_ms"])
-                writer.commit(info["query_id"], info["batch_id"], table)
+            if rows and self._commit_rows(writer, rows, query_id, info["leader_epoch"], batch_id, now_ms):
+                logger.warning("completed batch %d of table %s from its outbox", batch_id, writer.spec.name)
         self._producer.send(outbox["responses"], [tuple(request) for request in outbox["requests"]])
 
-    def current_rows(self, table: str) -> list[dict[str, Any]]:
-        """The rows of a table of current state."""
+    def current_rows(self, table: str) -> list[Row]:
+        """The rows of a table of current state. The job must lead."""
         return self._current[table].rows()
 
-    def put(self, table: str, rows: Iterable[dict[str, Any]], now_ms: int) -> None:
+    def put(self, table: str, rows: Iterable[Row], now_ms: int) -> None:
         """Put (or, where marked, remove) rows that no batch made, once by each leader. Raises FencedLeaderError."""
         writer = next(writer for writer in self.writers if writer.spec.name == table)
-        writer.commit(_LEADER_ROWS_APP_ID, self.leader_epoch, self._current[table].upsert(rows, now_ms))
+        current = self._current[table]
+        writer.commit(_LEADER_ROWS_APP_ID, self.leader_epoch, lambda: current.upsert(rows, now_ms))
 
     def begin(self, batch_id: int) -> None:
         """Said before step 1; there is nothing to do."""
@@ -175,7 +177,7 @@ class CommitSteps:
         for writer in self.writers:
             writer.upkeep(versions_retention, local_versions, prune_before.get(writer.spec.name))
 
-    def _info(self, batch: Batch) -> dict[str, Any]:
+    def _info(self, batch: Batch) -> Info:
         outbox = {
             "tables": {writer.spec.name: batch.tables.get(writer.spec.name, []) for writer in self._others},
             "responses": batch.responses,
@@ -190,23 +192,32 @@ class CommitSteps:
             "outbox": _pack(outbox),
         }
 
-    def _commit_table(self, writer: DeltaTableWriter, batch: Batch, info: dict[str, Any] | None) -> None:
-        if writer.committed(self.query_id) >= batch.batch_id:
-            return
+    def _commit_table(self, writer: TableWriter, batch: Batch, info: Info | None) -> None:
         rows = batch.tables.get(writer.spec.name, [])
-        table = self._arrow_table(writer, rows, self.leader_epoch, batch.batch_id, batch.now_ms)
-        writer.commit(self.query_id, batch.batch_id, table, info)
+        self._commit_rows(writer, rows, self.query_id, self.leader_epoch, batch.batch_id, batch.now_ms, info)
 
-    def _arrow_table(
-        self, writer: DeltaTableWriter, rows: list[dict[str, Any]], leader_epoch: int, batch_id: int, now_ms: int
-    ) -> pa.Table:
+    def _commit_rows(
+        self,
+        writer: TableWriter,
+        rows: list[Row],
+        query_id: str,
+        leader_epoch: int,
+        batch_id: int,
+        now_ms: int,
+        info: Info | None = None,
+    ) -> bool:
+        """Commit a batch's rows to one table; False when they are there."""
         current = self._current.get(writer.spec.name)
-        if current is not None:
-            return current.upsert(rows, now_ms)
-        return stamped_table(writer.spec, rows, leader_epoch=leader_epoch, batch_id=batch_id, now_ms=now_ms)
+
+        def table_rows() -> list[Row]:
+            if current is not None:
+                return current.upsert(rows, now_ms)
+            return stamped_rows(rows, leader_epoch=leader_epoch, batch_id=batch_id, now_ms=now_ms)
+
+        return writer.commit(query_id, batch_id, table_rows, info)
 
 
-def _positions(info: Mapping[str, Any] | None) -> dict[int, int]:
+def _positions(info: Info | None) -> dict[int, int]:
     return {int(partition): offset for partition, offset in (info or {}).get("positions", {}).items()}
 
 

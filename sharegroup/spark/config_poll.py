@@ -15,7 +15,7 @@ from sharegroup.tables.schemas import SHARE_GROUP_CONFIGS
 
 logger = logging.getLogger(__name__)
 
-#: How often the table is looked at.
+#: How often the table is looked at, for what may be a moment old.
 POLL_MS = 500
 
 
@@ -36,9 +36,12 @@ class ConfigPoll:
         self._polled_ms = 0
         self._in_force: dict[str, dict[str, object]] = {}
 
-    def in_force(self, now_ms: int) -> dict[str, dict[str, object]]:
-        """Each configured group's values in force, and "" for every other group's; at most `POLL_MS` old."""
-        if not self._in_force or now_ms - self._polled_ms >= POLL_MS:
+    def in_force(self, now_ms: int, fresh: bool = False) -> dict[str, dict[str, object]]:
+        """Each configured group's values in force, and "" for every other group's; at most `POLL_MS` old.
+
+        `fresh`: as the table's newest version has them.
+        """
+        if fresh or not self._in_force or now_ms - self._polled_ms >= POLL_MS:
             self._polled_ms = now_ms
             version = self._newest_version()
             if version != self._version:

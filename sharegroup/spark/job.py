@@ -14,24 +14,34 @@ from pyspark.sql import SparkSession
 from sharegroup.channel.client_settings import python_properties
 from sharegroup.config import JobConfig
 from sharegroup.spark import group_coordinator_query, share_partition_query
+from sharegroup.spark.checkpoint import read_checkpoint
 from sharegroup.spark.commit_steps import CommitSteps
-from sharegroup.spark.delta_table import DeltaTableWriter, open_or_create
+from sharegroup.spark.delta_table import DeltaTableWriter, DeltaVersions, open_or_create
 from sharegroup.spark.fault_points import fault_point
+from sharegroup.spark.job_lead import JobLead, LeadWatch
 from sharegroup.spark.job_query import JobQuery
 from sharegroup.spark.kafka_clients import RowProducer, create_topics
-from sharegroup.spark.leaders import record_leader
+from sharegroup.spark.leaders import last_leader_epoch
 from sharegroup.spark.retention import prunable
+from sharegroup.spark.stale_checkpoint import refuse_stale_checkpoint
 from sharegroup.spark.static_configs import write_static_configs
 from sharegroup.spark.stop_signal import StopSignal
 from sharegroup.spark.supervisor import Supervisor
+from sharegroup.spark.table_upgrade import refuse_older_checkpoints, upgrade_tables
 from sharegroup.tables.schemas import (
     ALL_TABLES,
     GROUP_COORDINATOR_TABLES,
+    SHARE_GROUP_JOB,
     SHARE_PARTITION_TABLES,
 )
 
 logger = logging.getLogger(__name__)
 
+#: Each query's tables, in the order of its commit steps.
+_TABLES = {
+    group_coordinator_query.NAME: GROUP_COORDINATOR_TABLES,
+    share_partition_query.NAME: SHARE_PARTITION_TABLES,
+}
 #: How often the queries are looked after.
 _WATCH_S = 0.2
 #: No batch for this long: the query is between batches.
@@ -48,22 +58,26 @@ class ShareGroupJob:
         self._jvm_pid = int(spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]  # py4j
         self._running: dict[str, JobQuery] = {}
         self._producers: dict[str, RowProducer] = {}
-        self._led_with: dict[str, int] = {}
         self._build: dict[str, Callable[[], JobQuery]] = {
             group_coordinator_query.NAME: self._group_coordinator,
             share_partition_query.NAME: self._share_partition,
         }
 
     def run(self) -> None:
-        """Start, watch, stop. Raises FencedLeaderError when another job took the lead."""
+        """Start, watch, stop. Raises FencedLeaderError when another job took the lead, StaleCheckpointError."""
         self._create_topics_and_tables()
-        supervisor = Supervisor({name: functools.partial(self._start, name) for name in self._build})
+        self._refuse_stale_checkpoints()
+        lead = self._take_the_lead()
+        upgrade_tables(self._config.job.tables_path, int(time.time() * 1000))
+        supervisor = Supervisor({name: functools.partial(self._start, lead, name) for name in self._build})
+        watch = LeadWatch(lead.check)
         all_run = False
         try:
             while not self._stop.wait(_WATCH_S):
                 before, all_run = all_run, supervisor.watch()
                 if all_run and not before:
                     logger.info("the share-group job is running")
+                watch.look()
         finally:
             self._stop_queries()
             for producer in self._producers.values():
@@ -83,13 +97,35 @@ class ShareGroupJob:
         for spec in ALL_TABLES:
             open_or_create(job.tables_path, spec)
 
+    def _refuse_stale_checkpoints(self) -> None:
+        """Before this job takes the lead: a start that comes to nothing must not end the job that runs."""
+        job = self._config.job
+        paths = {name: f"{job.checkpoint_path}/{name}" for name in _TABLES}
+        checkpoints = {path: read_checkpoint(self._spark, path) for path in paths.values()}
+        used = {path for path, checkpoint in checkpoints.items() if checkpoint and checkpoint.newest_batch >= 0}
+        refuse_older_checkpoints(job.tables_path, checkpoints, used.__contains__)
+        for name, (first, *_) in _TABLES.items():
+            checkpoint = checkpoints[paths[name]]
+            if checkpoint is not None:
+                table = DeltaTableWriter(job.tables_path, first)
+                committed = table.committed(checkpoint.query_id)
+                known = functools.partial(last_leader_epoch, job.tables_path)
+                refuse_stale_checkpoint(checkpoint, table.last_info, committed, known)
+
+    def _take_the_lead(self) -> JobLead:
+        path = self._config.job.tables_path
+        tables = [DeltaVersions(path, spec) for specs in _TABLES.values() for spec in specs]
+        lead = JobLead(DeltaTableWriter(path, SHARE_GROUP_JOB), tables)
+        lead.take()
+        return lead
+
     # -- the queries -----------------------------------------------------------------------------------------------
 
     def _share_partition(self) -> JobQuery:
         job = self._config.job
         name = share_partition_query.NAME
         producer = self._producer(name, job.group_requests_topic)
-        writers = [DeltaTableWriter(job.tables_path, spec) for spec in SHARE_PARTITION_TABLES]
+        writers = [DeltaTableWriter(job.tables_path, spec) for spec in _TABLES[name]]
         return JobQuery(
             self._spark,
             self._config,
@@ -108,7 +144,7 @@ class ShareGroupJob:
         job = self._config.job
         name = group_coordinator_query.NAME
         producer = self._producer(name, job.partition_requests_topic)
-        writers = [DeltaTableWriter(job.tables_path, spec) for spec in GROUP_COORDINATOR_TABLES]
+        writers = [DeltaTableWriter(job.tables_path, spec) for spec in _TABLES[name]]
         steps = CommitSteps(writers, producer, fault_point(name, self._jvm_pid))
         return JobQuery(
             self._spark,
@@ -131,30 +167,11 @@ class ShareGroupJob:
         producer = self._producers[name] = RowProducer(self._kafka, self._config.job.responses_topic, requests_topic)
         return producer
 
-    def _start(self, name: str) -> JobQuery:
+    def _start(self, lead: JobLead, name: str) -> JobQuery:
         query = self._build[name]()
-        try:
-            query.start(self._led_with.get(name))
-        finally:
-            if query.leader_epoch:
-                self._led_with[name] = query.leader_epoch
+        query.start(lead.epoch_for(name))
         self._running[name] = query
-        try:
-            self._record(query)
-        except BaseException:
-            query.query.stop()
-            raise
         return query
-
-    def _record(self, query: JobQuery) -> None:
-        record_leader(
-            self._config.job.tables_path,
-            query.name,
-            query.leader_epoch,
-            str(query.query.id),
-            self._spark.sparkContext.applicationId,
-            query.positions,
-        )
 
     # -- the end ---------------------------------------------------------------------------------------------------
 

@@ -1,9 +1,9 @@
-"""One streaming query of the job: taking the lead, its start, its batches, its upkeep."""
+"""One streaming query of the job: its start, its batches and its upkeep in Spark."""
 
 from __future__ import annotations
 
+import functools
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -12,21 +12,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from sharegroup.config import JobConfig
-from sharegroup.engine.output import Output
-from sharegroup.errors import ShareGroupError, StopRequested
-from sharegroup.spark.checkpoint import checkpoint_query_id
-from sharegroup.spark.commit_steps import Batch, CommitSteps
-from sharegroup.spark.hand_over import BatchMemory, HandOverFile
-from sharegroup.spark.leaders import last_leader_epoch
+from sharegroup.errors import StopRequested
+from sharegroup.spark.checkpoint import begin_checkpoint, read_checkpoint
+from sharegroup.spark.commit_steps import CommitSteps
+from sharegroup.spark.hand_over import HandOverFile
+from sharegroup.spark.leaders import last_leader_epoch, record_leader
+from sharegroup.spark.query_run import QueryRun
 from sharegroup.spark.stop_signal import StopSignal
 
 logger = logging.getLogger(__name__)
 
 Outputs = Callable[[str, dict[int, int]], DataFrame]
-
-
-class StaleCheckpointError(ShareGroupError):
-    """The tables have moved on without this checkpoint: going on from it would undo what was done since."""
 
 
 class JobQuery:
@@ -50,28 +46,19 @@ class JobQuery:
     ) -> None:
         self._spark, self._config, self.name, self._outputs = spark, config, name, outputs
         self._steps, self._stop, self._prune_before = steps, stop, prune_before
-        self._on_lead = on_lead
         self._hand_over_path = hand_over_path
-        self._hand_over = HandOverFile(hand_over_path)
-        self._memory = BatchMemory()
+        self._run = QueryRun(
+            name, steps, HandOverFile(hand_over_path), on_lead, self._upkeep, config.job.upkeep_interval_commits
+        )
         self._query: StreamingQuery | None = None
-        self._started = threading.Event()
-        self._commits = 0
         #: What ended the query from inside a batch, as Spark's own exception shows only a Java trace of it.
         self.failure: BaseException | None = None
-        self.batches = 0
-        self.rejected = 0
         self.in_batch = False
 
     @property
-    def leader_epoch(self) -> int:
-        """This job's leader epoch for the query's tables."""
-        return self._steps.leader_epoch
-
-    @property
-    def positions(self) -> Mapping[int, int]:
-        """The next unread offset of each partition of the request topic."""
-        return self._steps.positions
+    def batches(self) -> int:
+        """How many batches it has run."""
+        return self._run.batches
 
     @property
     def query(self) -> StreamingQuery:
@@ -89,43 +76,40 @@ class JobQuery:
         """What ended it."""
         return self.failure or self.query.exception()
 
-    def start(self, led_with: int | None = None) -> None:
+    def start(self, leader_epoch: int) -> None:
         """Take the lead, complete what the last leader owed, and start.
 
-        `led_with` is the leader epoch of this job's last run of the query: it must not take the lead back from a job
-        that came after it. Raises FencedLeaderError, StaleCheckpointError, KafkaUnavailableError.
+        Raises FencedLeaderError, StaleCheckpointError, KafkaUnavailableError.
         """
-        self._steps.check_lead(led_with)
-        checkpoint = f"{self._config.job.checkpoint_path}/{self.name}"
-        self._check_checkpoint(checkpoint)
-        self._steps.lead()
-        self._steps.complete_last_batch()
-        self._on_lead()
-        self._hand_over.write(self._memory.hand_over(self._steps.positions))
+        path = f"{self._config.job.checkpoint_path}/{self.name}"
+        tables_path = self._config.job.tables_path
+        self._run.lead(
+            leader_epoch, read_checkpoint(self._spark, path), functools.partial(last_leader_epoch, tables_path)
+        )
+        # Before Spark plans a batch: a checkpoint with one, and no start to go with it, would be taken for a stale one.
+        self._steps.query_id = begin_checkpoint(self._spark, path)
+        self._record()
         writer = (
             self._outputs(self._hand_over_path, dict(self._steps.positions))
             .writeStream.queryName(self.name)
             .outputMode("update")
-            .option("checkpointLocation", checkpoint)
+            .option("checkpointLocation", path)
             .trigger(processingTime=f"{self._config.job.trigger_interval_ms} milliseconds")
             .foreachBatch(self._on_batch)
         )
         self._query = writer.start()
-        self._steps.query_id = str(self._query.id)
-        self._started.set()
-        logger.info("query %s leads with epoch %d, id %s", self.name, self.leader_epoch, self._steps.query_id)
+        assert str(self._query.id) == self._steps.query_id
+        logger.info("query %s leads with epoch %d, id %s", self.name, self._steps.leader_epoch, self._steps.query_id)
 
-    def _check_checkpoint(self, checkpoint: str) -> None:
-        """A checkpoint is stale when another query wrote after its own last start, which read the tables."""
-        info = self._steps.last_info
-        query_id = checkpoint_query_id(self._spark, checkpoint)
-        if query_id is None or info is None or info["query_id"] == query_id:
-            return
-        if last_leader_epoch(self._config.job.tables_path, query_id) <= info["leader_epoch"]:
-            raise StaleCheckpointError(
-                f"the tables were last written by query {info['query_id']}, the checkpoint {checkpoint} belongs to "
-                f"query {query_id}: remove that checkpoint, and the job comes back from the tables"
-            )
+    def _record(self) -> None:
+        record_leader(
+            self._config.job.tables_path,
+            self.name,
+            self._steps.leader_epoch,
+            self._steps.query_id,
+            self._spark.sparkContext.applicationId,
+            self._steps.positions,
+        )
 
     def _on_batch(self, frame: DataFrame, batch_id: int) -> None:
         self.in_batch = True
@@ -138,31 +122,11 @@ class JobQuery:
             self.in_batch = False
 
     def _run_batch(self, frame: DataFrame, batch_id: int) -> None:
-        self._started.wait()
         if self._stop.requested:
             raise StopRequested(f"query {self.name} stops before batch {batch_id}")
-        self._steps.begin(batch_id)
+        self._run.begin(batch_id)
         # Step 1; it must always run, also when all else is already done: Spark fails the batch otherwise.
-        bodies = frame.toArrow()["output"].to_pylist()
-        batch = Batch.of(batch_id, map(Output.decode, bodies))
-        self._report(batch)
-        self._steps.commit(batch)
-        self._memory.update(batch.deadlines, batch.waiting)
-        self._hand_over.write(self._memory.hand_over(self._steps.positions))
-        self.batches += 1
-        self._commits += batch.has_effects
-        if self._commits >= self._config.job.upkeep_interval_commits:
-            self._commits = 0
-            self._upkeep()
-
-    def _report(self, batch: Batch) -> None:
-        if not batch.rejected:
-            return
-        self.rejected += len(batch.rejected)
-        for partition, offset, reason in batch.rejected[:20]:
-            logger.warning("query %s rejected request %d@%d: %s", self.name, partition, offset, reason)
-        of_batch, batch_id = len(batch.rejected), batch.batch_id
-        logger.warning("query %s rejected %d in batch %d, %d so far", self.name, of_batch, batch_id, self.rejected)
+        self._run.finish(batch_id, frame.toArrow()["output"].to_pylist())
 
     def _upkeep(self) -> None:
         begin = time.monotonic()

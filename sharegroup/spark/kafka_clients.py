@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.errors import KafkaError, MessageSizeTooLargeError, TopicAlreadyExistsError
 
 from sharegroup.errors import ErrorCode, ShareGroupError
-from sharegroup.protocol.response_rows import NEW_LEADER_KEY, without_content
+from sharegroup.protocol.response_rows import EVERYBODY, NEW_LEADER, Broadcast, without_content
 
 logger = logging.getLogger(__name__)
 
-#: (key, value)
-_Row = tuple[str, bytes]
 #: How much of a name that may be long is logged.
 _NAMED = 100
 _TIMESTAMP_TYPE, _CLEANUP_POLICY = "message.timestamp.type", "cleanup.policy"
@@ -25,6 +23,14 @@ _BROKERS_CLOCK = "LogAppendTime"
 _TOPIC_CONFIGS = f"{_TIMESTAMP_TYPE}={_BROKERS_CLOCK} and {_CLEANUP_POLICY}=delete"
 #: For a producer's unsent rows, when it is closed.
 _CLOSE_TIMEOUT_S = 1
+
+
+class _Row(NamedTuple):
+    """A row to be produced; `partition` is None where the key chooses it."""
+
+    key: str
+    value: bytes
+    partition: int | None = None
 
 
 class KafkaUnavailableError(ShareGroupError):
@@ -127,33 +133,46 @@ class RowProducer:
         self._too_large: dict[str, int] = {}
 
     def send(self, responses: Iterable[Mapping[str, Any]], requests: Iterable[tuple[str, str]]) -> None:
-        """Produce requests to the other query, then responses keyed by `reply_to`; return when all are durable.
+        """Produce rows for everybody, then requests to the other query, then responses keyed by `reply_to`.
 
-        Requests go first: a release that a re-joining member caused is in its topic before the member hears that it
-        joined. Responses that nobody waits for (no `reply_to`) are left out. Raises KafkaUnavailableError.
+        Each kind is durable before the next is sent, and all when it returns. What everybody is told, as that a member
+        has left, is in the topic before the request that gives its records to others. A release that a re-joining
+        member caused is in its topic before the member hears that it joined. Responses that nobody waits for (no
+        `reply_to`) are left out. Raises KafkaUnavailableError.
 
         A row that is too large for Kafka would fail for ever, at each start: it is durable as a part of its batch. In
         place of such a response goes an error; what a fetch acquired comes back by its locks.
         """
-        for key, value in self._produce(self._requests_topic, [(key, value.encode()) for key, value in requests]):
-            logger.error("a request of %d bytes is too large for Kafka, left out: %s", len(value), key[:_NAMED])
         answers = [_response_row(response) for response in responses if response["reply_to"]]
-        errors = [_error_row(value) for _, value in self._produce(self._responses_topic, answers)]
-        for key, value in self._produce(self._responses_topic, errors):
+        self._broadcast([row for row in answers if row.key == EVERYBODY])
+        for key, value, _ in self._produce(
+            self._requests_topic, [_Row(key, value.encode()) for key, value in requests]
+        ):
+            logger.error("a request of %d bytes is too large for Kafka, left out: %s", len(value), key[:_NAMED])
+        answers = [row for row in answers if row.key != EVERYBODY]
+        errors = [_error_row(value) for _, value, _ in self._produce(self._responses_topic, answers)]
+        for key, value, _ in self._produce(self._responses_topic, errors):
             logger.error("an error of %d bytes is too large for Kafka, left out: %s", len(value), key[:_NAMED])
 
     def announce_leader(self) -> None:
         """Tell all who read responses that a job begins to serve share-partitions. Raises KafkaUnavailableError."""
+        self._broadcast([_Row(EVERYBODY, Broadcast(NEW_LEADER).encode())])
+
+    def _broadcast(self, rows: Sequence[_Row]) -> None:
+        """Produce rows to every partition of the response topic: whoever reads it may read only one of them."""
+        if not rows:
+            return
+        partitions = sorted(self._partitions(self._responses_topic))
+        everywhere = [row._replace(partition=partition) for row in rows for partition in partitions]
+        for _, value, partition in self._produce(self._responses_topic, everywhere):
+            logger.error("a row of %d bytes for everybody is too large for partition %d", len(value), partition)
+
+    def _partitions(self, topic: str) -> Collection[int]:
         try:
-            partitions = self._producer.partitions_for(self._responses_topic)
-            futures = [
-                self._producer.send(self._responses_topic, key=NEW_LEADER_KEY, value=b"{}", partition=partition)
-                for partition in partitions
-            ]
-            for future in futures:
-                future.get(timeout=30)
+            found: Collection[int] = self._producer.partitions_for(topic)
         except KafkaError as error:
             raise KafkaUnavailableError(f"cannot produce to Kafka: {error}") from error
+        return found
 
     def close(self) -> None:
         """Close the connections. Rows that `send` gave up are not sent any more: who goes on sends them again."""
@@ -179,10 +198,10 @@ class RowProducer:
         too_large: list[_Row] = []
         while rows:
             limit = self._too_large.get(topic)
-            too_large += [row for row in rows if limit is not None and len(row[1]) >= limit]
-            refused, rows = self._try([row for row in rows if limit is None or len(row[1]) < limit], topic), []
+            too_large += [row for row in rows if limit is not None and len(row.value) >= limit]
+            refused, rows = self._try([row for row in rows if limit is None or len(row.value) < limit], topic), []
             if refused:
-                self._too_large[topic] = max(len(value) for _, value in refused)
+                self._too_large[topic] = max(len(row.value) for row in refused)
                 self.close()
                 self._producer = self._open()
                 rows = refused
@@ -194,9 +213,10 @@ class RowProducer:
         futures = []
         try:
             for row in rows:
-                key, value = row
+                key, value, partition = row
                 try:
-                    futures.append((row, self._producer.send(topic, key=key.encode(), value=value)))
+                    future = self._producer.send(topic, key=key.encode(), value=value, partition=partition)
+                    futures.append((row, future))
                 except MessageSizeTooLargeError:
                     refused.append(row)
             for row, future in futures:
@@ -210,7 +230,7 @@ class RowProducer:
 
 
 def _response_row(response: Mapping[str, Any]) -> _Row:
-    return response["reply_to"], json.dumps(response, separators=(",", ":")).encode()
+    return _Row(response["reply_to"], json.dumps(response, separators=(",", ":")).encode())
 
 
 def _error_row(value: bytes) -> _Row:

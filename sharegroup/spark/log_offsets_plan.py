@@ -1,8 +1,9 @@
 """From two offsets of the `kafka_log_offsets` source to its rows: the same rows in every run, whatever "now" is.
 
 An offset pins all that its rows depend on: the versions of the two Delta tables, the log offsets of the topics, the
-start offsets that a clock decided (by_duration), the groups' configs, the shard count, and the keys to tick with the
-clock to tick them at. So a batch of the offset log can be run again on an executor, days later.
+start offsets that a clock decided (by_duration), which share-partitions still wait for what their start depends on,
+which topics are no more, the groups' configs, the shard count, and the keys to tick with the clock to tick them at. So
+a batch of the offset log can be run again on an executor, days later.
 """
 
 from __future__ import annotations
@@ -13,42 +14,46 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
-from sharegroup.config import GroupConfig, IsolationLevel, OffsetResetStrategy
+from sharegroup.config import GroupConfig, OffsetResetStrategy
+from sharegroup.config.offset_reset import AutoOffsetReset
 from sharegroup.engine import rows
+from sharegroup.engine.log_offsets import LogOffsets as LogOffsets  # part of what an offset is made of
+from sharegroup.errors import ShareGroupError
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
 from sharegroup.spark.shard_keys import ShardKey
 from sharegroup.types import SharePartitionKey
 
 #: The version of a table before anything was read from it.
 NOTHING_READ = -1
+#: Of the offset JSON.
+FORMAT = 2
 
 
-class LogOffsets(NamedTuple):
-    """A topic partition's log: first offset, end (exclusive), last stable offset (the end, where nobody asked for
-    it)."""
-
-    log_start_offset: int
-    log_end_offset: int
-    last_stable_offset: int
+class OlderFormatError(ShareGroupError):
+    """The checkpoint was written by a version of this project that kept another JSON."""
 
 
 class SharePartitionRow(NamedTuple):
-    """A row of the `share_partitions` table: to be led, or its state to be deleted."""
+    """A row of the `share_partitions` table: to be led, or its state to be deleted.
+
+    `auto_offset_reset` says where it starts, if `start_offset` (-1) does not; None in tables of before.
+    """
 
     key: SharePartitionKey
-    topic_id: str
     initializing: bool
     state_epoch: int
     start_offset: int
     deleting: bool = False
+    auto_offset_reset: str | None = None
 
 
 @dataclass(frozen=True)
 class SourceOffset:
-    """The source's offset JSON. `log` maps topic -> partition -> offsets; `configs` maps group -> config, "" the
+    """The source's offset JSON. `log` maps topic id -> partition -> offsets; `configs` maps group -> config, "" the
     default.
 
-    `starts` holds start offsets looked up by time, by share-partition and epoch; `tick_keys` are ticked at `clock_ms`.
+    `starts` holds start offsets looked up by time, and `waiting` names share-partitions that are not led yet, both by
+    share-partition and epoch; `gone` are the ids of topics that are no more. `tick_keys` are ticked at `clock_ms`.
     """
 
     seq: int = 0
@@ -57,34 +62,53 @@ class SourceOffset:
     state_version: int = NOTHING_READ
     log: Mapping[str, Mapping[str, LogOffsets]] = field(default_factory=dict)
     starts: Mapping[str, int] = field(default_factory=dict)
+    waiting: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
     configs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     clock_ms: int = 0
     tick_keys: tuple[str, ...] = ()
+    format: int = FORMAT
 
     def to_json(self) -> dict[str, Any]:
         """The dict that Spark writes into its offset log."""
         row = asdict(self)
-        row["log"] = {topic: {p: list(offsets) for p, offsets in log.items()} for topic, log in self.log.items()}
-        row["tick_keys"] = list(self.tick_keys)
-        return row
+        row["log"] = {topic_id: {p: list(offsets) for p, offsets in log.items()} for topic_id, log in self.log.items()}
+        return row | {name: list(row[name]) for name in _LISTS}
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> SourceOffset:
-        """The inverse of `to_json`."""
-        log = {topic: {p: LogOffsets(*offsets) for p, offsets in log.items()} for topic, log in row["log"].items()}
-        return cls(**{**row, "log": log, "tick_keys": tuple(row["tick_keys"])})
+        """The inverse of `to_json`. Raises OlderFormatError."""
+        if row.get("format") != FORMAT:
+            raise OlderFormatError(
+                "the checkpoint of the query share_partition was written by another version of this job: remove its "
+                "directory (share_partition below checkpoint.path), and the job comes back from the tables"
+            )
+        log = {
+            topic_id: {p: LogOffsets(*offsets) for p, offsets in log.items()} for topic_id, log in row["log"].items()
+        }
+        return cls(**{**row, "log": log, **{name: tuple(row[name]) for name in _LISTS}})
 
-    def offsets_of(self, topic: str, partition: int) -> LogOffsets | None:
+    def offsets_of(self, key: SharePartitionKey) -> LogOffsets | None:
         """The log offsets of a topic partition, None while they are not known."""
-        return self.log.get(topic, {}).get(str(partition))
+        return self.log.get(key.topic_id, {}).get(str(key.partition))
 
     def config(self, group_id: str) -> GroupConfig:
         """The group's config in force."""
         return _parse_config(json.dumps(self.configs.get(group_id) or self.configs.get("") or {}, sort_keys=True))
 
+    def reset_of(self, row: SharePartitionRow) -> AutoOffsetReset:
+        """Where a share-partition starts that was told no start offset: as its row says, which knows the config of
+        then."""
+        if row.auto_offset_reset is not None:
+            return AutoOffsetReset.parse(row.auto_offset_reset)
+        return self.config(row.key.group_id).auto_offset_reset
+
     def shard_key(self, key: SharePartitionKey) -> str:
         """The operator key that leads the share-partition."""
-        return ShardKey(key.group_id, key.topic, key.partition % self.shards).encode()
+        return ShardKey(key.group_id, key.topic_id, key.partition % self.shards).encode()
+
+
+_LISTS = ("waiting", "gone", "tick_keys")
 
 
 @functools.lru_cache(maxsize=256)
@@ -93,8 +117,8 @@ def _parse_config(text: str) -> GroupConfig:
 
 
 def start_key(row: SharePartitionRow) -> str:
-    """The key of `SourceOffset.starts`: one that is made anew starts anew, by the time of then."""
-    return f"{row.key.group_id}\t{row.key.topic}\t{row.key.partition}\t{row.state_epoch}"
+    """The key of `SourceOffset.starts` and `.waiting`: one that is made anew starts anew, by the time of then."""
+    return f"{row.key.group_id}\t{row.key.topic_id}\t{row.key.partition}\t{row.state_epoch}"
 
 
 @dataclass(frozen=True)
@@ -105,43 +129,42 @@ class Tables:
     states: Callable[[int, Collection[SharePartitionKey]], Mapping[SharePartitionKey, ShareGroupOffset]]
 
 
+def is_current(state: ShareGroupOffset | None, row: SharePartitionRow) -> bool:
+    """Whether the state is the share-partition's, not that of an earlier epoch."""
+    return state is not None and state.header.state_epoch >= row.state_epoch
+
+
 def to_lead(offset: SourceOffset, tables: Tables) -> list[SharePartitionRow]:
     """The share-partitions in the table that are not being deleted."""
     return [row for row in _listed(offset, tables) if not row.deleting]
 
 
 def led(offset: SourceOffset, tables: Tables) -> dict[SharePartitionKey, SharePartitionRow]:
-    """The share-partitions that an offset leads: those to lead whose log offsets are known, and where they start."""
-    rows = to_lead(offset, tables)
-    by_time = {
-        group_id
-        for group_id in {row.key.group_id for row in rows}
-        if offset.config(group_id).auto_offset_reset.strategy is OffsetResetStrategy.BY_DURATION
-    }
+    """The share-partitions that an offset leads: all that neither wait nor belong to a topic that is gone."""
+    waiting, gone = set(offset.waiting), set(offset.gone)
     return {
         row.key: row
-        for row in rows
-        if offset.offsets_of(row.key.topic, row.key.partition) is not None
-        and (row.key.group_id not in by_time or row.start_offset >= 0 or start_key(row) in offset.starts)
+        for row in to_lead(offset, tables)
+        if row.key.topic_id not in gone and not (waiting and start_key(row) in waiting)
     }
 
 
-def _listed(offset: SourceOffset, tables: Tables) -> Collection[SharePartitionRow]:
-    return () if offset.partitions_version == NOTHING_READ else tables.share_partitions(offset.partitions_version)
-
-
-def may_load(start: SourceOffset, end: SourceOffset) -> bool:
-    """Whether the batch from `start` to `end` may load a share-partition: `end` must then pin the newest state.
+def to_load(start: SourceOffset, end: SourceOffset, tables: Tables) -> list[SharePartitionRow]:
+    """The share-partitions that the batch from `start` to `end` loads; `end` must then pin the newest state.
 
     An older one would be wrong for a share-partition that was led in between (the shard count changed), and may be
     gone for one whose topic was away for days.
     """
-    return (
-        start.partitions_version != end.partitions_version
-        or start.shards != end.shards
-        or start.starts.keys() != end.starts.keys()
-        or any(log.keys() != start.log.get(topic, {}).keys() for topic, log in end.log.items())
-    )
+    before = {} if start.shards != end.shards else led(start, tables)
+    return [
+        row
+        for key, row in led(end, tables).items()
+        if key not in before or row.state_epoch > before[key].state_epoch
+    ]  # fmt: skip
+
+
+def _listed(offset: SourceOffset, tables: Tables) -> Collection[SharePartitionRow]:
+    return () if offset.partitions_version == NOTHING_READ else tables.share_partitions(offset.partitions_version)
 
 
 def rows_between(start: SourceOffset, end: SourceOffset, tables: Tables) -> Iterator[tuple[str, str]]:
@@ -151,11 +174,11 @@ def rows_between(start: SourceOffset, end: SourceOffset, tables: Tables) -> Iter
     before, after = led(start, tables), led(end, tables)
     resharded = bool(before) and start.shards != end.shards
     deletions = _deletions(start, end, tables)
-    gone = [key for key in before if resharded or (key not in after and key not in deletions)]
-    new = [
-        row for key, row in after.items() if resharded or key not in before or row.state_epoch > before[key].state_epoch
-    ]
-    yield from _unload_rows(start, gone)
+    new = to_load(start, end, tables)
+    lost = set(end.gone)
+    left = [key for key in before if key not in after and key not in deletions and key.topic_id not in lost]
+    yield from _gone_rows(start, end, tables)
+    yield from _unload_rows(start, list(before) if resharded else left)
     yield from _delete_rows(end, deletions)
     yield from _config_rows(start, end, after, {row.key for row in new})
     yield from _load_rows(end, new, tables)
@@ -171,8 +194,25 @@ def _by_shard(offset: SourceOffset, keys: Iterable[SharePartitionKey]) -> dict[s
     return shards
 
 
-def _unload_rows(start: SourceOffset, gone: Collection[SharePartitionKey]) -> Iterator[tuple[str, str]]:
-    for shard_key, keys in _by_shard(start, gone).items():
+def _gone_rows(start: SourceOffset, end: SourceOffset, tables: Tables) -> Iterator[tuple[str, str]]:
+    """Each shard is told once, and again when a share-partition of the topic is listed anew."""
+    told = _of_gone_topics(start, tables)
+    news = {key: topic for (key, epoch), topic in _of_gone_topics(end, tables).items() if (key, epoch) not in told}
+    for shard_key, keys in _by_shard(end, news).items():
+        yield shard_key, rows.encode(rows.GONE, json.dumps(news[keys[0]]))
+
+
+def _of_gone_topics(offset: SourceOffset, tables: Tables) -> dict[tuple[SharePartitionKey, int], str]:
+    gone = set(offset.gone)
+    if not gone:
+        return {}
+    return {
+        (row.key, row.state_epoch): row.key.topic for row in to_lead(offset, tables) if row.key.topic_id in gone
+    }  # fmt: skip
+
+
+def _unload_rows(start: SourceOffset, left: Collection[SharePartitionKey]) -> Iterator[tuple[str, str]]:
+    for shard_key, keys in _by_shard(start, left).items():
         yield shard_key, rows.encode(rows.UNLOAD, json.dumps([key.partition for key in keys]))
 
 
@@ -188,7 +228,8 @@ def _deletions(start: SourceOffset, end: SourceOffset, tables: Tables) -> dict[S
 
 def _delete_rows(end: SourceOffset, deletions: Mapping[SharePartitionKey, int]) -> Iterator[tuple[str, str]]:
     for shard_key, keys in _by_shard(end, deletions).items():
-        yield shard_key, rows.encode(rows.DELETE, json.dumps([[key.partition, deletions[key]] for key in keys]))
+        named = [[key.partition, deletions[key], key.topic] for key in keys]
+        yield shard_key, rows.encode(rows.DELETE, json.dumps(named))
 
 
 def _config_rows(
@@ -214,25 +255,28 @@ def _load_rows(end: SourceOffset, new: Collection[SharePartitionRow], tables: Ta
 
 
 def _load(end: SourceOffset, row: SharePartitionRow, state: ShareGroupOffset | None) -> dict[str, Any]:
-    log = end.offsets_of(row.key.topic, row.key.partition)
-    assert log is not None
-    current = state is not None and state.header.state_epoch >= row.state_epoch
-    return {
+    """`log` is null while it is not known: what is there can be acknowledged, nothing can be given out."""
+    log = end.offsets_of(row.key)
+    load = {
+        "topic": row.key.topic,
         "partition": row.key.partition,
         "state_epoch": row.state_epoch,
         "initializing": row.initializing,
-        "start_offset": _start_offset(end, row, log),
-        "log": _visible(end, row.key, log),
+        "log": log,
         "header": state.header.dump() if state is not None else None,
-        "batches": [list(batch) for batch in state.state_batches] if state is not None and current else [],
     }
+    if state is not None and is_current(state, row):
+        batches = [list(batch) for batch in state.state_batches]
+        return load | {"start_offset": state.header.start_offset, "batches": batches}
+    return load | {"start_offset": _start_offset(end, row, log), "batches": []}
 
 
-def _start_offset(end: SourceOffset, row: SharePartitionRow, log: LogOffsets) -> int:
+def _start_offset(end: SourceOffset, row: SharePartitionRow, log: LogOffsets | None) -> int:
     """Where a share-partition begins that has no state: as told, or by share.auto.offset.reset."""
     if row.start_offset >= 0:
-        return max(row.start_offset, log.log_start_offset)
-    strategy = end.config(row.key.group_id).auto_offset_reset.strategy
+        return max(row.start_offset, log.log_start_offset if log else 0)
+    assert log is not None
+    strategy = end.reset_of(row).strategy
     if strategy is OffsetResetStrategy.EARLIEST:
         return log.log_start_offset
     if strategy is OffsetResetStrategy.LATEST:
@@ -240,24 +284,9 @@ def _start_offset(end: SourceOffset, row: SharePartitionRow, log: LogOffsets) ->
     return end.starts[start_key(row)]
 
 
-def _visible(offset: SourceOffset, key: SharePartitionKey, log: LogOffsets) -> tuple[int, int]:
-    """(log start, log end) as the group may see them: up to the last stable offset when it reads committed records."""
-    if offset.config(key.group_id).isolation_level is IsolationLevel.READ_COMMITTED:
-        return log.log_start_offset, log.last_stable_offset
-    return log.log_start_offset, log.log_end_offset
-
-
 def _log_rows(start: SourceOffset, end: SourceOffset, keys: Collection[SharePartitionKey]) -> Iterator[tuple[str, str]]:
-    changed = [
-        key
-        for key in keys
-        if start.offsets_of(key.topic, key.partition) != end.offsets_of(key.topic, key.partition)
-        or start.configs != end.configs
-    ]
+    changed = [key for key in keys if start.offsets_of(key) != end.offsets_of(key)]
     for shard_key, shard in _by_shard(end, changed).items():
-        logs = []
-        for key in shard:
-            log = end.offsets_of(key.topic, key.partition)
-            assert log is not None
-            logs.append([key.partition, *_visible(end, key, log)])
-        yield shard_key, rows.encode(rows.LOG, json.dumps(logs, separators=(",", ":")))
+        logs = [[key.partition, *log] for key in shard if (log := end.offsets_of(key)) is not None]
+        if logs:
+            yield shard_key, rows.encode(rows.LOG, json.dumps(logs, separators=(",", ":")))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 from kafka.errors import OffsetNotAvailableError
 
+from sharegroup.errors import ErrorCode
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID, topic_id_text
 from sharegroup.spark.kafka_clients import offsets_consumer
+from sharegroup.spark.topic_identities import TopicDescription
 
 _WAITER_BYTES = 65_536
 #: How long a broker may take to say who leads.
@@ -48,21 +52,20 @@ class LogPoll:
         """All partitions of a topic."""
         return [TopicPartition(topic, p) for p in sorted(self._consumer(False).partitions_for_topic(topic) or ())]
 
-    def leaders_of(self, topics: Collection[str]) -> dict[TopicPartition, int]:
-        """The broker that leads each partition of these topics which has a leader. Raises KafkaError.
+    def describe(self, topics: Collection[str]) -> dict[str, TopicDescription | None]:
+        """Each of these topics, None for one that is not there; one that the broker will not tell of is left out.
 
-        Asked as an administrator: what a consumer asks for, the broker may create.
+        Asked as an administrator: what a consumer asks for, the broker may create. Raises KafkaError.
         """
         if not topics:
             return {}
         if self._admin is None:
             self._admin = KafkaAdminClient(**{**self._settings, "request_timeout_ms": _METADATA_TIMEOUT_MS})
+        described = self._admin.describe_topics(list(topics))
         return {
-            TopicPartition(topic["name"], partition["partition_index"]): partition["leader_id"]
-            for topic in self._admin.describe_topics(list(topics))
-            if not topic["error_code"]
-            for partition in topic["partitions"]
-            if partition["leader_id"] >= 0
+            topic["name"]: None if topic["error_code"] else _description(topic)
+            for topic in described
+            if topic["error_code"] in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         }
 
     def forget_leaders(self) -> None:
@@ -99,3 +102,11 @@ class LogPoll:
             return ask(list(partitions), self._timeout_ms)
         except KeyError as error:
             raise OffsetNotAvailableError(f"no offset yet of {error}") from None
+
+
+def _description(topic: Mapping[str, Any]) -> TopicDescription:
+    topic_id = topic["topic_id"] or NO_TOPIC_ID  # None from a broker that knows no ids
+    if not isinstance(topic_id, uuid.UUID):
+        topic_id = uuid.UUID(topic_id)  # older versions of kafka-python give the text
+    leaders = {p["partition_index"]: p["leader_id"] for p in topic["partitions"] if p["leader_id"] >= 0}
+    return TopicDescription("" if topic_id == NO_TOPIC_ID else topic_id_text(topic_id), leaders)

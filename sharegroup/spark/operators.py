@@ -31,8 +31,8 @@ def share_partition_operator(records: DurableRecords) -> Operator:
     def run(key: str, lines: list[str], now_ms: int, state: str | None) -> tuple[Output, str | None]:
         if key == UNKEYED:
             return reject_unkeyed(key, lines, now_ms), None
-        group_id, topic, _ = ShardKey.decode(key)
-        shard = Shard(key, group_id, topic, records, state)
+        group_id, topic_id, _ = ShardKey.decode(key)
+        shard = Shard(key, group_id, topic_id, records, state)
         output = shard.run(lines, now_ms)
         return output, shard.dump()
 

@@ -21,6 +21,9 @@ class PinnedTables:
         self._options = dict(options) or None
         self._rows: dict[int, tuple[SharePartitionRow, ...]] = {}
         self._newest: dict[str, DeltaTable] = {}
+        self._states: tuple[int, frozenset[SharePartitionKey], Mapping[SharePartitionKey, ShareGroupOffset]] | None = (
+            None
+        )
 
     def newest_version(self, table: str) -> int:
         """The table's version now."""
@@ -38,20 +41,29 @@ class PinnedTables:
             self._rows = {kept: rows for kept, rows in self._rows.items() if kept == max(self._rows)}
             self._rows[version] = tuple(
                 SharePartitionRow(
-                    SharePartitionKey(row["group_id"], row["topic"], row["partition"]),
-                    row["topic_id"],
+                    SharePartitionKey(row["group_id"], row["topic"], row["topic_id"], row["partition"]),
                     row["status"] == "initializing",
                     row["state_epoch"],
                     row["start_offset"],
                     row["status"] == "deleting",
+                    row.get("auto_offset_reset"),
                 )
                 for row in listed
             )
         return self._rows[version]
 
     def states(self, version: int, keys: Collection[SharePartitionKey]) -> Mapping[SharePartitionKey, ShareGroupOffset]:
-        """The folded states of some share-partitions, at a version."""
-        return read_states(self._open(SHARE_GROUP_STATE.name, version), keys)
+        """The folded states of some share-partitions, at a version.
+
+        A batch is planned with them before its rows are made of them: what was read last is kept until it was read
+        again.
+        """
+        if self._states is not None and self._states[0] == version and self._states[1].issuperset(keys):
+            states, self._states = self._states[2], None
+            return {key: states[key] for key in keys if key in states}
+        found = read_states(self._open(SHARE_GROUP_STATE.name, version), keys)
+        self._states = version, frozenset(keys), found
+        return found
 
     def _open(self, table: str, version: int | None) -> DeltaTable:
         return DeltaTable(self._paths[table], version=version, storage_options=self._options)

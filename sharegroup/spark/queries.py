@@ -54,7 +54,8 @@ def create_views(spark: SparkSession, tables_path: str, database: str | None = N
 def in_flight_sql(source: str = SHARE_GROUP_STATE.name) -> str:
     """The statement behind the view `in_flight`, over any `source` that can stand after FROM.
 
-    `source` may name a version: "share_group_state VERSION AS OF 12", "delta.`/data/tables/share_group_state`".
+    `source` may name a version: "share_group_state VERSION AS OF 12", "delta.`/data/tables/share_group_state`". It must
+    have the column `topic_id`, which versions before an upgrade of the table lack.
     """
     return _statement(IN_FLIGHT, source)
 

@@ -14,7 +14,7 @@ from sharegroup.tables.schemas import DELIVERY_LOG, SHARE_GROUP_STATE
 
 #: share_group_state keeps at least this many days, like the versions that a pinned offset may name.
 _STATE_DAYS = 2
-_KEY = ["group_id", "topic", "partition"]
+_KEY = ["group_id", "topic_id", "partition"]
 
 
 def prunable(tables_path: str, delivery_log_retention_ms: int, now: datetime | None = None) -> Mapping[str, str]:
@@ -45,10 +45,12 @@ def _oldest_day(table: DeltaTable) -> date:
 def _oldest_newest_snapshot(table: DeltaTable) -> date:
     """The day of the newest snapshot of the share-partition that was written longest ago; deleted ones need none.
 
-    A tombstone's own day is not older than the snapshots that it forgets, so these go first.
+    A tombstone's own day is not older than the snapshots that it forgets, so these go first. Rows without a topic id
+    are of an earlier version, and were carried over to rows that have one.
     """
     rows: pa.Table = table.to_pyarrow_table(columns=[*_KEY, "record_type", "leader_epoch", "batch_id", "day"])
     rows = rows.sort_by([("leader_epoch", "ascending"), ("batch_id", "ascending")])
+    rows = rows.filter(pc.is_valid(rows["topic_id"]))
     rows = rows.filter(pc.is_in(rows["record_type"], value_set=pa.array(["ShareSnapshot", "Tombstone"])))
     newest = rows.group_by(_KEY, use_threads=False).aggregate([("day", "last"), ("record_type", "last")])
     newest = newest.filter(pc.equal(newest["record_type_last"], "ShareSnapshot"))

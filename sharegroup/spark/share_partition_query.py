@@ -63,9 +63,9 @@ def request_texts(records: DataFrame) -> DataFrame:
 
 def keyed_by_shard(requests: DataFrame, shards: int) -> DataFrame:
     """(shard_key, row) of `request_texts`; what names no share-partition has the key `UNKEYED`."""
-    names = F.from_json("value", "group_id STRING, topic STRING, partition INT").alias("names")
+    names = F.from_json("value", "group_id STRING, topic_id STRING, partition INT").alias("names")
     shard = F.pmod(F.col("names.partition"), F.lit(shards)).cast("string")
-    key = F.concat(F.col("names.group_id"), F.lit("\t"), F.col("names.topic"), F.lit("\t"), shard)
+    key = F.concat(F.col("names.group_id"), F.lit("\t"), F.col("names.topic_id"), F.lit("\t"), shard)
     return requests.select("row", names).select(F.coalesce(key, F.lit(UNKEYED)).alias("shard_key"), "row")
 
 
@@ -102,6 +102,7 @@ def source_options(config: JobConfig, hand_over: str) -> dict[str, Any]:
         "poll_ms": job.log_poll_interval_ms,
         "idle_poll_ms": job.log_idle_poll_interval_ms,
         "block_ms": IDLE_BLOCK_MS,
+        "deletion_grace_ms": job.topic_deletion_grace_ms,
         "job_config": file_values(config),
         "tables_path": job.tables_path,
     }

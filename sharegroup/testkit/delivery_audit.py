@@ -4,7 +4,8 @@
     progress("/data/tables", "orders").finished
 
 `delivery_log` has each transition of each range, so it can be checked offset by offset; `share_group_state` has where
-the share-partitions stand. Both are read with delta-rs: no Spark, a few milliseconds.
+the share-partitions stand. Of topics that had the same name one after the other the last one is meant. Both are read
+with delta-rs: no Spark, a few milliseconds.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
 from sharegroup.tables.schemas import DELIVERY_LOG, SHARE_GROUP_STATE, table_path
 from sharegroup.tables.state_table import read_states
-from sharegroup.types import Cause, RecordState
+from sharegroup.types import Cause, RecordState, SharePartitionKey
 
 TopicPartition = tuple[str, int]
 
-_COLUMNS = ["topic", "partition", "first_offset", "last_offset", "to_state", "cause", "delivery_count"]
+_COLUMNS = ["topic", "topic_id", "partition", "first_offset", "last_offset", "to_state", "cause", "delivery_count"]
 #: Examples of a problem that are told.
 _SHOWN = 10
 _FINAL = (RecordState.ACKNOWLEDGED.name, RecordState.ARCHIVED.name)
@@ -73,9 +75,7 @@ def progress(tables_path: str, group_id: str) -> Progress:
             found.redelivered += records
         elif row["cause"] == Cause.LOCK_TIMEOUT.value:
             found.lock_timeouts += records
-    for key, state in read_states(DeltaTable(table_path(tables_path, SHARE_GROUP_STATE))).items():
-        if key.group_id != group_id:
-            continue
+    for key, state in _states(tables_path, group_id).values():
         found.start_offsets[key.topic, key.partition] = state.header.start_offset
         found.complete_counts[key.topic, key.partition] = state.header.delivery_complete_count
         for first, last, delivery_state, _, member_id, _ in state.state_batches:
@@ -93,14 +93,13 @@ def audit(tables_path: str, group_id: str, log_end_offsets: Mapping[TopicPartiti
     """
     problems: list[str] = []
     transitions = _transitions(tables_path, group_id)
-    states = read_states(DeltaTable(table_path(tables_path, SHARE_GROUP_STATE)))
-    by_partition = {(key.topic, key.partition): state for key, state in states.items() if key.group_id == group_id}
+    states = _states(tables_path, group_id)
     for (topic, partition), log_end_offset in sorted(log_end_offsets.items()):
         name = f"{topic}-{partition}"
-        finals = _final_transitions(transitions, topic, partition, log_end_offset)
+        key, state = states.get((topic, partition), (None, None))
+        finals = _final_transitions(transitions, topic, partition, log_end_offset, key and key.topic_id)
         problems += _offsets(f"{name}: without a final state", np.flatnonzero(finals == 0))
         problems += _offsets(f"{name}: with more than one final state", np.flatnonzero(finals > 1))
-        state = by_partition.get((topic, partition))
         if state is None:
             problems.append(f"{name}: has no state")
             continue
@@ -116,6 +115,14 @@ def audit(tables_path: str, group_id: str, log_end_offsets: Mapping[TopicPartiti
     return problems
 
 
+def _states(tables_path: str, group_id: str) -> dict[TopicPartition, tuple[SharePartitionKey, ShareGroupOffset]]:
+    """Of each topic-partition the state that was begun last."""
+    states = read_states(DeltaTable(table_path(tables_path, SHARE_GROUP_STATE)))
+    of_group = [(key, state) for key, state in states.items() if key.group_id == group_id]
+    of_group.sort(key=lambda item: (item[1].header.state_epoch, item[1].header.last_snapshot_ms))
+    return {(key.topic, key.partition): (key, state) for key, state in of_group}
+
+
 def _transitions(tables_path: str, group_id: str) -> pa.Table:
     table = DeltaTable(table_path(tables_path, DELIVERY_LOG))
     return table.to_pyarrow_table(columns=_COLUMNS, filters=[("group_id", "=", group_id)])
@@ -126,15 +133,21 @@ def _outcome(row: Mapping[str, Any]) -> str:
         return "accepted"
     if row["cause"] == Cause.REJECT.value:
         return "rejected"
-    is_gone = row["cause"] in (Cause.GAP.value, Cause.LOG_TRUNCATED.value, Cause.RESET.value)
+    is_gone = row["cause"] in (Cause.GAP.value, Cause.LOG_TRUNCATED.value, Cause.RESET.value, Cause.TOPIC_DELETED.value)
     return "gone" if is_gone else "archived at the limit"
 
 
-def _final_transitions(transitions: pa.Table, topic: str, partition: int, log_end_offset: int) -> np.ndarray[Any, Any]:
-    """How often each offset entered a final state: ranges add +1 where they begin and -1 where they have ended."""
+def _final_transitions(
+    transitions: pa.Table, topic: str, partition: int, log_end_offset: int, topic_id: str | None
+) -> np.ndarray[Any, Any]:
+    """How often each offset entered a final state: ranges add +1 where they begin and -1 where they have ended.
+
+    Rows of an earlier version have no topic id, and are any topic's of that name.
+    """
     steps = np.zeros(log_end_offset + 1, dtype=np.int64)
     for row in transitions.to_pylist():
-        if (row["topic"], row["partition"]) == (topic, partition) and row["to_state"] in _FINAL:
+        is_it = (row["topic"], row["partition"]) == (topic, partition) and row["topic_id"] in (topic_id, None)
+        if is_it and row["to_state"] in _FINAL:
             steps[min(row["first_offset"], log_end_offset)] += 1
             steps[min(row["last_offset"] + 1, log_end_offset)] -= 1
     return np.cumsum(steps)[:-1]

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
+from sharegroup.channel.topic_lookup import TopicLookup
 from sharegroup.config import EngineConfig
 from sharegroup.protocol.request_rows import (
     ACKNOWLEDGE,
@@ -30,7 +31,7 @@ from sharegroup.protocol.request_rows import (
     TopicMetadata,
 )
 from sharegroup.protocol.response_rows import Response, ShareGroupResponse, SharePartitionResponse, decode_response
-from sharegroup.types import AcknowledgementBatch, OffsetRange
+from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange
 
 #: How long a response may take: a job may have to start first, on a machine that is busy.
 RESPONSE_DEADLINE_S = 240.0
@@ -58,6 +59,7 @@ class RequestClient:
         self.reply_to = f"raw-{uuid.uuid4().hex}"
         self.responses: dict[str, Response] = {}
         self._numbers = itertools.count(1)
+        self._topics = TopicLookup({"bootstrap_servers": bootstrap_servers})
         self._producer = KafkaProducer(bootstrap_servers=bootstrap_servers, linger_ms=0)
         self._consumer = KafkaConsumer(bootstrap_servers=bootstrap_servers, group_id=None, enable_auto_commit=False)
         topic = self._config.responses_topic
@@ -71,6 +73,11 @@ class RequestClient:
     def next_id(self) -> str:
         """An id for a request; ids of two clients differ."""
         return f"{self.reply_to}-{next(self._numbers)}"
+
+    def topic_id(self, topic: str) -> str:
+        """The id that the topic has now; of one that does not exist, an id that no topic has."""
+        found = self._topics.look([topic])
+        return found[topic].topic_id if topic in found else f"id-of-{topic}"
 
     def send(self, request: Request) -> str:
         """Append a request row; its id."""
@@ -118,6 +125,7 @@ class RequestClient:
         """Close the connections."""
         self._producer.close()
         self._consumer.close()
+        self._topics.close()
 
     def _poll(self) -> None:
         for records in self._consumer.poll(timeout_ms=100).values():
@@ -129,13 +137,17 @@ class RequestClient:
 
 
 class RawMember:
-    """One member of a group. `epoch` is the member's epoch as the last heartbeat response said."""
+    """One member of a group. `epoch` is the member's epoch as the last heartbeat response said.
+
+    `topic_ids` are the ids that it names its topics by: of the last heartbeat that told of them, or of its answer.
+    """
 
     def __init__(self, client: RequestClient, group_id: str, member_id: str | None = None) -> None:
         self.client, self.group_id = client, group_id
         self.member_id = member_id or str(uuid.uuid4())
         self.epoch = 0
         self.assignment: dict[str, list[int]] = {}
+        self.topic_ids: dict[str, str] = {}
 
     # -- the group
 
@@ -149,6 +161,7 @@ class RawMember:
             self.epoch = response.member_epoch
             if response.assignment is not None:
                 self.assignment = {topic: partitions for topic, (_, partitions) in response.assignment.items()}
+                self.topic_ids |= {topic: topic_id for topic, (topic_id, _) in response.assignment.items()}
         return response
 
     def join(self, topics: Mapping[str, int], timeout_s: float = RESPONSE_DEADLINE_S) -> None:
@@ -168,6 +181,7 @@ class RawMember:
 
     def heartbeat_request(self, topics: Mapping[str, int] | None, epoch: int) -> ShareGroupRequest:
         """The row of a heartbeat."""
+        self.topic_ids |= {name: self.client.topic_id(name) for name in topics or ()}
         return ShareGroupRequest(
             HEARTBEAT,
             self.client.next_id(),
@@ -177,7 +191,7 @@ class RawMember:
             self.client.reply_to,
             client_id="raw",
             subscribed_topic_names=None if topics is None else tuple(topics),
-            topics={name: TopicMetadata(f"id-of-{name}", count) for name, count in (topics or {}).items()},
+            topics={name: TopicMetadata(self.topic_ids[name], count) for name, count in (topics or {}).items()},
         )
 
     # -- its share-partitions
@@ -189,10 +203,15 @@ class RawMember:
         return self._call(self.fetch_request(topic, partition, max_records, max_wait_ms))
 
     def acknowledge(
-        self, topic: str, partition: int, batches: Sequence[tuple[int, int, int]], is_renew_ack: bool = False
+        self,
+        topic: str,
+        partition: int,
+        batches: Sequence[tuple[int, int, int]],
+        is_renew_ack: bool = False,
+        acquired: Iterable[AcquiredRange] = (),
     ) -> SharePartitionResponse:
-        """Acknowledge (first_offset, last_offset, acknowledge type) ranges."""
-        return self._call(self.acknowledge_request(topic, partition, batches, is_renew_ack))
+        """Acknowledge (first_offset, last_offset, acknowledge type) ranges of what was `acquired`, or else is held."""
+        return self._call(self.acknowledge_request(topic, partition, batches, is_renew_ack, acquired))
 
     def fetch_request(
         self, topic: str, partition: int, max_records: int, max_wait_ms: int = MAX_WAIT_MS
@@ -201,11 +220,18 @@ class RawMember:
         return self._request(FETCH, topic, partition)._replace(max_records=max_records, max_wait_ms=max_wait_ms)
 
     def acknowledge_request(
-        self, topic: str, partition: int, batches: Sequence[tuple[int, int, int]], is_renew_ack: bool = False
+        self,
+        topic: str,
+        partition: int,
+        batches: Sequence[tuple[int, int, int]],
+        is_renew_ack: bool = False,
+        acquired: Iterable[AcquiredRange] = (),
     ) -> SharePartitionRequest:
         """The row of an acknowledgement."""
         rows = tuple(AcknowledgementBatch(first, last, (int(kind),)) for first, last, kind in batches)
-        return self._request(ACKNOWLEDGE, topic, partition)._replace(batches=rows, is_renew_ack=is_renew_ack)
+        return self._request(ACKNOWLEDGE, topic, partition)._replace(
+            batches=rows, is_renew_ack=is_renew_ack, acquired=tuple(acquired)
+        )
 
     def unacquire_request(self, topic: str, partition: int, ranges: Sequence[tuple[int, int]]) -> SharePartitionRequest:
         """The row that gives back ranges never handed out."""
@@ -213,11 +239,14 @@ class RawMember:
         return self._request(UNACQUIRE, topic, partition)._replace(ranges=rows)
 
     def _request(self, kind: str, topic: str, partition: int) -> SharePartitionRequest:
+        if topic not in self.topic_ids:
+            self.topic_ids[topic] = self.client.topic_id(topic)
         return SharePartitionRequest(
             kind,
             self.client.next_id(),
             self.group_id,
             topic,
+            self.topic_ids[topic],
             partition,
             self.member_id,
             self.epoch,

@@ -39,6 +39,7 @@ from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRang
 
 GROUP_ID = "billing"
 TOPIC = "invoices"
+TOPIC_ID = "nTqM0Q7dRkyb5xJw2hVu3A"
 PARTITIONS = 2
 MEMBERS = (
     "5b0fbc8f-9d8c-4b62-8f0b-6f3d9a1c0a01",
@@ -55,13 +56,13 @@ Held = dict[tuple[str, int], tuple[AcquiredRange, ...]]
 
 
 class Tables:
-    """The tables and the operator of one (group, topic) before them, on a clock of the caller's.
+    """The tables and the operator of one (group, topic id) before them, on a clock of the caller's.
 
     `commit` is a micro-batch: rows in, responses out, everything durable and dated `now_ms`.
     """
 
-    def __init__(self, tables_path: str, group_id: str, topic: str, records: DurableRecords | None = None) -> None:
-        self._path, self._group_id, self._topic = tables_path, group_id, topic
+    def __init__(self, tables_path: str, group_id: str, topic_id: str, records: DurableRecords | None = None) -> None:
+        self._path, self._group_id, self._topic_id = tables_path, group_id, topic_id
         self._records = records or DurableRecords()
         self._state: str | None = None
         self._batch_id = -1
@@ -83,7 +84,7 @@ class Tables:
 
     def commit(self, lines: Sequence[str], now_ms: int) -> list[Mapping[str, Any]]:
         """Run a micro-batch of input rows (`engine.rows`); the responses."""
-        shard = Shard("sample", self._group_id, self._topic, self._records, self._state)
+        shard = Shard("sample", self._group_id, self._topic_id, self._records, self._state)
         output = shard.run(lines, now_ms)
         self._state = shard.dump()
         self._batch_id += 1
@@ -127,7 +128,7 @@ def write_sample_history(tables_path: str, end: datetime | None = None, minutes:
     end_ms = round((end or datetime.now(timezone.utc)).timestamp() * 1000) // 1000 * 1000
     now_ms = end_ms - round(timedelta(minutes=minutes).total_seconds() * 1000)
     config = GroupConfig.of(ShareGroupConfig(), GroupOverrides())
-    tables = Tables(tables_path, GROUP_ID, TOPIC, DurableRecords(updates_per_snapshot=50))
+    tables = Tables(tables_path, GROUP_ID, TOPIC_ID, DurableRecords(updates_per_snapshot=50))
     tables.commit_group(_group_rows(), now_ms)
     tables.commit([rows.encode(rows.CONFIG, json.dumps(config.to_json())), _load_row()], now_ms)
     dated = tables.date_commits({}, now_ms)
@@ -177,10 +178,12 @@ class _Hour:
 
     def _requests(self, member_id: str) -> Iterable[SharePartitionRequest]:
         for partition in range(PARTITIONS):
-            request = SharePartitionRequest(FETCH, "", GROUP_ID, TOPIC, partition, member_id, reply_to="sample")
-            batches = tuple(map(_acknowledged, self._held.pop((member_id, partition), ())))
-            if batches:
-                yield request._replace(type=ACKNOWLEDGE, batches=batches)
+            request = SharePartitionRequest(
+                FETCH, "", GROUP_ID, TOPIC, TOPIC_ID, partition, member_id, reply_to="sample"
+            )
+            held = self._held.pop((member_id, partition), ())
+            if held:
+                yield request._replace(type=ACKNOWLEDGE, batches=tuple(map(_acknowledged, held)), acquired=held)
             yield request._replace(max_records=_MAX_RECORDS, max_wait_ms=STEP_MS // 2)
 
     def _request_line(self, request: SharePartitionRequest, now_ms: int) -> str:
@@ -205,6 +208,7 @@ def _acknowledge_type(offset: int, delivery_count: int) -> AcknowledgeType:
 def _load_row() -> str:
     loads = [
         {
+            "topic": TOPIC,
             "partition": partition,
             "state_epoch": 0,
             "initializing": False,
@@ -219,7 +223,6 @@ def _load_row() -> str:
 
 
 def _group_rows() -> dict[str, list[dict[str, Any]]]:
-    topic_id = "c1b0a6c4-55a0-4c39-9f0e-1d2f3a4b5c6d"
     return {
         "share_groups": [{"group_id": GROUP_ID, "group_epoch": 1, "assignment_epoch": 1, "group_state": "Stable"}],
         "share_group_members": [
@@ -231,7 +234,7 @@ def _group_rows() -> dict[str, list[dict[str, Any]]]:
                 "client_id": f"invoice-worker-{index}",
                 "client_host": "127.0.0.1",
                 "subscribed_topic_names": [TOPIC],
-                "assignment": [{"topic": TOPIC, "partitions": list(range(PARTITIONS))}],
+                "assignment": [{"topic": TOPIC, "topic_id": TOPIC_ID, "partitions": list(range(PARTITIONS))}],
             }
             for index, member_id in enumerate(MEMBERS)
         ],
@@ -239,11 +242,12 @@ def _group_rows() -> dict[str, list[dict[str, Any]]]:
             {
                 "group_id": GROUP_ID,
                 "topic": TOPIC,
-                "topic_id": topic_id,
+                "topic_id": TOPIC_ID,
                 "partition": partition,
                 "status": "initialized",
                 "state_epoch": 0,
                 "start_offset": -1,
+                "auto_offset_reset": "latest",
             }
             for partition in range(PARTITIONS)
         ],

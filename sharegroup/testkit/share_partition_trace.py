@@ -82,6 +82,9 @@ class SharePartitionTrace:
         self._loaded().replay(outcome)
 
     def _init(self, _step: Mapping[str, Any]) -> Json:
+        """Load it; one that is active already stays as it is."""
+        if self.partition is not None:
+            return {}
         given = self._scenario["given"]
         batches = [
             StateBatch(batch["first"], batch["last"], RecordState[batch["state"]], batch["count"])

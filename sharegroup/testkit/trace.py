@@ -23,11 +23,15 @@ _MALFORMED = (LookupError, TypeError, ValueError, AttributeError)
 
 @dataclass
 class TraceReport:
-    """Counts over all scenarios; `quirks` are differences where Kafka's own behaviour is an oddity."""
+    """Counts over all scenarios; `quirks` are differences where Kafka's own behaviour is an oddity.
+
+    `left_out` are scenarios of what the job does not do; `coordinator_trace.NOT_OURS` says why.
+    """
 
     passed: int = 0
     failed: int = 0
     quirks: int = 0
+    left_out: int = 0
     malformed: int = 0
 
     @property
@@ -37,6 +41,7 @@ class TraceReport:
 
     def __str__(self) -> str:
         counts = f"{self.passed} passed, {self.failed} failed, {self.quirks} quirks that differ"
+        counts += f", {self.left_out} left out" if self.left_out else ""
         return f"{counts}, {self.malformed} malformed" if self.malformed else counts
 
 
@@ -59,6 +64,9 @@ def run_file(path: Path, report: TraceReport, differences: TextIO, results: Text
     for where, line in _lines(path):
         try:
             scenario = json.loads(line)
+            if isinstance(scenario, dict) and scenario.get("id") in coordinator_trace.NOT_OURS:
+                report.left_out += 1
+                continue
             actual, found = _run(scenario)
         except _MALFORMED as error:
             report.malformed += 1

@@ -155,10 +155,10 @@ class BareQuery:
     def _backlog(self, batches: int) -> Iterator[tuple[int, bytes, bytes]]:
         rows = []
         for partition in range(self._active):
-            key = ShardKey(GROUP_ID, self._job.topic, partition % self._job.shards).encode().encode()
+            key = ShardKey(GROUP_ID, "id", partition % self._job.shards).encode().encode()
             member = "00000000-0000-0000-0000-000000000000"
             value = SharePartitionRequest(
-                FETCH, "0000", GROUP_ID, self._job.topic, partition, member, 1, member, 500, 500
+                FETCH, "0000", GROUP_ID, self._job.topic, "id", partition, member, 1, member, 500, 500
             ).encode()
             rows += [(partition % ENGINE.request_topic_partitions, key, value)] * ROWS_PER_ROUND
         for _ in range(batches):

@@ -26,7 +26,8 @@ class SteadyBatches:
 
     def __init__(self, group_id: str, topic: str, partitions: Collection[int], now_ms: int, reply_to: str = "") -> None:
         self._group_id, self._topic, self._partitions = group_id, topic, tuple(partitions)
-        self._key = ShardKey(group_id, topic, 0).encode()
+        self._topic_id = f"id of {topic}"
+        self._key = ShardKey(group_id, self._topic_id, 0).encode()
         self._reply_to = reply_to
         self._state: str | None = None
         self._kafka_offset = 0
@@ -59,7 +60,7 @@ class SteadyBatches:
         return self._run(lines, now_ms)
 
     def _run(self, lines: list[str], now_ms: int) -> Output:
-        shard = Shard(self._key, self._group_id, self._topic, DurableRecords(), self._state)
+        shard = Shard(self._key, self._group_id, self._topic_id, DurableRecords(), self._state)
         output = shard.run(lines, now_ms)
         self._state = shard.dump()
         if any(response["error_code"] for response in output.responses):
@@ -69,7 +70,15 @@ class SteadyBatches:
     def _request(self, kind: str, partition: int, **fields: object) -> str:
         self._kafka_offset += 1
         request = SharePartitionRequest(
-            kind, str(self._kafka_offset), self._group_id, self._topic, partition, MEMBER_ID, 1, self._reply_to
+            kind,
+            str(self._kafka_offset),
+            self._group_id,
+            self._topic,
+            self._topic_id,
+            partition,
+            MEMBER_ID,
+            1,
+            self._reply_to,
         )._replace(**fields)  # type: ignore[arg-type]
         return rows.encode(rows.REQUEST, f"0\t{self._kafka_offset}\t{self._now_ms}\t{request.encode().decode()}")
 
@@ -79,6 +88,7 @@ class SteadyBatches:
 
     def _loads(self) -> str:
         fresh: dict[str, object] = {
+            "topic": self._topic,
             "state_epoch": 0,
             "initializing": False,
             "start_offset": 0,

@@ -44,10 +44,13 @@ class Record(NamedTuple):
 class Member:
     """One ShareConsumer. `deliveries`: the delivery counts of each record, as they came.
 
+    It joins its group at once, or with `join`, where everything else is to be done by then.
     `answers`: each record's acknowledgements, in order: None, or the code of the error that was answered.
     """
 
-    def __init__(self, bootstrap_servers: str, group_id: str, topic: str, **settings: Any) -> None:
+    def __init__(
+        self, bootstrap_servers: str, group_id: str, topic: str, *, joins_later: bool = False, **settings: Any
+    ) -> None:
         config = {"bootstrap.servers": bootstrap_servers, "group.id": group_id, "log_level": LOG_LEVEL}
         self.consumer = ShareConsumer({**config, **{key.replace("_", "."): value for key, value in settings.items()}})
         self.topic = topic
@@ -55,7 +58,12 @@ class Member:
         self.values: dict[Key, bytes] = {}
         self.answers: dict[Key, list[int | None]] = {}
         self.consumer.set_acknowledgement_commit_callback(self._answered)
-        self.consumer.subscribe([topic])
+        if not joins_later:
+            self.join()
+
+    def join(self) -> None:
+        """Join the group, by a subscription to the topic."""
+        self.consumer.subscribe([self.topic])
 
     def poll(self) -> list[Record]:
         """One poll. Raises KafkaException for an error that is not about a record."""

@@ -19,29 +19,59 @@ if TYPE_CHECKING:
     from tests.integration.conftest import NewTopic
 
 EXIT_STALE, EXIT_FENCED = 1, 3
+#: Two jobs that start at once share the machine with each other.
+_STARTS_S = 400
 
 
 def exit_codes_once_one_has_ended(*jobs: ShareGroupJobRun) -> list[int | None]:
-    wait_until(lambda: any(job.process.exit_code is not None for job in jobs), "one of the jobs ends")
+    ended = "one of the jobs ends"
+    wait_until(lambda: any(job.process.exit_code is not None for job in jobs), ended, _STARTS_S)
     return [job.process.exit_code for job in jobs]
+
+
+class Jobs:
+    """Jobs on the same tables and topics; each has its own file, log and, by name, checkpoint."""
+
+    def __init__(self, bootstrap_servers: str, directory: Path, prefix: str) -> None:
+        self._bootstrap_servers, self._directory, self._prefix = bootstrap_servers, directory, prefix
+        self._numbers = iter(range(10))
+
+    def another(self, checkpoint: str) -> ShareGroupJobRun:
+        return ShareGroupJobRun(
+            self._directory,
+            self._bootstrap_servers,
+            prefix=self._prefix,
+            name=f"job-{next(self._numbers)}",
+            job={"checkpoint.path": str(self._directory / checkpoint)},
+            master="local[1]",
+        )
+
+
+@pytest.mark.timeout(600)
+def test_of_two_jobs_that_start_at_once_one_runs_and_one_is_fenced(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    jobs = Jobs(kafka.bootstrap_servers, tmp_path, "at-once-")
+    with jobs.another("one") as one, jobs.another("other") as other, jobs.another("third") as third:
+        for job in (one, other):
+            job.start()
+        codes = exit_codes_once_one_has_ended(one, other)
+        assert sorted(map(str, codes)) == [str(EXIT_FENCED), "None"]
+        first, fenced = (one, other) if codes[0] is None else (other, one)
+        assert "FENCED_LEADER_EPOCH" in fenced.log
+        first.await_running()
+
+        # One that has nothing to commit hears of a later one, too.
+        third.start()
+        assert first.process.wait() == EXIT_FENCED
+        third.await_running()
+        assert third.process.terminate() == 0
 
 
 @pytest.mark.timeout(600)
 def test_of_two_jobs_on_the_same_tables_one_is_fenced_and_the_other_serves(
     kafka: EmbeddedKafka, new_topic: NewTopic, tmp_path: Path
 ) -> None:
-    def another_job(checkpoint: str) -> ShareGroupJobRun:
-        return ShareGroupJobRun(
-            tmp_path,
-            kafka.bootstrap_servers,
-            prefix="fencing-",
-            name=f"job-{next(numbers)}",
-            job={"checkpoint.path": str(tmp_path / checkpoint)},
-            master="local[1]",
-        )
-
-    numbers = iter(range(10))
-    with another_job("one") as first, another_job("other") as second, another_job("other") as third:
+    jobs = Jobs(kafka.bootstrap_servers, tmp_path, "fencing-")
+    with jobs.another("one") as first, jobs.another("other") as second, jobs.another("other") as third:
         first.start()
         first.await_running()
         client = RequestClient(kafka.bootstrap_servers, first.config.job)
@@ -50,7 +80,7 @@ def test_of_two_jobs_on_the_same_tables_one_is_fenced_and_the_other_serves(
         member.join({topic: 1})
         assert member.fetch(topic, 0, 10).acquired == (AcquiredRange(0, 9, 1),)
 
-        # With another checkpoint: the first one notices when it next commits.
+        # With another checkpoint: the first one notices when it next commits, or looks who leads.
         second.start()
         second.await_running()
         accepted = member.acknowledge(topic, 0, [(0, 4, AcknowledgeType.ACCEPT)])

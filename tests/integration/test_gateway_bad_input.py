@@ -127,6 +127,7 @@ def test_fuzz(gateway: GatewayProcess) -> None:
     sent = 0
 
     @settings(
+        derandomize=True,
         max_examples=FRAMES // FRAMES_OF_AN_EXAMPLE,
         deadline=None,
         database=None,

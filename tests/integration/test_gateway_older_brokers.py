@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaProducer, TopicPartition
 
 from sharegroup.testkit.embedded_kafka_cluster import EmbeddedKafkaCluster
 from sharegroup.testkit.gateway_process import GatewayProcess
 from sharegroup.testkit.share_group_job import ShareGroupJobRun
+from tests.integration.conftest import NewTopic as MakeTopic
 from tests.integration.share_members import Group, keys, once
 from tests.integration.test_gateway_share_consumer import (  # noqa: F401 - collected here
     new_group,
@@ -97,3 +99,33 @@ def test_all_that_clients_do_goes_through_the_ports_of_two_brokers(
         assert once(member)
         assert sorted(member.values.values()) == sorted(b"%d" % n for n in range(PARTITIONS * RECORDS))
     assert group.await_finished().outcomes == {"accepted": PARTITIONS * RECORDS}
+
+
+def test_a_leader_that_moves_under_a_member(
+    kafka: EmbeddedKafkaCluster,
+    share_group_job: ShareGroupJobRun,
+    gateway: GatewayProcess,
+    producer: KafkaProducer,
+    new_topic: MakeTopic,
+) -> None:
+    """From broker 1 to broker 2, and so from one port of the gateway to the other, while the member reads."""
+    group = Group(share_group_job, gateway.bootstrap_servers, new_topic(1, 3 * RECORDS))
+    partition = TopicPartition(group.topic, 0)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+
+    def leader() -> int:
+        leader_id: int = admin.list_topics(group.topic, timeout=60).topics[group.topic].partitions[0].leader
+        return leader_id
+
+    with group.member(max_poll_records=RECORDS // 2) as member:
+        assert leader() == 1
+        member.poll_until(lambda: bool(member.deliveries))
+        moved = kafka.brokers[0].admin_client().alter_partition_reassignments({partition: [2]})
+        assert moved == {partition: None}
+        member.poll_until(lambda: leader() == 2)
+        for number in range(RECORDS):
+            producer.send(group.topic, b"after %d" % number, partition=0)
+        producer.flush()
+        member.poll_until(lambda: member.accepted == keys(1, 4 * RECORDS))
+        assert sum(value.startswith(b"after ") for value in member.values.values()) == RECORDS
+    assert group.await_finished().outcomes == {"accepted": 4 * RECORDS}

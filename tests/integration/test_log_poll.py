@@ -25,15 +25,25 @@ def poll(kafka: EmbeddedKafka) -> Iterator[LogPoll]:
     poll.close()
 
 
-def test_a_topic_that_is_deleted(kafka: EmbeddedKafka, new_topic: NewTopic, poll: LogPoll) -> None:
+def test_a_topic_that_is_deleted_and_made_again(kafka: EmbeddedKafka, new_topic: NewTopic, poll: LogPoll) -> None:
     kept, gone = new_topic(2, 3), new_topic(1, 3)
     of_kept, of_gone = [TopicPartition(kept, 0), TopicPartition(kept, 1)], [TopicPartition(gone, 0)]
-    assert set(poll.leaders_of([kept, gone, "never-had", "bad name"])) == {*of_kept, *of_gone}
+    described = poll.describe([kept, gone, "never-had", "bad name"])
+    assert set(described) == {kept, gone, "never-had"}
+    assert described["never-had"] is None
+    first = described[gone]
+    assert first is not None
+    assert (len(first.topic_id), set(first.leaders)) == (22, {0})
     assert poll.ends(of_gone) == {of_gone[0]: 3}
     kafka.admin_client().delete_topics([gone])
-    wait_until(lambda: not poll.leaders_of([gone]), "the topic is gone")
+    wait_until(lambda: poll.describe([gone])[gone] is None, "the topic is gone")
     with pytest.raises(KafkaTimeoutError):
         poll.ends(of_gone)
     poll.forget_leaders()
     assert poll.ends(of_kept) == dict.fromkeys(of_kept, 3)
     assert not {gone, "never-had"}.intersection(kafka.topics())
+    kafka.admin_client().create_topics({gone: {"num_partitions": 1, "replication_factor": 1}})
+    wait_until(lambda: poll.describe([gone])[gone] is not None, "the topic is there again")
+    again = poll.describe([gone])[gone]
+    assert again is not None
+    assert again.topic_id not in ("", first.topic_id)

@@ -24,6 +24,7 @@ THEIRS = [
         "DeleteGroups",
         "DescribeCluster",
         "DescribeConfigs",
+        "DescribeGroups",
         "FindCoordinator",
         "IncrementalAlterConfigs",
         "ListConfigResources",

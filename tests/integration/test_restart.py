@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from deltalake import DeltaTable
 
 from sharegroup.errors import ErrorCode
+from sharegroup.tables.schemas import SHARE_GROUPS
 from sharegroup.testkit.gateway_process import GatewayProcess
 from sharegroup.testkit.raw_member import RawMember
 from sharegroup.testkit.share_group_job import ShareGroupJobRun
 from sharegroup.types import AcknowledgeType, AcquiredRange
 from tests.integration.share_members import Group, keys
+from tests.integration.waiting import wait_until
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
 
 #: Records, and the requests for one of them each.
 LOAD = 300
+EXIT_STALE = 1
 
 
 def fetched(client: RequestClient, request_id: str) -> SharePartitionResponse:
@@ -48,13 +53,13 @@ def test_locks_and_requests_outlive_the_job_and_its_checkpoint(
         waiter = RawMember(client, holder.group_id)
         for member in (holder, waiter):
             member.join({topic: 1})
-        held = holder.fetch(topic, 0, 20)
-        assert held.acquired == (AcquiredRange(0, 19, 1),)
         # A client of a gateway, whose fetch waits for the next record when the job dies.
         gateway = resources.enter_context(GatewayProcess(job.config_path, tmp_path / "gateway.log"))
         client_group = Group(job, gateway.bootstrap_servers, new_topic(1, 1))
         share_consumer = resources.enter_context(client_group.member())
         share_consumer.poll_until(lambda: share_consumer.accepted == keys(1, 1))
+        held = holder.fetch(topic, 0, 20)  # right before the end: the lock is for what is acknowledged after it
+        assert held.acquired == (AcquiredRange(0, 19, 1),)
 
         job.process.kill()
         job.forget_checkpoint()
@@ -92,3 +97,39 @@ def test_locks_and_requests_outlive_the_job_and_its_checkpoint(
         # SIGTERM when there is nothing to do.
         assert job.process.terminate() == 0
         assert " ERROR sharegroup" not in job.log
+
+
+@pytest.mark.timeout(600)
+def test_an_older_checkpoint_of_the_same_query_is_refused(kafka: EmbeddedKafka, tmp_path: Path) -> None:
+    """As restored from a backup; the tables have batches that it does not know."""
+    with ShareGroupJobRun(tmp_path, kafka.bootstrap_servers, prefix="older-", master="local[1]") as job:
+        job.start()
+        job.await_running()
+        client, query = job.client(), "group_coordinator"
+        backup, table = tmp_path / "backup", DeltaTable(str(job.tables_path / SHARE_GROUPS.name))
+
+        def has_grown() -> bool:
+            before = table.version()
+            table.update_incremental()
+            return table.version() > before
+
+        has_grown()
+        for _ in range(2):
+            client.send_value(job.config.job.group_requests_topic, b"no request")
+            wait_until(has_grown, "a batch with effects")
+            wait_until(lambda: job.is_committed(query, job.next_batch(query) - 1), "Spark commits it")
+            if not backup.exists():
+                shutil.copytree(job.checkpoint_path / query, backup)
+        assert job.process.terminate() == 0
+
+        older = job.checkpoint_path / query
+        shutil.rmtree(older)
+        shutil.copytree(backup, older)
+        job.start()
+        assert job.process.wait() == EXIT_STALE
+        assert "remove that checkpoint" in job.log
+        assert str(older) in job.log
+
+        shutil.rmtree(older)
+        job.start()
+        job.await_running()

@@ -27,7 +27,7 @@ def test_in_place_of_what_the_broker_refuses_comes_an_error(
     producer = RowProducer(settings, topic, topic)
     for name, ranges in ("a", 5_000), ("b", 3_000):
         acquired = tuple(AcquiredRange(2 * n, 2 * n, 1) for n in range(ranges))
-        response = SharePartitionResponse("fetch", "small", "me", "g", "orders", 0, "m")
+        response = SharePartitionResponse("fetch", "small", "me", "g", "orders", "orders-0123456789abcde", 0, "m")
         producer.send(map(encode_response, (response, response._replace(id=name, acquired=acquired), response)), [])
     producer.close()
     consumer = KafkaConsumer(**settings, auto_offset_reset="earliest", group_id=None, enable_auto_commit=False)

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from deltalake import DeltaTable
 from kafka import KafkaProducer
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
+from sharegroup.channel.topic_lookup import TopicLookup
 from sharegroup.spark import DeltaSink, ShareConsumer
 from sharegroup.spark.share_consumer.consumer import member_id
 from sharegroup.spark.share_consumer.lock_guard import LocksLostError
@@ -145,6 +147,65 @@ def test_everything_is_accepted(
     assert logged(job, group_id)[Cause.ACCEPT.value] == len(sent)
     assert query.member_id == member.member_id
     assert (query.handler_errors, query.redelivered, query.is_active) == (0, 0, False)
+
+
+def test_a_group_that_reads_committed_gets_nothing_else(
+    spark: SparkSession,
+    kafka: EmbeddedKafka,
+    job: ShareGroupJobRun,
+    topic: str,
+    tmp_path: Path,
+    unique_name: Callable[[str], str],
+) -> None:
+    """Whatever the consumer was told: the grants say how they are to be read."""
+    group_id, values = job.new_group("read_committed"), Counter[bytes]()
+    writer = Producer(
+        {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": unique_name("writer"), "log_level": 1}
+    )
+    writer.init_transactions()
+    for number in range(6):
+        writer.begin_transaction()
+        for _ in range(10):
+            writer.produce(topic, b"committed" if number % 2 else b"aborted", partition=0)
+        writer.flush()
+        if number % 2:
+            writer.commit_transaction()
+        else:
+            writer.abort_transaction()
+
+    def handle(records: DataFrame, batch_id: int) -> None:
+        values.update(bytes(row["value"]) for row in records.select("value").collect())
+
+    told = {"isolation.level": "read_uncommitted"}
+    with consumer(spark, job, group_id, topic, tmp_path, kafka=told) as member:
+        member.start(handle)
+        wait_until(lambda: logged(job, group_id)["accept"] == 60 + 6, "all records and the transactions' markers")
+    assert values == {b"committed": 30}
+
+
+def test_a_topic_made_again_is_read_from_its_start(
+    spark: SparkSession, kafka: EmbeddedKafka, job: ShareGroupJobRun, topic: str, tmp_path: Path
+) -> None:
+    """The sink has all records of both topics, under their ids."""
+    group_id, sink = job.new_group(), tmp_path / "sink"
+    old, lookup = produce(kafka, topic, 100), TopicLookup({"bootstrap_servers": kafka.bootstrap_servers})
+    old_id = lookup.look([topic])[topic].topic_id
+    with consumer(spark, job, group_id, topic, tmp_path / "checkpoint") as member:
+        query = member.start(DeltaSink(member, str(sink)))
+        wait_until(lambda: logged(job, group_id)["accept"] == len(old), "the old topic's records are accepted")
+        kafka.admin_client().delete_topics([topic])
+        wait_until(lambda: not lookup.look([topic]), "the topic is gone")
+        kafka.create_topic(topic, partitions=2)
+        wait_until(lambda: bool(lookup.look([topic])), "it is there again")
+        new_id = lookup.look([topic])[topic].topic_id
+        new = produce(kafka, topic, 50)
+        wait_until(lambda: logged(job, group_id)["accept"] == len(old) + len(new), "so are the new one's")
+        assert {share_partition.topic_id for share_partition in query.assignment} == {new_id}
+    lookup.close()
+    rows = DeltaTable(str(sink)).to_pyarrow_table(columns=["topic_id", "partition", "offset"]).to_pylist()
+    assert sorted(tuple(row.values()) for row in rows) == sorted(
+        [(old_id, *key) for key in old] + [(new_id, *key) for key in new]
+    )
 
 
 def test_a_result_names_the_exceptions(

@@ -103,9 +103,9 @@ class Client:
         assert int.from_bytes(frame[:4], "big") == self._correlation_id
         return wire.decode_response(response, version, memoryview(frame))
 
-    async def handshake(self, mechanism: str = "PLAIN") -> int:
+    async def handshake(self, mechanism: str = "PLAIN", version: int = 1) -> int:
         """SaslHandshake; its error code."""
-        answer = await self.ask(SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse, 1)
+        answer = await self.ask(SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse, version)
         return int(answer.error_code)
 
     async def authenticate(self, message: bytes) -> tuple[int, bytes]:

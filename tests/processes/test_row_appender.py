@@ -10,6 +10,7 @@ import pytest
 
 from sharegroup.gateway import row_appender
 from sharegroup.gateway.row_appender import EngineUnavailableError, RowAppender, partition_of
+from tests.processes.loop_clock import advance
 from tests.processes.scripted_broker import (
     APPEND,
     HANG_UP_AFTER,
@@ -26,10 +27,8 @@ from tests.processes.scripted_broker import (
 NOT_LEADER, MESSAGE_TOO_LARGE, NOT_ENOUGH_REPLICAS, TOPIC_AUTHORIZATION_FAILED = 6, 10, 19, 29
 COORDINATOR_LOAD_IN_PROGRESS, CLUSTER_AUTHORIZATION_FAILED = 14, 31
 DUPLICATE_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID, PRODUCER_FENCED = 46, 59, 90
-DEADLINE_S = 20.0  # for a test that hangs
-TIMEOUT_S = 10.0
-#: For rows that are to be given up.
-SHORT_S = 2.0
+TIMEOUT_S = 20.0
+DEADLINE_S = 5 * TIMEOUT_S  # for a test that hangs; some set the clock forward
 
 Test = Callable[[ScriptedBroker, ScriptedCluster, RowAppender], Awaitable[None]]
 
@@ -255,28 +254,34 @@ def test_after_a_batch_whose_fate_is_not_known_comes_a_new_epoch() -> None:
     async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
         broker.script += [APPEND, *[HANG_UP_AFTER] * 10_000]
         await rows(appender, b"1")[0]
-        assert f"not durable within {SHORT_S:g} s" in await problem_of(rows(appender, b"2")[0])
+        (given_up,) = rows(appender, b"2")
+        await until(lambda: len(broker.produced) > 1)
+        advance(TIMEOUT_S)
+        assert f"not durable within {TIMEOUT_S:g} s" in await problem_of(given_up)
         broker.script.clear()
         await rows(appender, b"3")[0]
         assert broker.logs[0] == [b"1", b"2", b"3"]
         last = broker.produced[-1]
         assert (last.epoch, last.sequence, broker.producer_ids) == (1, 0, 1)
 
-    run(test, SHORT_S)
+    run(test)
 
 
 def test_a_batch_that_was_given_up_does_not_come_after_those_that_followed() -> None:
     async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
         broker.script += [APPEND, *[HANG_UP_BEFORE] * 10_000]
         await rows(appender, b"1")[0]
-        await problem_of(rows(appender, b"2")[0])
+        (late,) = rows(appender, b"2")
+        await until(lambda: len(broker.produced) > 1)
+        advance(TIMEOUT_S)
+        await problem_of(late)
         broker.script.clear()
         await rows(appender, b"3")[0]
         given_up = next(found for found in broker.produced if found.rows == (b"2",))
         assert broker.append(given_up) == INVALID_PRODUCER_EPOCH
         assert broker.logs[0] == [b"1", b"3"]
 
-    run(test, SHORT_S)
+    run(test)
 
 
 def test_after_the_last_epoch_comes_a_new_producer_id() -> None:
@@ -312,18 +317,23 @@ def test_each_row_has_its_own_time() -> None:
     async def test(broker: ScriptedBroker, cluster: ScriptedCluster, appender: RowAppender) -> None:
         cluster.lead(-1)
         first = rows(appender, b"0")[0]
-        await asyncio.sleep(SHORT_S / 4)
+        await until(lambda: cluster.refreshed > 0)
+        advance(TIMEOUT_S / 4)
         early = rows(appender, b"1")[0]
-        await asyncio.sleep(SHORT_S / 2)
+        advance(TIMEOUT_S / 2)
         late = rows(appender, b"2")[0]
+        advance(TIMEOUT_S / 4)
         assert "nobody leads requests-0" in await problem_of(first)
+        tried = cluster.refreshed
+        await until(lambda: cluster.refreshed > tried)
+        advance(TIMEOUT_S / 4)
         await problem_of(early)  # it is on its way with the late one
         assert not late.done()
         cluster.lead(1)
         await late
         assert broker.logs[0][-1] == b"2"
 
-    run(test, SHORT_S)
+    run(test)
 
 
 @pytest.mark.parametrize("code", [MESSAGE_TOO_LARGE, TOPIC_AUTHORIZATION_FAILED, 87, -1])

@@ -24,7 +24,18 @@ from sharegroup.spark.operators import (
     share_partition_operator,
 )
 from sharegroup.spark.shard_keys import UNKEYED
-from tests.unit.engine.shard_driver import GROUP, KEY, TOPIC, ShardDriver, acknowledge, config, fetch, load, log, unload
+from tests.unit.engine.shard_driver import (
+    GROUP,
+    KEY,
+    TOPIC_ID,
+    ShardDriver,
+    acknowledge,
+    config,
+    fetch,
+    load,
+    log,
+    unload,
+)
 from tests.unit.engine.test_share_group_operator import ORDERS, GroupDriver, heartbeat, initialized
 
 if TYPE_CHECKING:
@@ -75,7 +86,7 @@ def test_a_shard_in_spark_is_the_shard_without(spark: SparkSession, tmp_path: Pa
     ]
     for lines in batches:
         output = query.batch([(KEY, line) for line in lines])[KEY]
-        shard = Shard(KEY, GROUP, TOPIC, records, state)
+        shard = Shard(KEY, GROUP, TOPIC_ID, records, state)
         expected = shard.run(lines, output.now_ms)
         state = shard.dump()
         assert output == Output.decode(expected.encode())

@@ -28,21 +28,24 @@ from sharegroup.share_coordinator.fold import fold
 from sharegroup.share_coordinator.records import RecordKind, ShareGroupStateRecord
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
 from sharegroup.spark.queries import NameTakenError, create_views, in_flight_sql, share_group_offsets_sql
+from sharegroup.spark.table_upgrade import upgrade_tables
 from sharegroup.tables.state_table import read_states
 from sharegroup.testkit.sample_history import Tables
 from sharegroup.types import AcknowledgementBatch, OffsetRange, RecordState, SharePartitionKey, StateBatch
+from tests.tables.earlier_tables import END_OFFSETS, states, write_earlier_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 RANGE_SCHEMA = (
-    "group_id STRING, topic STRING, partition INT, first_offset LONG, last_offset LONG, state STRING, "
+    "group_id STRING, topic STRING, topic_id STRING, partition INT, first_offset LONG, last_offset LONG, state STRING, "
     "delivery_count SMALLINT, member_id STRING, lock_deadline TIMESTAMP"
 )
 ROW_SCHEMA = (
-    "group_id STRING, topic STRING, partition INT, record_type STRING, snapshot_epoch INT, state_epoch INT, "
-    "leader_epoch INT, start_offset LONG, end_offset LONG, delivery_complete_count LONG, state_batches ARRAY<STRUCT<"
-    "first_offset: LONG, last_offset: LONG, delivery_state: TINYINT, delivery_count: SMALLINT, member_id: STRING, "
+    "group_id STRING, topic STRING, topic_id STRING, partition INT, record_type STRING, snapshot_epoch INT, "
+    "state_epoch INT, leader_epoch INT, start_offset LONG, end_offset LONG, delivery_complete_count LONG, "
+    "state_batches ARRAY<STRUCT<first_offset: LONG, last_offset: LONG, delivery_state: TINYINT, "
+    "delivery_count: SMALLINT, member_id: STRING, "
     "lock_deadline: TIMESTAMP>>, batch_id LONG, time TIMESTAMP"
 )
 #: An example is a query of seconds and holds many histories; shrinking it would take minutes.
@@ -99,7 +102,7 @@ def histories(draw: st.DrawFn) -> list[ShareGroupStateRecord]:
         kind = draw(st.sampled_from([*[RecordKind.UPDATE] * 6, *[RecordKind.SNAPSHOT] * 2, RecordKind.TOMBSTONE]))
         start += draw(st.integers(0, 5))
         batches = draw(state_batches(start))
-        key = SharePartitionKey("g", "t", 0)
+        key = SharePartitionKey("g", "t", "id-t", 0)
         if kind is RecordKind.TOMBSTONE:
             records.append(ShareGroupStateRecord(kind, key))
             epoch, start, known = -1, 0, False
@@ -134,17 +137,21 @@ def test_in_flight_is_the_fold_of_the_records(spark: SparkSession, drawn: list[l
     """One share-partition for each history, all in one query, whose rows come in no order."""
     table, records = [], []
     for partition, history in enumerate(drawn):
-        key = SharePartitionKey("g", "t", partition)
+        # Every other one is of the topic that had the name before.
+        key = SharePartitionKey("g", "t", f"id-{partition % 2}", partition // 2)
         records += [record._replace(key=key) for record in history]
         table += [table_row(record, key, position) for position, record in enumerate(history)]
+        of_before = key._replace(topic_id=None)  # type: ignore[arg-type]  # rows of an earlier version
+        table += [table_row(record, of_before, position) for position, record in enumerate(drawn[0])]
     spark.createDataFrame(table[::-1], ROW_SCHEMA).createOrReplaceTempView("histories")
     states = fold(records)
     assert_same_ranges(spark.sql(in_flight_sql("histories")), folded_ranges(spark, states))
     offsets = spark.sql(share_group_offsets_sql("histories")).collect()
     columns = ("start_offset", "delivery_complete_count", "state_epoch", "snapshot_epoch")
-    actual = {row["partition"]: tuple(row[column] for column in columns) for row in offsets}
+    actual = {(row["topic_id"], row["partition"]): tuple(row[column] for column in columns) for row in offsets}
     assert actual == {
-        key.partition: tuple(getattr(state.header, column) for column in columns) for key, state in states.items()
+        (key.topic_id, key.partition): tuple(getattr(state.header, column) for column in columns)
+        for key, state in states.items()
     }
 
 
@@ -157,7 +164,7 @@ def requests(draw: st.DrawFn) -> SharePartitionRequest:
     first = draw(st.integers(0, MAX_OFFSET))
     last = draw(st.integers(first, min(first + 6, MAX_OFFSET)))
     return SharePartitionRequest(
-        kind, "r", "g", "t", draw(st.integers(0, 1)), draw(st.sampled_from(MEMBERS)),
+        kind, "r", "g", "t", "id-t", draw(st.integers(0, 1)), draw(st.sampled_from(MEMBERS)),
         max_records=draw(st.integers(1, 8)), ranges=(OffsetRange(first, last),),
         batches=(AcknowledgementBatch(first, last, (draw(st.sampled_from([0, 1, 2, 3])),)),),
     )  # fmt: skip
@@ -165,6 +172,7 @@ def requests(draw: st.DrawFn) -> SharePartitionRequest:
 
 def load_row(log_end_offset: int) -> str:
     load = {"state_epoch": 0, "initializing": False, "start_offset": 0, "log": [0, log_end_offset], "header": None}
+    load |= {"topic": "t"}
     return rows.encode(rows.LOAD, json.dumps([{**load, "partition": partition, "batches": []} for partition in (0, 1)]))
 
 
@@ -177,7 +185,7 @@ def test_in_flight_is_what_the_job_would_load(
 ) -> None:
     """Real operator, real commit steps, real table - and the same at every earlier version."""
     tables_path = str(tmp_path_factory.mktemp("tables"))
-    tables = Tables(tables_path, "g", "t", DurableRecords(updates_per_snapshot=4))
+    tables = Tables(tables_path, "g", "id-t", DurableRecords(updates_per_snapshot=4))
     config = GroupConfig.of(ShareGroupConfig(), GroupOverrides())
     now_ms, offset = 1_700_000_000_000, 0
     tables.commit([rows.encode(rows.CONFIG, json.dumps(config.to_json())), load_row(MAX_OFFSET)], now_ms)
@@ -196,6 +204,25 @@ def test_in_flight_is_what_the_job_would_load(
         assert_same_ranges(actual, folded_ranges(spark, read_states(DeltaTable(path, version=version))))
 
 
+# -- tables of an earlier version --------------------------------------------------------------------------------------
+
+
+def test_in_flight_after_an_upgrade_is_what_it_was(spark: SparkSession, tmp_path: Path) -> None:
+    write_earlier_tables(tmp_path)
+    upgrade_tables(str(tmp_path), 1_700_086_400_000)
+    source = f"delta.`{tmp_path / 'share_group_state'}`"
+    known = states()
+    assert_same_ranges(spark.sql(in_flight_sql(source)), folded_ranges(spark, known))
+    columns = ("start_offset", "delivery_complete_count", "state_epoch", "leader_epoch", "snapshot_epoch")
+    actual = {
+        SharePartitionKey(*row[:4]): (row["end_offset"], *(row[column] for column in columns))
+        for row in spark.sql(share_group_offsets_sql(source)).collect()
+    }
+    assert actual == {
+        key: (END_OFFSETS[key], *(getattr(state.header, column) for column in columns)) for key, state in known.items()
+    }
+
+
 # -- registration ------------------------------------------------------------------------------------------------------
 
 
@@ -207,10 +234,10 @@ def test_views_follow_the_tables_and_move_with_them(
     monkeypatch.chdir(tmp_path)
     for name, log_end_offset in (("one", 5), ("two", 9)):
         path = str(tmp_path / name)
-        tables = Tables(path, "g", "t")
+        tables = Tables(path, "g", "id-t")
         create_views(spark, name, "view_tests")
         assert spark.table("in_flight").count() == 0
-        fetch = SharePartitionRequest(FETCH, "r", "g", "t", 1, "m1", max_records=100)
+        fetch = SharePartitionRequest(FETCH, "r", "g", "t", "id-t", 1, "m1", max_records=100)
         lines = [rows.encode(rows.CONFIG, json.dumps(config.to_json())), load_row(log_end_offset)]
         tables.commit([*lines, rows.encode(rows.REQUEST, f"0\t0\t1000\t{fetch.encode().decode()}")], 1_000)
         seen = spark.sql("SELECT last_offset, state, member_id, lock_deadline FROM in_flight").collect()
@@ -222,7 +249,7 @@ def test_views_follow_the_tables_and_move_with_them(
 
 
 def test_a_managed_table_is_left_alone(spark: SparkSession, tmp_path: Path) -> None:
-    Tables(str(tmp_path / "tables"), "g", "t")
+    Tables(str(tmp_path / "tables"), "g", "id-t")
     spark.sql("CREATE DATABASE IF NOT EXISTS taken")
     spark.sql("CREATE TABLE IF NOT EXISTS taken.share_group_state (precious INT) USING delta")
     with pytest.raises(NameTakenError, match="share_group_state"):

@@ -23,13 +23,13 @@ AT_MS = 1_716_206_400_123
 @pytest.fixture(scope="module")
 def keyed(spark: SparkSession) -> DataFrame:
     values = [
-        b'{"group_id":"g","topic":"orders","partition":5}',
-        '{"group_id":"gr\u00fc\\tsse","topic":"orders","partition":4}'.encode(),
-        b'{"group_id":"g","topic":"orders","partition":-1}',
-        b'{"group_id":"g","topic":"orders","partition":99999999999}',
-        b'{"group_id":"g","topic":"orders"}',
+        b'{"group_id":"g","topic_id":"id","partition":5}',
+        '{"group_id":"gr\u00fc\\tsse","topic_id":"id","partition":4}'.encode(),
+        b'{"group_id":"g","topic_id":"id","partition":-1}',
+        b'{"group_id":"g","topic_id":"id","partition":99999999999}',
+        b'{"group_id":"g","topic_id":"id"}',
         b"\xff\xfe",
-        b'{"group_id":"\xff","topic":"orders","partition":0}',
+        b'{"group_id":"\xff","topic_id":"id","partition":0}',
         b"[" * 5_000,
         b"",
         None,
@@ -39,7 +39,7 @@ def keyed(spark: SparkSession) -> DataFrame:
 
 
 def test_the_key_is_the_shard_that_leads_the_share_partition(spark: SparkSession, keyed: DataFrame) -> None:
-    keys = ["g\torders\t1", "gr\u00fc\tsse\torders\t0", "g\torders\t3", UNKEYED, UNKEYED, UNKEYED, "\ufffd\torders\t0"]
+    keys = ["g\tid\t1", "gr\u00fc\tsse\tid\t0", "g\tid\t3", UNKEYED, UNKEYED, UNKEYED, "\ufffd\tid\t0"]
     expected = spark.createDataFrame([(key,) for key in [*keys, UNKEYED, UNKEYED, UNKEYED]], "shard_key STRING")
     assert_df_equality(keyed.select("shard_key"), expected, ignore_nullable=True)
 
@@ -49,6 +49,6 @@ def test_a_row_has_its_coordinates_and_is_text_whatever_the_bytes_were(keyed: Da
     decoded = [rows.decode(row).request for row in frame["row"]]
     assert [request[:3] for request in decoded if request] == [(3, offset, AT_MS) for offset in range(10)]
     values = [request.value for request in decoded if request]
-    assert values[0] == '{"group_id":"g","topic":"orders","partition":5}'
+    assert values[0] == '{"group_id":"g","topic_id":"id","partition":5}'
     assert values[5] == "\ufffd\ufffd"
     assert values[7:] == ["[" * 5_000, "", ""]

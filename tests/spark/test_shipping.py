@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sharegroup.spark import shipping
-from sharegroup.spark.checkpoint import checkpoint_query_id
+from sharegroup.spark.checkpoint import begin_checkpoint, read_checkpoint
+from sharegroup.spark.stale_checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -58,19 +59,23 @@ def test_a_source_runs_in_a_worker_that_has_nothing_but_the_zip(
     def collect(frame: DataFrame, batch_id: int) -> None:
         seen.extend((row["word"], row["path"]) for row in frame.collect())
 
+    checkpoint = str(tmp_path / "checkpoint")
+    assert read_checkpoint(spark, checkpoint) is None
+    query_id = begin_checkpoint(spark, checkpoint)
+    assert read_checkpoint(spark, checkpoint) == Checkpoint(checkpoint, query_id, -1)
     query = (
         spark.readStream.format(name)
         .option("options", json.dumps({"word": "hello"}))
         .load()
-        .writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .writeStream.option("checkpointLocation", checkpoint)
         .trigger(availableNow=True)
         .foreachBatch(collect)
         .start()
     )
     query.awaitTermination()
     assert seen == [("hello", str(archive / "shipped_for_a_test.py"))]
-    assert checkpoint_query_id(spark, str(tmp_path / "checkpoint")) == str(query.id)
-    assert checkpoint_query_id(spark, str(tmp_path / "no-checkpoint")) is None
+    assert str(query.id) == query_id == begin_checkpoint(spark, checkpoint)
+    assert read_checkpoint(spark, checkpoint) == Checkpoint(checkpoint, query_id, 0)
 
 
 def test_the_package_runs_from_its_zip(spark: SparkSession) -> None:

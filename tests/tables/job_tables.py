@@ -14,6 +14,7 @@ from sharegroup.spark.delta_table import DeltaTableWriter
 from sharegroup.tables.schemas import SHARE_PARTITION_TABLES, TableSpec
 
 T0 = 1_700_000_000_000
+TOPIC_ID = "orders-0123456789abcde"
 
 
 class Died(Exception):
@@ -58,7 +59,7 @@ def start(
 
 def batch(batch_id: int, offset: int = 0, position: int | None = None) -> Batch:
     """A fetch of one record: a row for each of the two tables, a response and a notice."""
-    key = {"group_id": "g", "topic": "orders", "partition": 0}
+    key = {"group_id": "g", "topic": "orders", "topic_id": TOPIC_ID, "partition": 0}
     state = key | {
         "record_type": "ShareSnapshot" if batch_id == 0 else "ShareUpdate",
         "snapshot_epoch": 0,

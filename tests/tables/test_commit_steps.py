@@ -14,12 +14,13 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from sharegroup.engine.output import Output
 from sharegroup.errors import FencedLeaderError
 from sharegroup.spark import delta_table
-from sharegroup.spark.commit_steps import Batch
+from sharegroup.spark.commit_steps import Batch, CommitSteps
 from sharegroup.spark.delta_table import DeltaTableWriter
+from sharegroup.spark.versioned_table import NotCommittedError
 from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUP_STATE
 from sharegroup.tables.state_table import read_states
 from sharegroup.types import SharePartitionKey
-from tests.tables.job_tables import T0, Died, batch, dies_after, rows, start
+from tests.tables.job_tables import T0, TOPIC_ID, Died, RecordingProducer, batch, dies_after, rows, start
 
 #: (tables that have batch 1, what was sent by the job that died), for a job that dies after each step of batch 1.
 SENT = (["f1"], [("g", "notice-1")])
@@ -43,7 +44,7 @@ def test_a_batch_goes_through_all_steps(tmp_path: Path) -> None:
     assert written(tmp_path, 0) == ["share_group_state", "delivery_log"]
     assert producer.sent == [(["f0"], [("g", "notice-0")])]
     assert rows(tmp_path, "delivery_log", "cause", "leader_epoch", "first_offset") == [("fetch", 1, 0)]
-    key = SharePartitionKey("g", "orders", 0)
+    key = SharePartitionKey("g", "orders", TOPIC_ID, 0)
     state = read_states(DeltaTable(str(tmp_path / "share_group_state")))[key]
     assert (state.header.last_snapshot_ms, state.state_batches[0].lock_deadline_ms) == (T0, T0 + 30_000)
     assert read_states(DeltaTable(str(tmp_path / "share_group_state")), [key._replace(partition=1)]) == {}
@@ -149,7 +150,7 @@ def test_another_leader_s_commit_of_the_same_batch_is_not_ours(tmp_path: Path) -
     """Both have epoch 1, and the same checkpoint."""
     old, _ = start(tmp_path)
     other = DeltaTableWriter(str(tmp_path), SHARE_GROUP_STATE)
-    other.commit("query-1", 0, SHARE_GROUP_STATE.schema.empty_table())
+    other.commit("query-1", 0, list)
     with pytest.raises(FencedLeaderError, match="mine: leader epoch 1; there now: leader epoch 1"):
         old.commit(batch(0))
 
@@ -162,7 +163,7 @@ def test_a_store_that_fails_fences_nobody(tmp_path: Path, monkeypatch: pytest.Mo
 
     with monkeypatch.context() as patch:
         patch.setattr(delta_table, "write_deltalake", fail)
-        with pytest.raises(CommitFailedError, match="no space left"):
+        with pytest.raises(NotCommittedError, match="no space left"):
             steps.commit(batch(0))
     steps.commit(batch(0))
     assert written(tmp_path, 0) == ["share_group_state", "delivery_log"]
@@ -280,7 +281,7 @@ def joined(batch_id: int, member_id: str, leaves: bool = False) -> Batch:
         "client_id": "c",
         "client_host": "/127.0.0.1",
         "subscribed_topic_names": ["orders"],
-        "assignment": [{"topic": "orders", "partitions": [0]}],
+        "assignment": [{"topic": "orders", "topic_id": TOPIC_ID, "partitions": [0]}],
     }
     group = {
         "group_id": "g",
@@ -291,11 +292,12 @@ def joined(batch_id: int, member_id: str, leaves: bool = False) -> Batch:
     partition = {
         "group_id": "g",
         "topic": "orders",
-        "topic_id": "id",
+        "topic_id": TOPIC_ID,
         "partition": 0,
         "status": "initializing",
         "state_epoch": 1,
         "start_offset": -1,
+        "auto_offset_reset": "earliest",
     }
     tables = {
         "share_groups": [group],
@@ -323,6 +325,18 @@ def test_current_rows_are_put_and_taken_away(tmp_path: Path) -> None:
     assert members(tmp_path) == [("m1", 3), ("m4", 6)]
     assert rows(tmp_path, "share_groups", "group_epoch") == [(6,)]
     assert len(rows(tmp_path, "share_partitions", "topic")) == 1
+
+
+def test_current_rows_of_the_old_leader_s_last_batch_stay(tmp_path: Path) -> None:
+    """It came when the new one had its tables open, and did not lead them yet."""
+    old, _ = start(tmp_path, specs=GROUP_COORDINATOR_TABLES)
+    writers = [DeltaTableWriter(str(tmp_path), spec) for spec in GROUP_COORDINATOR_TABLES]
+    new = CommitSteps(writers, RecordingProducer())
+    old.commit(joined(0, "m1"))
+    new.lead(2)
+    new.query_id = "query-2"
+    new.commit(joined(0, "m2"))
+    assert members(tmp_path) == [("m1", 1), ("m2", 1)]
 
 
 def test_rows_that_did_not_change_keep_their_time(tmp_path: Path) -> None:
@@ -359,19 +373,31 @@ def test_a_new_leader_fences_the_writer_of_current_rows(tmp_path: Path) -> None:
 
 
 def test_outputs_are_merged_in_the_order_of_their_keys() -> None:
-    first = Output("a", T0, {"t": [{"n": 1}]}, [{"id": "x"}], [("k", "v")], [(0, 1, "bad")], {0: 5, 1: 2}, 7, True)
-    second = Output("b", T0 + 1, {"t": [{"n": 2}]}, [{"id": "y"}], positions={0: 4}, deadline_ms=None)
+    first = Output(
+        "a",
+        T0,
+        tables={"t": [{"n": 1}]},
+        responses=[{"id": "x"}],
+        requests=[("k", "v")],
+        rejected=[(0, 1, "bad")],
+        notes=["first"],
+        positions={0: 5, 1: 2},
+        deadline_ms=7,
+        waiting=True,
+    )
+    second = Output("b", T0 + 1, {"t": [{"n": 2}]}, [{"id": "y"}], notes=["second"], positions={0: 4}, deadline_ms=None)
     first, second = (Output.decode(output.encode()) for output in (first, second))
     merged = [Batch.of(3, outputs) for outputs in ([first, second], [second, first])]
     assert merged[0] == merged[1]
     assert merged[0] == Batch(
         3,
         T0 + 1,
-        {"t": [{"n": 1}, {"n": 2}]},
-        [{"id": "x"}, {"id": "y"}],
-        [("k", "v")],
-        [[0, 1, "bad"]],  # type: ignore[list-item]  # JSON has no tuples
-        {0: 5, 1: 2},
-        {"a": 7, "b": None},
-        {"a": True, "b": False},
+        tables={"t": [{"n": 1}, {"n": 2}]},
+        responses=[{"id": "x"}, {"id": "y"}],
+        requests=[("k", "v")],
+        rejected=[[0, 1, "bad"]],  # type: ignore[list-item]  # JSON has no tuples
+        notes=["first", "second"],
+        positions={0: 5, 1: 2},
+        deadlines={"a": 7, "b": None},
+        waiting={"a": True, "b": False},
     )

@@ -16,22 +16,33 @@ from sharegroup.types import AcknowledgementBatch
 
 LOG_END_OFFSET = 10
 ENDS = {("t", 0): LOG_END_OFFSET}
-FETCH_ALL = SharePartitionRequest(FETCH, "f", "g", "t", 0, "m1", max_records=100)
+FETCH_ALL = SharePartitionRequest(FETCH, "f", "g", "t", "id-t", 0, "m1", max_records=100)
+
+
+LOAD = {
+    "topic": "t",
+    "partition": 0,
+    "state_epoch": 0,
+    "initializing": False,
+    "start_offset": 0,
+    "log": [0, LOG_END_OFFSET],
+    "header": None,
+    "batches": [],
+}
 
 
 def acknowledge(*batches: tuple[int, int, int]) -> SharePartitionRequest:
     made = tuple(AcknowledgementBatch(first, last, (kind,)) for first, last, kind in batches)
-    return SharePartitionRequest(ACKNOWLEDGE, "a", "g", "t", 0, "m1", batches=made)
+    return SharePartitionRequest(ACKNOWLEDGE, "a", "g", "t", "id-t", 0, "m1", batches=made)
 
 
-def run(path: Path, batches: Iterable[SharePartitionRequest]) -> str:
+def run(path: Path, batches: Iterable[SharePartitionRequest], topic_id: str = "id-t", state_epoch: int = 0) -> str:
     """Each request is a micro-batch, one millisecond after the last."""
     tables_path = str(path)
-    tables = Tables(tables_path, "g", "t")
-    load = {"partition": 0, "state_epoch": 0, "initializing": False, "start_offset": 0, "header": None, "batches": []}
-    tables.commit([rows.encode(rows.LOAD, json.dumps([{**load, "log": [0, LOG_END_OFFSET]}]))], 1_000)
+    tables = Tables(tables_path, "g", topic_id)
+    tables.commit([rows.encode(rows.LOAD, json.dumps([LOAD | {"state_epoch": state_epoch}]))], 1_000)
     for number, request in enumerate(batches):
-        row = f"0\t{number}\t{2_000 + number}\t{request.encode().decode()}"
+        row = f"0\t{number}\t{2_000 + number}\t{request._replace(topic_id=topic_id).encode().decode()}"
         tables.commit([rows.encode(rows.REQUEST, row)], 2_000 + number)
     return tables_path
 
@@ -77,12 +88,21 @@ def test_what_is_not_finished_is_told(
 
 def test_a_record_that_was_finished_twice_is_told(tmp_path: Path) -> None:
     tables_path = run(tmp_path, [FETCH_ALL, acknowledge((0, 9, 1))])
-    again = Tables(tables_path, "g", "t")  # a leader that forgot everything, as no leader should
-    load = {"partition": 0, "state_epoch": 0, "initializing": False, "start_offset": 0, "header": None, "batches": []}
-    again.commit([rows.encode(rows.LOAD, json.dumps([{**load, "log": [0, LOG_END_OFFSET]}]))], 9_000)
+    again = Tables(tables_path, "g", "id-t")  # a leader that forgot everything, as no leader should
+    again.commit([rows.encode(rows.LOAD, json.dumps([LOAD]))], 9_000)
     for number, request in enumerate([FETCH_ALL._replace(max_records=3), acknowledge((0, 2, 1))]):
         again.commit([rows.encode(rows.REQUEST, f"0\t{number}\t9001\t{request.encode().decode()}")], 9_001)
     assert "t-0: with more than one final state: 3 offset(s): 0, 1, 2" in audit(tables_path, "g", ENDS)
+
+
+def test_of_a_topic_that_was_made_again_the_new_one_counts(tmp_path: Path) -> None:
+    for state_epoch, topic_id in enumerate(("id-t", "id-again")):
+        tables_path = run(tmp_path, [FETCH_ALL, acknowledge((0, 9 - state_epoch, 1))], topic_id, state_epoch)
+    assert audit(tables_path, "g", ENDS) == [
+        "t-0: without a final state: 1 offset(s): 9",
+        "t-0: the start offset is 9, the log ends at 10",
+        "t-0: 9..9 is ACQUIRED",
+    ]
 
 
 def test_a_share_partition_that_was_never_there_is_told(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from sharegroup.config import parse_config
 from sharegroup.protocol.request_rows import (
@@ -16,17 +17,19 @@ from sharegroup.protocol.request_rows import (
     DELETE_OFFSETS,
     FETCH,
     HEARTBEAT,
+    TOPIC_DELETED,
     ShareGroupRequest,
     SharePartitionRequest,
     StartOffset,
     TopicMetadata,
 )
 from sharegroup.tables import read_group, read_group_configs, read_groups, read_share_group_offsets
-from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_GROUPS, SHARE_PARTITIONS
+from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_GROUPS, SHARE_PARTITIONS, table_path
+from sharegroup.tables.state_table import read_states
 from sharegroup.types import ConfigSource
-from tests.tables.two_queries import GROUP, TwoQueries
+from tests.tables.two_queries import AGAIN_ID, GROUP, TOPIC_ID, TwoQueries
 
-TOPICS = {"orders": TopicMetadata("id-orders", 2)}
+TOPICS = {"orders": TopicMetadata(TOPIC_ID, 2)}
 EARLIEST = parse_config({"groups": {GROUP: {"share.auto.offset.reset": "earliest"}}}, "test")
 LOCK = "share.record.lock.duration.ms"
 
@@ -43,7 +46,7 @@ def heartbeat(epoch: int) -> ShareGroupRequest:
 
 
 def fetch(partition: int = 0) -> SharePartitionRequest:
-    return SharePartitionRequest(FETCH, f"f{partition}", GROUP, "orders", partition, "m1", -1, "me", 100, 0)
+    return SharePartitionRequest(FETCH, f"f{partition}", GROUP, "orders", TOPIC_ID, partition, "m1", -1, "me", 100, 0)
 
 
 def join(job: TwoQueries) -> list[Any]:
@@ -119,6 +122,28 @@ def test_a_topic_that_is_subscribed_to_while_it_is_being_deleted_begins_anew(tmp
     run(steps, job, dies_after)
     assert [row["status"] for row in job.table(SHARE_PARTITIONS)] == ["initialized"] * 2
     assert [response["acquired"] for response in job.partitions(fetch(0), fetch(1))] == [[[0, 9, 1]], [[0, 9, 1]]]
+
+
+@pytest.mark.parametrize("dies_after", range(-1, 4))
+def test_a_topic_that_is_made_again_begins_anew(tmp_path: Path, dies_after: int) -> None:
+    job = TwoQueries(tmp_path, EARLIEST)
+    join(job)
+    again = heartbeat(0)._replace(topics={"orders": TopicMetadata(AGAIN_ID, 2)})
+    steps: Steps = [
+        lambda: job.groups(request(TOPIC_DELETED, topic_ids=(TOPIC_ID,))),
+        lambda: job.groups(again),
+        job.partitions,
+        job.groups,
+    ]
+    run(steps, job, dies_after)
+    (assigned,) = job.groups(again)
+    assert assigned["assignment"] == {"orders": [AGAIN_ID, [0, 1]]}
+    fetched = job.partitions(fetch(0)._replace(topic_id=AGAIN_ID), fetch(1)._replace(topic_id=AGAIN_ID))
+    assert [response["acquired"] for response in fetched] == [[[0, 9, 1]], [[0, 9, 1]]]
+    offsets = read_share_group_offsets(str(tmp_path), GROUP)
+    assert [(row.topic_id, row.partition, row.start_offset) for row in offsets] == [(AGAIN_ID, 0, 0), (AGAIN_ID, 1, 0)]
+    assert {row["topic_id"] for row in job.table(SHARE_PARTITIONS)} == {AGAIN_ID}
+    assert {key.topic_id for key in read_states(DeltaTable(table_path(str(tmp_path), SHARE_GROUP_STATE)))} == {AGAIN_ID}
 
 
 @pytest.mark.parametrize("dies_after", range(-1, 2))

@@ -13,11 +13,12 @@ from deltalake import write_deltalake
 from kafka import TopicPartition
 from kafka.errors import KafkaTimeoutError
 
-from sharegroup.config import JobConfig, parse_config
+from sharegroup.config import JobConfig
 from sharegroup.spark import log_offsets_source
 from sharegroup.spark.config_poll import file_values
 from sharegroup.spark.delta_table import open_or_create
 from sharegroup.spark.log_offsets_source import LogOffsetsReader
+from sharegroup.spark.topic_identities import TopicDescription
 from sharegroup.tables.schemas import ALL_TABLES, SHARE_GROUP_STATE, SHARE_PARTITIONS, table_path
 
 REQUESTS = "requests"
@@ -39,8 +40,11 @@ class Brokers:
     def partitions_of(self, topic: str) -> list[TopicPartition]:
         return [partition for partition in self.end_offsets if partition.topic == topic]
 
-    def leaders_of(self, topics: Collection[str]) -> dict[TopicPartition, int]:
-        return {p: 1 + (p.partition > 0) for p in self.end_offsets if p.topic in topics}
+    def describe(self, topics: Collection[str]) -> dict[str, TopicDescription | None]:
+        leaders: dict[str, dict[int, int]] = {}
+        for partition in self.end_offsets:
+            leaders.setdefault(partition.topic, {})[partition.partition] = 1 + (partition.partition > 0)
+        return {t: TopicDescription(f"{t}-id", leaders[t]) if t in leaders else None for t in topics}
 
     def ends(self, partitions: Collection[TopicPartition], read_committed: bool = False) -> dict[TopicPartition, int]:
         self.asked.update(partitions)
@@ -66,8 +70,8 @@ class Brokers:
 class Source:
     """The reader with a clock of its own; `read` gives the keys of the rows that are new."""
 
-    def __init__(self, root: Path, brokers: Brokers, config: JobConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._root, self._now_ms = str(root), 1_700_000_000_000
+    def __init__(self, root: Path, brokers: Brokers, monkeypatch: pytest.MonkeyPatch, reset: str = "latest") -> None:
+        self._root, self._now_ms, self._reset = str(root), 1_700_000_000_000, reset
         for spec in ALL_TABLES:
             open_or_create(self._root, spec)
         monkeypatch.setattr(log_offsets_source, "LogPoll", brokers.poll)
@@ -84,16 +88,18 @@ class Source:
                 "poll_ms": 200,
                 "idle_poll_ms": 1_000,
                 "block_ms": 0,
-                "job_config": file_values(config),
+                "deletion_grace_ms": 10**9,
+                "job_config": file_values(JobConfig()),
                 "tables_path": self._root,
             }
         )
         self._offset = self._reader.initialOffset()
 
-    def list(self, *partitions: TopicPartition) -> None:
+    def list(self, *partitions: TopicPartition, start_offset: int = -1) -> None:
         """What `share_partitions` holds from now on."""
-        row = {"group_id": "g", "topic_id": "x", "status": "initialized", "state_epoch": 1, "start_offset": -1}
-        rows = [row | tp._asdict() | {"time": datetime.now(timezone.utc)} for tp in partitions]
+        row = {"group_id": "g", "status": "initializing", "state_epoch": 1, "start_offset": start_offset}
+        more = {"auto_offset_reset": self._reset, "time": datetime.now(timezone.utc)}
+        rows = [row | tp._asdict() | {"topic_id": f"{tp.topic}-id"} | more for tp in partitions]
         table = pa.Table.from_pylist(rows, schema=SHARE_PARTITIONS.schema)
         write_deltalake(table_path(self._root, SHARE_PARTITIONS), table, mode="overwrite")
 
@@ -103,8 +109,8 @@ class Source:
         return {key for key, _ in rows}
 
     def ends(self, topic: str) -> dict[int, int]:
-        log: dict[str, list[int]] = self._offset["log"].get(topic, {})
-        return {int(partition): end for partition, (_, end, _) in log.items()}
+        log: dict[str, list[int]] = self._offset["log"].get(f"{topic}-id", {})
+        return {int(partition): end for partition, (_, end, *_) in log.items()}
 
 
 @pytest.fixture
@@ -114,7 +120,7 @@ def brokers() -> Brokers:
 
 @pytest.fixture
 def source(tmp_path: Path, brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> Source:
-    return Source(tmp_path, brokers, JobConfig(), monkeypatch)
+    return Source(tmp_path, brokers, monkeypatch)
 
 
 def partitions(topic: str, *numbers: int) -> list[TopicPartition]:
@@ -126,9 +132,9 @@ def test_a_topic_that_is_not_there_holds_up_no_other(source: Source, brokers: Br
     (orders,), (gone,) = partitions("orders", 0), partitions(topic, 0)
     brokers.end_offsets[orders] = 7
     source.list(orders, gone)
-    assert source.read() == {"g\torders\t0"}
+    assert source.read() == {"g\torders-id\t0"}
     brokers.end_offsets[orders] = 99
-    assert source.read() == {"g\torders\t0"}
+    assert source.read() == {"g\torders-id\t0"}
     assert source.ends("orders") == {0: 99}
     assert not brokers.asked[gone]
 
@@ -162,18 +168,15 @@ def test_a_leader_that_does_not_answer_is_seldom_asked(source: Source, brokers: 
     assert source.ends("orders") == {0: 67, 1: 50}
 
 
-BY_DURATION = {"groups": {"g": {"share.auto.offset.reset": "by_duration:P36500D"}}}
-
-
 @pytest.fixture
 def by_duration(tmp_path: Path, brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> Source:
-    return Source(tmp_path, brokers, parse_config(BY_DURATION, "the test"), monkeypatch)
+    return Source(tmp_path, brokers, monkeypatch, reset="by_duration:P36500D")
 
 
 def test_a_duration_that_begins_before_1970(by_duration: Source, brokers: Brokers) -> None:
     brokers.end_offsets |= dict.fromkeys(partitions("orders", 0), 7)
     by_duration.list(*partitions("orders", 0))
-    assert by_duration.read() == {"g\torders\t0"}
+    assert by_duration.read() == {"g\torders-id\t0"}
     assert brokers.times == [0]
 
 
@@ -187,6 +190,19 @@ def test_a_start_by_time_that_cannot_be_looked_up_holds_up_no_other(
         at_the_end.setattr(
             brokers, "at_time", lambda times: brokers.silent.add(orders) or Brokers.at_time(brokers, times)
         )
-        assert by_duration.read() == {"g\tbills\t0"}
+        assert by_duration.read() == {"g\tbills-id\t0"}
     brokers.silent.clear()
-    assert by_duration.read() == {"g\torders\t0"}
+    assert by_duration.read() | by_duration.read() == {"g\torders-id\t0"}
+
+
+def test_a_start_while_the_brokers_are_away_loads_what_the_tables_have(source: Source, brokers: Brokers) -> None:
+    """Spark's own Kafka source may bring requests at any moment: they must find their share-partitions."""
+    orders = partitions("orders", 0)
+    brokers.silent.update(brokers.end_offsets)
+    source.list(*orders, start_offset=5)
+    assert source.read() == {"g\torders-id\t0"}
+    assert source.read() == set()
+    brokers.silent.clear()
+    brokers.end_offsets |= dict.fromkeys(orders, 7)
+    assert source.read() == {"g\torders-id\t0"}
+    assert source.ends("orders") == {0: 7}

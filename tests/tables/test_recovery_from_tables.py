@@ -10,17 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sharegroup.engine.durable_records import DurableRecords
+from sharegroup.engine.log_offsets import LogOffsets
 from sharegroup.engine.output import Output
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
-from sharegroup.spark.log_offsets_plan import LogOffsets, SharePartitionRow, SourceOffset, Tables, rows_between
-from sharegroup.spark.table_rows import stamped_table
+from sharegroup.spark.log_offsets_plan import SharePartitionRow, SourceOffset, Tables, rows_between
+from sharegroup.spark.table_rows import stamped_rows
 from sharegroup.tables.schemas import SHARE_GROUP_STATE
 from sharegroup.tables.state_table import folded_states
 from sharegroup.types import SharePartitionKey
-from tests.unit.engine.shard_driver import GROUP, KEY, T0, TOPIC, ShardDriver
+from tests.unit.engine.shard_driver import GROUP, KEY, T0, TOPIC, TOPIC_ID, ShardDriver
 from tests.unit.engine.shard_strategies import AT_ONCE, LIMITS, LOG_AND_LOADS, STANDING, Batch, Script, batches
 
-PARTITION = SharePartitionKey(GROUP, TOPIC, 0)
+PARTITION = SharePartitionKey(GROUP, TOPIC, TOPIC_ID, 0)
 RECORDS = st.builds(DurableRecords, st.sampled_from([0, 1, 2, 500]), st.sampled_from([200, 300_000]))
 
 
@@ -34,7 +35,7 @@ class StateTable:
     def append(self, rows: Iterable[dict[str, Any]], now_ms: int) -> None:
         batch_id = len(self._batches)
         stamp = {"leader_epoch": self._leader_epoch, "batch_id": batch_id, "now_ms": now_ms}
-        self._batches.append(stamped_table(SHARE_GROUP_STATE, rows, **stamp))
+        self._batches.append(pa.Table.from_pylist(stamped_rows(rows, **stamp), schema=SHARE_GROUP_STATE.schema))
 
     def state(self) -> ShareGroupOffset:
         """What a new leader reads; the order in which the files are read means nothing."""
@@ -85,10 +86,10 @@ def test_a_shard_loaded_from_the_table_goes_on_as_the_old_one(before: list[Batch
         shards=1,
         partitions_version=1,
         state_version=1,
-        log={TOPIC: {"0": LogOffsets(window.log_start_offset, window.log_end_offset, window.log_end_offset)}},
+        log={TOPIC_ID: {"0": LogOffsets(window.log_start_offset, window.log_end_offset)}},
         configs={GROUP: values | LIMITS},
     )
-    listed = [SharePartitionRow(PARTITION, "id", False, 1, 0)]
+    listed = [SharePartitionRow(PARTITION, False, 1, 0)]
     tables = Tables(lambda version: listed, lambda version, keys: {PARTITION: table.state()})
     rows = list(rows_between(SourceOffset(), end, tables))
     assert {key for key, _ in rows} == {KEY}

@@ -6,12 +6,13 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
 from sharegroup.spark.delta_table import open_or_create
 from sharegroup.spark.retention import prunable
-from sharegroup.spark.table_rows import stamped_table
+from sharegroup.spark.table_rows import stamped_rows
 from sharegroup.tables.schemas import DELIVERY_LOG, SHARE_GROUP_STATE, TableSpec, table_path
 
 NOW = datetime(2024, 5, 20, 1, tzinfo=timezone.utc)
@@ -19,15 +20,16 @@ WEEK_MS = 7 * 86_400_000
 
 
 def write(root: Path, spec: TableSpec, days_ago: int, **values: Any) -> None:
-    row = {"group_id": "g", "topic": "orders", "partition": 0} | values
+    row = {"group_id": "g", "topic": "orders", "topic_id": "orders-1", "partition": 0} | values
     now_ms = int((NOW - timedelta(days=days_ago)).timestamp() * 1000)
-    table = stamped_table(spec, [row], leader_epoch=1, batch_id=100 - days_ago, now_ms=now_ms)
+    stamped = stamped_rows([row], leader_epoch=1, batch_id=100 - days_ago, now_ms=now_ms)
+    table = pa.Table.from_pylist(stamped, schema=spec.schema)
     open_or_create(str(root), spec)
     write_deltalake(table_path(str(root), spec), table, mode="append")
 
 
-def snapshot(root: Path, days_ago: int, partition: int = 0, record_type: str = "ShareSnapshot") -> None:
-    write(root, SHARE_GROUP_STATE, days_ago, partition=partition, record_type=record_type)
+def snapshot(root: Path, days_ago: int, partition: int = 0, record_type: str = "ShareSnapshot", **values: Any) -> None:
+    write(root, SHARE_GROUP_STATE, days_ago, partition=partition, record_type=record_type, **values)
 
 
 def test_new_tables_have_nothing_to_prune(tmp_path: Path) -> None:
@@ -68,6 +70,23 @@ def test_a_deleted_share_partition_needs_no_state(tmp_path: Path) -> None:
     assert prunable(str(tmp_path), WEEK_MS, NOW) == {"share_group_state": "day < '2024-05-18'"}
     snapshot(tmp_path, 7, partition=1)  # made anew, and not written since
     assert prunable(str(tmp_path), WEEK_MS, NOW) == {"share_group_state": "day < '2024-05-13'"}
+
+
+def test_a_topic_made_again_is_another_one(tmp_path: Path) -> None:
+    for days_ago in (9, 6):
+        snapshot(tmp_path, days_ago)
+    snapshot(tmp_path, 5, topic_id="orders-2")
+    snapshot(tmp_path, 0, topic_id="orders-2")
+    assert prunable(str(tmp_path), WEEK_MS, NOW) == {"share_group_state": "day < '2024-05-14'"}
+    snapshot(tmp_path, 4, record_type="Tombstone")
+    assert prunable(str(tmp_path), WEEK_MS, NOW) == {"share_group_state": "day < '2024-05-18'"}
+
+
+def test_rows_of_an_earlier_version_are_not_kept_for_ever(tmp_path: Path) -> None:
+    """They have no topic id; a start has written what they say anew."""
+    snapshot(tmp_path, 9, topic_id=None)
+    snapshot(tmp_path, 6)
+    assert prunable(str(tmp_path), WEEK_MS, NOW) == {"share_group_state": "day < '2024-05-14'"}
 
 
 def test_where_everything_is_needed_nothing_is_pruned(tmp_path: Path) -> None:

@@ -7,12 +7,17 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from kafka.errors import KafkaError, MessageSizeTooLargeError, NotEnoughReplicasError
+from kafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError, NotEnoughReplicasError
 
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.response_rows import (
+    MEMBER_LEFT,
+    NEW_LEADER,
+    TOPIC_DELETED,
+    Broadcast,
     ShareGroupResponse,
     SharePartitionResponse,
+    decode_broadcast,
     decode_response,
     encode_response,
 )
@@ -21,38 +26,47 @@ from sharegroup.spark.kafka_clients import KafkaUnavailableError, RowProducer
 from sharegroup.types import AcquiredRange
 
 RESPONSES, REQUESTS = "responses", "requests"
+TOPIC_ID = "orders-0123456789abcde"
 
 
 class Future:
-    def __init__(self, error: KafkaError | None) -> None:
-        self._error = error
+    def __init__(self, error: KafkaError | None, on_get: Callable[[], None] = lambda: None) -> None:
+        self._error, self._on_get = error, on_get
 
     def get(self) -> None:
+        self._on_get()
         if self._error is not None:
             raise self._error
 
 
 class Producer:
-    """As kafka-python's: what is too large for itself it refuses at once, what is too large for the broker ends it."""
+    """As kafka-python's: what is too large for itself it refuses at once, what is too large for the broker ends it.
+
+    The response topic has three partitions; `sent` are (topic, partition, row), and "durable" for each row that was
+    waited for.
+    """
 
     def __init__(self, log: list[tuple[str, str, Any]], own_limit: int, broker_limit: int) -> None:
         self._log, self._own_limit, self._broker_limit = log, own_limit, broker_limit
         self._fatal: KafkaError | None = None
+        self.sent: list[Any] = []
 
-    def send(self, topic: str, key: bytes, value: bytes) -> Future:
+    def partitions_for(self, topic: str) -> set[int]:
+        assert topic == RESPONSES
+        return {2, 0, 1}
+
+    def send(self, topic: str, key: bytes, value: bytes, partition: int | None = None) -> Future:
         if len(value) > self._own_limit:
             raise MessageSizeTooLargeError("The message is too large when serialized")
         if len(value) > self._broker_limit:
             self._fatal = MessageSizeTooLargeError()
         if self._fatal is None:
             self._log.append((topic, key.decode(), json.loads(value)))
-        return Future(self._fatal)
+            self.sent.append((topic, partition, json.loads(value)))
+        return Future(self._fatal, lambda: self.sent.append("durable"))
 
     def close(self, timeout: float | None = None) -> None:
         """Nothing is left to be sent."""
-
-
-Send = Callable[..., list[tuple[str, str, Any]]]
 
 
 @pytest.fixture(params=["client", "broker"])
@@ -66,7 +80,7 @@ def row_producer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 def fetched(number: int, ranges: int = 1, **values: Any) -> dict[str, Any]:
     acquired = tuple(AcquiredRange(2 * n, 2 * n, 1) for n in range(ranges))
-    response = SharePartitionResponse("fetch", f"f{number}", "me", "g", "orders", 0, "m", acquired=acquired)
+    response = SharePartitionResponse("fetch", f"f{number}", "me", "g", "orders", TOPIC_ID, 0, "m", acquired=acquired)
     return encode_response(response._replace(lock_deadline_ms=9, **values))
 
 
@@ -84,7 +98,7 @@ def test_in_place_of_a_response_that_is_too_large_comes_an_error(row_producer: t
         answer = answers[f"f{number}"]
         assert isinstance(answer, SharePartitionResponse)
         assert answer._replace(error_message=None) == SharePartitionResponse(
-            "fetch", f"f{number}", "me", "g", "orders", 0, "m", ErrorCode.UNKNOWN_SERVER_ERROR
+            "fetch", f"f{number}", "me", "g", "orders", TOPIC_ID, 0, "m", ErrorCode.UNKNOWN_SERVER_ERROR
         )
         assert "too large for Kafka" in (answer.error_message or "")
     assert answers["h"]._replace(error_message=None) == ShareGroupResponse(
@@ -121,9 +135,79 @@ def test_not_even_the_error_need_fit(
 
 def test_any_other_error_ends_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     class Unavailable(Producer):
-        def send(self, topic: str, key: bytes, value: bytes) -> Future:
+        def send(self, topic: str, key: bytes, value: bytes, partition: int | None = None) -> Future:
             return Future(NotEnoughReplicasError())
 
     monkeypatch.setattr(kafka_clients, "KafkaProducer", lambda **_: Unavailable([], 1, 1))
     with pytest.raises(KafkaUnavailableError):
         RowProducer({}, RESPONSES, REQUESTS).send([fetched(1)], [])
+
+
+# -- the order, and who is told ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def roomy(monkeypatch: pytest.MonkeyPatch) -> tuple[RowProducer, Producer]:
+    """Nothing is too large."""
+    producer = Producer([], 10_000, 10_000)
+    monkeypatch.setattr(kafka_clients, "KafkaProducer", lambda **_: producer)
+    return RowProducer({}, RESPONSES, REQUESTS), producer
+
+
+def as_sent(number: int) -> Any:
+    return json.loads(json.dumps(fetched(number)))
+
+
+def test_requests_are_durable_before_any_response_is_sent(roomy: tuple[RowProducer, Producer]) -> None:
+    rows, producer = roomy
+    rows.send([fetched(1), fetched(2)], [("g", '"one"'), ("h", '"two"')])
+    assert producer.sent == [
+        *[(REQUESTS, None, "one"), (REQUESTS, None, "two"), "durable", "durable"],
+        *[(RESPONSES, None, as_sent(1)), (RESPONSES, None, as_sent(2)), "durable", "durable"],
+    ]
+
+
+def test_everybody_is_told_in_every_partition_before_the_requests_are_sent(roomy: tuple[RowProducer, Producer]) -> None:
+    """A gateway reads one partition; it hears of a member that left before that one's records are given to others."""
+    rows, producer = roomy
+    left, deleted = Broadcast(MEMBER_LEFT, "g", "m", 3)._asdict(), Broadcast(TOPIC_DELETED, topic_id=TOPIC_ID)._asdict()
+    rows.send([fetched(1), left, deleted], [("g", '"release"')])
+    assert producer.sent == [
+        *[(RESPONSES, partition, row) for row in (left, deleted) for partition in range(3)],
+        *["durable"] * 6,
+        *[(REQUESTS, None, "release"), "durable"],
+        *[(RESPONSES, None, as_sent(1)), "durable"],
+    ]
+
+
+def test_a_new_leader_is_announced_in_every_partition(roomy: tuple[RowProducer, Producer]) -> None:
+    rows, producer = roomy
+    rows.announce_leader()
+    announced = Broadcast(NEW_LEADER)
+    assert decode_broadcast(json.dumps(producer.sent[0][2]).encode()) == announced
+    assert producer.sent == [(RESPONSES, partition, announced._asdict()) for partition in range(3)] + ["durable"] * 3
+
+
+def test_responses_that_nobody_waits_for_are_not_sent(roomy: tuple[RowProducer, Producer]) -> None:
+    rows, producer = roomy
+    rows.send([fetched(1) | {"reply_to": ""}], [])
+    assert producer.sent == []
+
+
+def test_a_row_for_everybody_that_is_too_large_is_left_out(
+    row_producer: tuple[RowProducer, list[Any]], caplog: pytest.LogCaptureFixture
+) -> None:
+    producer, log = row_producer
+    producer.send([Broadcast(MEMBER_LEFT, "g" * 2_000, "m", 3)._asdict(), fetched(1)], [])
+    assert [row["id"] for _, _, row in log] == ["f1"]
+    assert "for everybody is too large for partition 2" in caplog.text
+
+
+def test_a_topic_without_metadata_is_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Away(Producer):
+        def partitions_for(self, topic: str) -> set[int]:
+            raise KafkaTimeoutError("no metadata")
+
+    monkeypatch.setattr(kafka_clients, "KafkaProducer", lambda **_: Away([], 10_000, 10_000))
+    with pytest.raises(KafkaUnavailableError, match="no metadata"):
+        RowProducer({}, RESPONSES, REQUESTS).announce_leader()

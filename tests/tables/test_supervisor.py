@@ -10,8 +10,8 @@ from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError, Unkno
 from pyspark.errors import StreamingQueryException
 
 from sharegroup.errors import FencedLeaderError, ShareGroupError, StopRequested
-from sharegroup.spark.job_query import StaleCheckpointError
 from sharegroup.spark.kafka_clients import KafkaUnavailableError
+from sharegroup.spark.stale_checkpoint import StaleCheckpointError
 from sharegroup.spark.supervisor import MAX_DELAY_S, MAX_RESTARTS, Supervisor, is_outage
 
 

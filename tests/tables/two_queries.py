@@ -40,6 +40,7 @@ from sharegroup.tables.schemas import (
 
 T0 = 1_700_000_000_000
 GROUP = "g"
+TOPIC_ID, AGAIN_ID = "id-orders", "id-again"
 
 
 class Sent:
@@ -55,7 +56,9 @@ class Sent:
 
 
 class TwoQueries:
-    """See the module. Each batch is a call; the topic `orders` has ten records in each of two partitions."""
+    """See the module. Each batch is a call; the topic `orders` has ten records in each of two partitions, and so
+    has another one that is made under its name.
+    """
 
     def __init__(self, root: Path, job: JobConfig) -> None:
         self.root, self._job = str(root), job
@@ -103,16 +106,18 @@ class TwoQueries:
         return self.from_groups.responses[before:]
 
     def partitions(self, *requests: SharePartitionRequest) -> list[Mapping[str, Any]]:
-        """A batch of the share_partition query: what its source has to say, and these requests; the responses."""
+        """A batch of the share_partition query: its source, the other query's requests, and these; the responses."""
         lines: dict[str, list[str]] = {}
         after = self._polled()
         tables = Tables(self._pinned.share_partitions, self._pinned.states)
         for key, row in rows_between(self._offset, after, tables):
             lines.setdefault(key, []).append(row)
-        for request in requests:
-            lines.setdefault(ShardKey(request.group_id, request.topic, 0).encode(), []).append(
-                self._line(request.encode().decode())
-            )
+        values = [*self.from_groups.requests, *[request.encode().decode() for request in requests]]
+        self.from_groups.requests.clear()
+        for value in values:
+            named = json.loads(value)
+            key = ShardKey(named["group_id"], named["topic_id"], 0).encode()
+            lines.setdefault(key, []).append(self._line(value))
         self._offset = after
         now_ms, outputs = self._tick(), []
         for key, of_key in lines.items():
@@ -135,7 +140,7 @@ class TwoQueries:
             shards=1,
             partitions_version=self._pinned.newest_version(SHARE_PARTITIONS.name),
             state_version=self._pinned.newest_version(SHARE_GROUP_STATE.name),
-            log={"orders": {str(partition): LogOffsets(0, 10, 10) for partition in range(2)}},
+            log={topic_id: {str(p): LogOffsets(0, 10, 10) for p in range(2)} for topic_id in (TOPIC_ID, AGAIN_ID)},
             configs=self._configs.in_force(self.now_ms),
         )
 

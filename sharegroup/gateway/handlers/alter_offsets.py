@@ -42,9 +42,9 @@ class AlterShareGroupOffsets:
         return _response(topic_errors([*errors, *_refused(refused)], known), 0, None)
 
     async def _known(self, offsets: Iterable[StartOffset]) -> dict[str, Topic]:
-        """The topics; asked for anew when a partition is not known, since it may be a new one."""
+        """The topics as they are now; all is asked for when a partition is not known, since it may be a new one."""
         names = {offset.topic for offset in offsets}
-        known = await self._cluster.topics(names)
+        known = await self._cluster.newest_topics(names)
         if any(offset.topic in known and offset.partition not in known[offset.topic].leaders for offset in offsets):
             await self._cluster.refresh()
             known = await self._cluster.topics(names)

@@ -21,7 +21,7 @@ SHARE_VERSION = "share.version"
 OWN = {
     3: (0, 13),  # Metadata: librdkafka aborts its process below 12
     16: (0, 5),  # ListGroups: share groups are asked for by type
-    17: (1, 1),  # SaslHandshake; what follows its version 0 are bare SASL messages, without Kafka's headers
+    17: (0, 1),  # SaslHandshake
     API_VERSIONS: (0, 4),
     32: (1, 4),  # DescribeConfigs
     36: (0, 2),  # SaslAuthenticate

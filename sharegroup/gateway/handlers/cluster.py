@@ -5,13 +5,12 @@ The upstream knows the gateway's rights and not the caller's: what the caller ma
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
 from kafka.protocol.admin import DescribeClusterRequest, DescribeClusterResponse
 from kafka.protocol.metadata import (
-    FindCoordinatorRequest,
     FindCoordinatorResponse,
     MetadataRequest,
     MetadataResponse,
@@ -19,6 +18,7 @@ from kafka.protocol.metadata import (
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.any_broker import from_any_broker
+from sharegroup.gateway.coordinators import MANY_KEYS_VERSION, Coordinator, find_coordinators
 from sharegroup.gateway.listeners import Listeners
 from sharegroup.gateway.request import Request
 from sharegroup.gateway.security.authorization import Authorization
@@ -26,8 +26,10 @@ from sharegroup.gateway.topic_ids import NO_TOPIC_ID
 from sharegroup.gateway.upstream_cluster import UpstreamCluster
 
 GROUP, SHARE_COORDINATOR = 0, 2
-#: The first version with topic ids in the request, and with those in the response.
-IDS_IN_METADATA_REQUEST, IDS_IN_METADATA_RESPONSE = 12, 10
+#: The first version of Metadata with topic ids in the request.
+IDS_IN_METADATA_REQUEST = 12
+#: The first versions of DescribeCluster with these in the request.
+ENDPOINT_TYPES_VERSION, FENCED_BROKERS_VERSION = 1, 2
 
 
 class ClusterApis:
@@ -119,11 +121,12 @@ class ClusterApis:
     async def find_coordinator(self, request: Request) -> Any:
         """The upstream's coordinators at our ports; the share coordinator is the gateway's own business."""
         body = request.body
-        keys = list(body.coordinator_keys) if request.version >= 4 else [body.key]
-        found = [await self._find(request, key) for key in keys]
-        if request.version >= 4:
-            return FindCoordinatorResponse(throttle_time_ms=0, coordinators=found)
-        only = found[0]
+        keys = list(body.coordinator_keys) if request.version >= MANY_KEYS_VERSION else [body.key]
+        found = await self._find(request, dict.fromkeys(keys))
+        if request.version >= MANY_KEYS_VERSION:
+            coordinators = [self._coordinator(key, found[key]) for key in keys]
+            return FindCoordinatorResponse(throttle_time_ms=0, coordinators=coordinators)
+        only = self._coordinator(body.key, found[body.key])
         return FindCoordinatorResponse(
             throttle_time_ms=0,
             error_code=only.error_code,
@@ -133,50 +136,59 @@ class ClusterApis:
             port=only.port,
         )
 
-    async def _find(self, request: Request, key: str) -> Any:
-        key_type = request.body.key_type
-        try:
-            if key_type == GROUP:
-                self._security.find_coordinator(request.caller, key)
-            else:
-                self._security.pass_through(request.caller)
-        except RequestError as error:
-            return self._coordinator(key, -1, int(error.code), error.message)
+    async def _find(self, request: Request, keys: Iterable[str]) -> dict[str, Coordinator]:
+        """The upstream is asked once for all keys that the caller may ask for."""
+        found: dict[str, Coordinator] = {}
+        for key in keys:
+            try:
+                self._may_find(request, key)
+            except RequestError as error:
+                found[key] = Coordinator(-1, int(error.code), error.message)
+        key_type, allowed = request.body.key_type, [key for key in keys if key not in found]
         if key_type == SHARE_COORDINATOR:
-            return self._coordinator(key, request.caller.node_id, 0, None)
-        asked = FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[key])
-        answer = await self._ask_any(request, asked, FindCoordinatorResponse)
-        found = answer.coordinators[0] if answer.coordinators else answer
-        if found.error_code:
-            return self._coordinator(key, -1, found.error_code, found.error_message)
-        if not self._listeners.has(found.node_id):
-            await self._open_ports()
-        return self._coordinator(key, found.node_id, 0, None)
+            return found | dict.fromkeys(allowed, Coordinator(request.caller.node_id))
+        if not allowed:
+            return found
 
-    def _coordinator(self, key: str, node_id: int, error_code: int, error_message: str | None) -> Any:
-        is_known = self._listeners.has(node_id)
+        def ask(node_id: int) -> Awaitable[dict[str, Coordinator]]:
+            return find_coordinators(self._cluster, node_id, allowed, key_type)
+
+        found |= await from_any_broker(self._cluster, request.caller.node_id, ask)
+        if self._listeners.missing(each.node_id for each in found.values() if not each.error_code):
+            await self._open_ports()
+        return found
+
+    def _may_find(self, request: Request, key: str) -> None:
+        if request.body.key_type == GROUP:
+            self._security.find_coordinator(request.caller, key)
+        else:
+            self._security.pass_through(request.caller)
+
+    def _coordinator(self, key: str, found: Coordinator) -> Any:
+        error_code = found.error_code
+        is_known = not error_code and self._listeners.has(found.node_id)
         if not error_code and not is_known:
             error_code = int(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return FindCoordinatorResponse.Coordinator(
             key=key,
-            node_id=node_id if is_known else -1,
+            node_id=found.node_id if is_known else -1,
             host=self._listeners.host if is_known else "",
-            port=self._listeners.port(node_id) if is_known else -1,
+            port=self._listeners.port(found.node_id) if is_known else -1,
             error_code=error_code,
-            error_message=error_message,
+            error_message=found.error_message,
         )
 
     async def describe_cluster(self, request: Request) -> Any:
-        """The brokers at our ports; controllers (endpoint type 2) have none."""
-        body = request.body
-        asked = DescribeClusterRequest(
-            include_cluster_authorized_operations=body.include_cluster_authorized_operations,
-            endpoint_type=body.endpoint_type if request.version >= 1 else 1,
-        )
-        answer = await self._ask_any(request, asked, DescribeClusterResponse, request.version)
-        brokers = [broker for broker in answer.brokers if self._listeners.has(broker.broker_id)]
+        """The brokers at our ports; controllers (endpoint type 2) have none.
+
+        A fenced broker that was never seen at work has no port: it is told with port -1 to who asks for fenced ones.
+        """
+        answer = await self._describe(request)
+        brokers = [broker for broker in answer.brokers if self._listeners.has(broker.broker_id) or broker.is_fenced]
         for broker in brokers:
-            broker.host, broker.port = self._listeners.host, self._listeners.port(broker.broker_id)
+            is_served = self._listeners.has(broker.broker_id)
+            broker.host = self._listeners.host
+            broker.port = self._listeners.port(broker.broker_id) if is_served else -1
         return DescribeClusterResponse(
             throttle_time_ms=0,
             error_code=answer.error_code,
@@ -188,9 +200,16 @@ class ClusterApis:
             authorized_operations=answer.authorized_operations,
         )
 
-    async def _ask_any(self, request: Request, asked: Any, response: Any, max_version: int | None = None) -> Any:
+    async def _describe(self, request: Request) -> Any:
+        body = request.body
+        asked = DescribeClusterRequest(
+            include_cluster_authorized_operations=body.include_cluster_authorized_operations,
+            endpoint_type=body.endpoint_type if request.version >= ENDPOINT_TYPES_VERSION else 1,
+            include_fenced_brokers=request.version >= FENCED_BROKERS_VERSION and body.include_fenced_brokers,
+        )
+
         def ask(node_id: int) -> Awaitable[Any]:
-            return self._cluster.ask(node_id, asked, response, max_version)
+            return self._cluster.ask(node_id, asked, DescribeClusterResponse, request.version)
 
         return await from_any_broker(self._cluster, request.caller.node_id, ask)
 

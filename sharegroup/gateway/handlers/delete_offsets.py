@@ -31,7 +31,7 @@ class DeleteShareGroupOffsets:
         readable = tuple(name for name in names if self._security.may_read(caller, name))
         try:
             self._security.delete_offsets(caller, body.group_id)
-            known = await self._cluster.topics(readable)
+            known = await self._cluster.newest_topics(readable)
             answer = await self._requests.ask(request, DELETE_OFFSETS, body.group_id, topic_names=readable)
         except RequestError as error:
             return _response([], int(error.code), error.message)

@@ -9,7 +9,7 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.log_ends import TopicPartition, log_end_offsets
 from sharegroup.gateway.request import Caller, Request
 from sharegroup.gateway.stored_groups import StoredGroups
-from sharegroup.gateway.topic_ids import NO_TOPIC_ID
+from sharegroup.gateway.topic_ids import NO_TOPIC_ID, topic_id_text
 from sharegroup.gateway.upstream_cluster import Topic, UpstreamCluster
 from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
 from sharegroup.protocol.messages import DescribeShareGroupOffsetsResponse
@@ -59,11 +59,12 @@ class DescribeShareGroupOffsets:
         self, caller: Caller, asked: Iterable[Any] | None, offsets: Collection[SharePartitionOffset], with_lag: bool
     ) -> list[Any]:
         by_topic = wanted_partitions(None if asked is None else [(t.topic_name, t.partitions) for t in asked], offsets)
-        known = await self._cluster.topics(by_topic)
+        known = await self._cluster.newest_topics(by_topic)
         hidden = {name for name in by_topic if not self._security.may_see(caller, name)}
+        current = [row for row in offsets if row.topic not in hidden and _is_of(row, known.get(row.topic))]
         if asked is None:  # what was not asked for by name is left out, not refused
-            by_topic = {name: rows for name, rows in by_topic.items() if name in known and name not in hidden}
-        found = {(row.topic, row.partition): row for row in offsets if row.topic in known and row.topic not in hidden}
+            by_topic = wanted_partitions(None, current)
+        found = {(row.topic, row.partition): row for row in current}
         counted = [
             key for key, row in found.items() if with_lag and has_lag(row) and key[1] in by_topic.get(key[0], ())
         ]
@@ -89,6 +90,11 @@ def wanted_partitions(
     for topic, partitions in asked:
         wanted.setdefault(topic, []).extend(partitions)
     return wanted
+
+
+def _is_of(row: SharePartitionOffset, topic: Topic | None) -> bool:
+    """Whether the row is of the topic that has the name now, and not of one that had it before."""
+    return topic is not None and (topic.has_made_id or row.topic_id == topic_id_text(topic.topic_id))
 
 
 def has_lag(row: SharePartitionOffset) -> bool:

@@ -9,10 +9,12 @@ from typing import Any
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.engine_channel import EngineChannel, EngineUnavailableError
 from sharegroup.gateway.group_requests import topics_metadata
+from sharegroup.gateway.member_leases import Lease, MemberLeases
 from sharegroup.gateway.request import Request
 from sharegroup.gateway.topic_ids import topic_id_of
 from sharegroup.gateway.upstream_cluster import UpstreamCluster
 from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
+from sharegroup.gateway.upstream_groups import UpstreamGroups
 from sharegroup.protocol.messages import ShareGroupHeartbeatResponse
 from sharegroup.protocol.request_rows import HEARTBEAT, ShareGroupRequest
 from sharegroup.protocol.response_rows import ShareGroupResponse
@@ -26,8 +28,16 @@ MAX_REMEMBERED = 100_000
 class ShareGroupHeartbeat:
     """The handler. `security` raises RequestError for what the caller may not do."""
 
-    def __init__(self, engine: EngineChannel, cluster: UpstreamCluster, security: Any) -> None:
-        self._engine, self._cluster, self._security = engine, cluster, security
+    def __init__(
+        self,
+        engine: EngineChannel,
+        cluster: UpstreamCluster,
+        security: Any,
+        leases: MemberLeases,
+        upstream_groups: UpstreamGroups,
+    ) -> None:
+        self._engine, self._cluster, self._security, self._leases = engine, cluster, security, leases
+        self._upstream_groups = upstream_groups
         self._subscriptions: OrderedDict[tuple[str, str], tuple[str, ...]] = OrderedDict()
 
     async def __call__(self, request: Request) -> Any:
@@ -36,14 +46,18 @@ class ShareGroupHeartbeat:
         try:
             names = body.subscribed_topic_names
             self._security.heartbeat(request.caller, body.group_id, names or ())
-            answer = await self._engine.ask(await self._row(request))
+            if body.member_epoch == 0:
+                await self._upstream_groups.check_joined(request.caller.node_id, body.group_id)
+            row = await self._row(request)
+            lease = self._lease(row)
+            answer = await self._engine.ask(row)
         except RequestError as error:
             return _refusal(body.member_id, int(error.code), error.message)
         except (EngineUnavailableError, UpstreamUnavailableError) as error:
             logger.warning("heartbeat of group %s: %s", body.group_id, error)
             return _refusal(body.member_id, int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error))
         assert isinstance(answer, ShareGroupResponse)
-        self._remember(answer)
+        self._remember(answer, lease)
         return _response(answer)
 
     async def _row(self, request: Request) -> ShareGroupRequest:
@@ -65,11 +79,22 @@ class ShareGroupHeartbeat:
             topics_metadata(topics),
         )
 
-    def _remember(self, answer: ShareGroupResponse) -> None:
+    def _lease(self, row: ShareGroupRequest) -> Lease:
+        """What the answer extends. With a leave it ends before the row is sent: the job may act on it at once."""
+        if row.member_epoch < 0:
+            self._leases.end(row.group_id, row.member_id)
+            return Lease()
+        return self._leases.begin(row.group_id, row.member_id)
+
+    def _remember(self, answer: ShareGroupResponse, lease: Lease) -> None:
         key = (answer.group_id, answer.member_id)
         if answer.error_code or answer.member_epoch < 0:
             self._subscriptions.pop(key, None)
-        elif answer.subscribed_topic_names is not None:
+            if answer.error_code:
+                self._leases.end(*key)
+            return
+        lease.extend(answer.session_deadline_ms)
+        if answer.subscribed_topic_names is not None:
             self._subscriptions[key] = tuple(answer.subscribed_topic_names)
             self._subscriptions.move_to_end(key)
             if len(self._subscriptions) > MAX_REMEMBERED:

@@ -6,25 +6,21 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any
 
-from sharegroup.config import IsolationLevel, JobConfig
+from sharegroup.config import JobConfig
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.acknowledge_rules import check_renewing_fetch
 from sharegroup.gateway.engine_channel import EngineChannel
 from sharegroup.gateway.group_configs import GroupConfigs
 from sharegroup.gateway.handlers.share_responses import AcknowledgeResponse, FetchResponse
 from sharegroup.gateway.listeners import Listeners
-from sharegroup.gateway.log_reader import LogPosition
+from sharegroup.gateway.member_leases import Lease, MemberLeases
 from sharegroup.gateway.member_partition import Outcome
 from sharegroup.gateway.request import Caller, Request
 from sharegroup.gateway.served_session import FetchLimits, ServedSession
 from sharegroup.gateway.served_sessions import ServedSessions
-from sharegroup.gateway.share_session import (
-    ContextKind,
-    FetchContext,
-    TopicIdPartition,
-)
+from sharegroup.gateway.share_session import ContextKind, FetchContext, ShareSession, TopicIdPartition
 from sharegroup.gateway.topic_ids import NO_TOPIC_ID
-from sharegroup.gateway.upstream_cluster import Topic, UpstreamCluster
+from sharegroup.gateway.upstream_cluster import Leader, Topic, UpstreamCluster
 from sharegroup.types import AcknowledgementBatch
 
 RECORD_LIMIT = 1
@@ -41,10 +37,11 @@ class ShareApis:
         cluster: UpstreamCluster,
         listeners: Listeners,
         security: Any,
+        leases: MemberLeases,
     ) -> None:
         self._config, self._engine, self._cluster, self._security = config, engine, cluster, security
-        self._group_configs, self._listeners = group_configs, listeners
-        self.sessions = ServedSessions(config, group_configs, engine, cluster)
+        self._group_configs, self._listeners, self._leases = group_configs, listeners, leases
+        self.sessions = ServedSessions(config, group_configs, engine, cluster, leases)
 
     # -- ShareFetch ----------------------------------------------------------------------------------------------------
 
@@ -83,7 +80,7 @@ class ShareApis:
         finally:
             if context.kind is ContextKind.FINAL:
                 self.sessions.end(context.session)
-        return response.message(self._lock_timeout_ms(body.group_id))
+        return response.message(self._lock_timeout_ms(body.group_id), self._engine.now_ms())
 
     async def _serve_fetch(
         self,
@@ -94,41 +91,48 @@ class ShareApis:
     ) -> None:
         body, caller = request.body, request.caller
         served = self.sessions.serve(context.session)
+        served.rhythm.came(self._engine.now_ms())
         is_renew_ack = _is_renew_ack(request)
-        outcomes = self._acknowledge(caller, served, acknowledgements, is_renew_ack)
+        outcomes = self._acknowledge(caller, context.session, acknowledgements, is_renew_ack)
         waiting = asyncio.ensure_future(_all(outcomes)) if outcomes else None
         try:
-            faults = {key: self._fault(caller, key) for key in context.partitions}
-            readable = [key for key, fault in faults.items() if fault is None]
-            self.sessions.own(context.session, readable)
+            faults = self._faults(caller, context.partitions)
+            readable = [key for key in context.partitions if key not in faults]
+            moved = self.sessions.own(context.session, readable)
             if context.kind is ContextKind.NEW:
-                served.open(readable)
-            served.forget(list(_forgotten(body.forgotten_topics_data)), self._engine.now_ms())
+                served.open([key for key in readable if key not in moved])
+            served.forget(list(_forgotten(body.forgotten_topics_data)))
             if context.kind is not ContextKind.FINAL and not is_renew_ack and body.max_records > 0:
                 response.faults(faults)
-                try:
+                if readable or not faults:
                     await self._records(served, readable, request, response)
-                finally:
-                    served.stopped_waiting(self._engine.now_ms())
             if waiting is not None:
                 response.acknowledged(await waiting)
         finally:
+            served.stopped_waiting()
+            served.rhythm.went(response.record_count, self._engine.now_ms())
             if waiting is not None:
                 waiting.cancel()
 
     async def _records(
-        self, served: ServedSession, readable: list[TopicIdPartition], request: Request, response: FetchResponse
+        self, served: ServedSession, partitions: list[TopicIdPartition], request: Request, response: FetchResponse
     ) -> None:
-        """Fill the response: with what is there, or what comes within MaxWaitMs, for MinBytes at least."""
+        """Fill the response: with what is there, or what comes within MaxWaitMs, for MinBytes at least.
+
+        A partition that is not readable here any more ends it: the client should know.
+        """
         body = request.body
         loop = asyncio.get_running_loop()
         end = loop.time() + body.max_wait_ms / 1000
         while True:
             served.clear_news()
-            await self._take(served, readable, request, response)
+            await self._take(served, partitions, request, response)
+            faults = self._faults(request.caller, partitions)
+            response.faults(faults)
+            readable = [key for key in partitions if key not in faults and self.sessions.owns(served.session, key)]
             served.ask(readable, body.max_records, self._engine.now_ms())
             left = end - loop.time()
-            if response.has_faults or response.record_count >= body.max_records or left <= 0:
+            if len(readable) < len(partitions) or response.record_count >= body.max_records or left <= 0:
                 return
             if response.record_count and response.byte_count >= body.min_bytes:
                 return
@@ -140,21 +144,19 @@ class ShareApis:
     ) -> None:
         body = request.body
         is_record_limit = request.version >= 2 and body.share_acquire_mode == RECORD_LIMIT
-        group = self._group_configs.group_config(body.group_id)
-        read_committed = group.isolation_level is IsolationLevel.READ_COMMITTED
         for key in partitions:
             room = body.max_records - response.record_count
             if room <= 0 or response.byte_count >= body.max_bytes:
                 return
-            if response.has_records(key) or served.is_dry(key, self._engine.now_ms()):
-                continue  # once in a response; what came meanwhile is in the next one
-            limits = FetchLimits(room, body.max_bytes - response.byte_count, max(1, body.batch_size), is_record_limit)
             topic = self._cluster.topic_by_id(key.topic_id)
-            assert topic is not None
-            position = LogPosition(topic, key.partition, read_committed)
-            found = await served.take(key, position, limits, not response.record_count, self._engine.now_ms())
+            if topic is None or not self.sessions.owns(served.session, key) or response.has_records(key):
+                continue  # once in a response; what came meanwhile is in the next one
+            if served.is_dry(key, self._engine.now_ms()):
+                continue
+            limits = FetchLimits(room, body.max_bytes - response.byte_count, max(1, body.batch_size), is_record_limit)
+            found = await served.take(key, topic, limits, not response.record_count, self._engine.now_ms)
             if found is not None:
-                response.records(key, found, self._engine.now_ms())
+                response.records(key, found)
 
     # -- ShareAcknowledge ----------------------------------------------------------------------------------------------
 
@@ -173,8 +175,7 @@ class ShareApis:
         try:
             await self._know(acknowledgements)
             self.sessions.check_open(caller.node_id, context)
-            served = self.sessions.serve(context.session)
-            outcomes = self._acknowledge(caller, served, acknowledgements, _is_renew_ack(request))
+            outcomes = self._acknowledge(caller, context.session, acknowledgements, _is_renew_ack(request))
             response.acknowledged(await _all(outcomes))
         except RequestError as error:
             return response.failed(error)
@@ -186,11 +187,12 @@ class ShareApis:
     def _acknowledge(
         self,
         caller: Caller,
-        served: ServedSession,
+        session: ShareSession,
         acknowledgements: Mapping[TopicIdPartition, list[AcknowledgementBatch]],
         is_renew_ack: bool,
     ) -> dict[TopicIdPartition, Awaitable[Outcome]]:
         """Send the rows; each partition's outcome comes when it comes."""
+        self.sessions.serve(session)
         now_ms, margin_ms = self._engine.now_ms(), self._config.gateway.ack_margin_ms
         outcomes: dict[TopicIdPartition, Awaitable[Outcome]] = {}
         for key, batches in acknowledgements.items():
@@ -202,8 +204,20 @@ class ShareApis:
             elif not self._security.may_read(caller, topic.name):
                 outcomes[key] = _settled(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             else:
-                outcomes[key] = served.partition(key).acknowledge(batches, is_renew_ack, now_ms, margin_ms)
+                part = self.sessions.holder(session, key)
+                lease = self._lease(caller, session, topic.leaders[key.partition])
+                outcome = part.acknowledge(batches, is_renew_ack, lease, now_ms, margin_ms)
+                outcomes[key] = self._unless_deleted(key, outcome)
         return outcomes
+
+    def _lease(self, caller: Caller, session: ShareSession, leader: Leader) -> Lease:
+        """What an early answer rests on; none where the leader has moved: another gateway may have it by now."""
+        return self._leases.of(*session.key) if leader.node_id == caller.node_id else Lease()
+
+    async def _unless_deleted(self, key: TopicIdPartition, outcome: Awaitable[Outcome]) -> Outcome:
+        """An acknowledgement of what is no more is not good, whoever took it."""
+        found, exists = await asyncio.gather(outcome, self._cluster.exists(key.topic_id))
+        return found if found[0] or exists else (int(ErrorCode.UNKNOWN_TOPIC_ID), None)
 
     # -- topics --------------------------------------------------------------------------------------------------------
 
@@ -213,8 +227,12 @@ class ShareApis:
         if any(leader is None or (node_id is not None and leader.node_id != node_id) for leader in leaders):
             await self._cluster.refresh()
 
+    def _faults(self, caller: Caller, partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, ErrorCode]:
+        """Why this node does not serve partitions, those that it does left out."""
+        codes = {key: self._fault(caller, key) for key in partitions}
+        return {key: code for key, code in codes.items() if code is not None}
+
     def _fault(self, caller: Caller, key: TopicIdPartition) -> ErrorCode | None:
-        """Why this node does not serve the partition, None if it does."""
         topic: Topic | None = self._cluster.topic_by_id(key.topic_id)
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_ID

@@ -56,40 +56,35 @@ class FetchResponse:
         self._records: dict[TopicIdPartition, PartRecords] = {}
         self._faults: dict[TopicIdPartition, ErrorCode] = {}
         self._outcomes: Mapping[TopicIdPartition, Outcome] = {}
-        self._lock_left_ms: int | None = None
+        self._deadline_ms: int | None = None
         self.record_count = self.byte_count = 0
-
-    @property
-    def has_faults(self) -> bool:
-        """Whether a partition cannot be read: the client should know at once."""
-        return bool(self._faults)
 
     def has_records(self, key: TopicIdPartition) -> bool:
         """Whether the partition's records are in."""
         return key in self._records
 
-    def faults(self, codes: Mapping[TopicIdPartition, ErrorCode | None]) -> None:
-        """Why partitions cannot be read here, None for those that can."""
-        self._faults = {key: code for key, code in codes.items() if code is not None}
+    def faults(self, codes: Mapping[TopicIdPartition, ErrorCode]) -> None:
+        """Why partitions cannot be read here; those whose records are in have none."""
+        self._faults |= {key: code for key, code in codes.items() if key not in self._records}
 
-    def records(self, key: TopicIdPartition, found: PartRecords, now_ms: int) -> None:
+    def records(self, key: TopicIdPartition, found: PartRecords) -> None:
         """A partition's records."""
         self._records[key] = found
         self.record_count += found.slice.record_count
         self.byte_count += found.slice.byte_count
-        left_ms = max(0, found.lock_deadline_ms - now_ms)
-        self._lock_left_ms = left_ms if self._lock_left_ms is None else min(self._lock_left_ms, left_ms)
+        deadline_ms = found.lock_deadline_ms
+        self._deadline_ms = deadline_ms if self._deadline_ms is None else min(self._deadline_ms, deadline_ms)
 
     def acknowledged(self, outcomes: Mapping[TopicIdPartition, Outcome]) -> None:
         """How the acknowledgements ended."""
         self._outcomes = outcomes
 
-    def message(self, lock_timeout_ms: int) -> Any:
+    def message(self, lock_timeout_ms: int, now_ms: int) -> Any:
         """The message; the lock time told is what is left of the shortest lock in it."""
         topics: dict[Any, list[Any]] = {}
         for key in dict.fromkeys([*self._records, *self._faults, *self._outcomes]):
             topics.setdefault(key.topic_id, []).append(self._partition(key))
-        left_ms = lock_timeout_ms if self._lock_left_ms is None else self._lock_left_ms
+        left_ms = lock_timeout_ms if self._deadline_ms is None else max(0, self._deadline_ms - now_ms)
         return _fetch_message(ErrorCode.NONE, None, left_ms, topics, self._leaders)
 
     def failed(self, error: RequestError) -> Any:

@@ -9,6 +9,9 @@ Two requests make it up, and until they have succeeded there is nothing else but
 Any SaslAuthenticate that does not succeed ends in FAILED, for good: the connection is to be closed after the answer.
 A request in the wrong state is answered with ILLEGAL_SASL_STATE and ends there too, but for an authenticated client,
 which stays so (it may not authenticate again, as in Kafka without `connections.max.reauth.ms`).
+
+After a SaslHandshake of version 0 (clients before Kafka 1.0) the mechanism's messages come and go bare: a size of four
+bytes and the message, without a request around it (`takes_bare_messages`). There, a refusal has no answer.
 """
 
 from __future__ import annotations
@@ -26,6 +29,8 @@ from sharegroup.gateway.security.credentials import SCRAM_SHA_512, Credentials
 PLAIN = "PLAIN"
 MECHANISMS = (PLAIN, SCRAM_SHA_512)
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
+#: From this version of SaslHandshake on, the mechanism's messages come in SaslAuthenticate requests.
+REQUESTS_VERSION = 1
 #: No message of the two mechanisms is nearly as long.
 MAX_MESSAGE_BYTES = 4_096
 
@@ -71,6 +76,7 @@ class SaslServer:
         self._scram = _SCRAM.make_server(self._scram_credential, s_nonce=server_nonce)
         self._user = ""
         self._mechanism = ""
+        self._is_bare = False
         self.state = SaslState.START
         self.principal: str | None = None
 
@@ -83,6 +89,11 @@ class SaslServer:
     def has_failed(self) -> bool:
         """Whether the connection is to be closed, after the answer."""
         return self.state is SaslState.FAILED
+
+    @property
+    def takes_bare_messages(self) -> bool:
+        """Whether what comes next is no request but a message for `bare_message`."""
+        return self._is_bare and self.state in (SaslState.CHOSEN, SaslState.CHALLENGED)
 
     def allows(self, api_key: int) -> bool:
         """Whether the client may send such a request now."""
@@ -105,18 +116,17 @@ class SaslServer:
             error_code=int(code), error_message=message, auth_bytes=answer, session_lifetime_ms=0
         )
 
-    def handshake(self, mechanism: str, version: int = 1) -> ErrorCode:
-        """The client names its mechanism; NONE, or why not. After an unknown one it may try another.
+    def bare_message(self, message: bytes) -> bytes:
+        """The answer to a bare message; where `has_failed` is true then, there is none."""
+        return self.authenticate(message).auth_bytes
 
-        Version 0 is refused: what follows it are bare SASL messages without Kafka's headers.
-        """
+    def handshake(self, mechanism: str, version: int = 1) -> ErrorCode:
+        """The client names its mechanism; NONE, or why not. After an unknown one it may try another."""
         if self.state is not SaslState.START:
             return self._out_of_order()
-        if version < 1:
-            return ErrorCode.UNSUPPORTED_VERSION
         if mechanism not in MECHANISMS:
             return ErrorCode.UNSUPPORTED_SASL_MECHANISM
-        self._mechanism = mechanism
+        self._mechanism, self._is_bare = mechanism, version < REQUESTS_VERSION
         self.state = SaslState.CHOSEN
         return ErrorCode.NONE
 

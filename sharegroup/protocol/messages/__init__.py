@@ -99,9 +99,18 @@ class DeleteShareGroupOffsetsResponse(ApiMessage, load_json=__name__):
     """DeleteShareGroupOffsets (92): one error code for each topic."""
 
 
+class ConsumerGroupDescribeRequest(ApiMessage, load_json=__name__):
+    """ConsumerGroupDescribe (69, KIP-848): asked upstream, to tell kinds of groups apart."""
+
+
+class StreamsGroupDescribeRequest(ApiMessage, load_json=__name__):
+    """StreamsGroupDescribe (89, KIP-1071): the same."""
+
+
 __all__ = [
     "AlterShareGroupOffsetsRequest",
     "AlterShareGroupOffsetsResponse",
+    "ConsumerGroupDescribeRequest",
     "DeleteShareGroupOffsetsRequest",
     "DeleteShareGroupOffsetsResponse",
     "DescribeShareGroupOffsetsRequest",
@@ -114,4 +123,5 @@ __all__ = [
     "ShareGroupDescribeResponse",
     "ShareGroupHeartbeatRequest",
     "ShareGroupHeartbeatResponse",
+    "StreamsGroupDescribeRequest",
 ]

@@ -16,12 +16,16 @@ locks; a hung one loses its records after `max_processing_ms`, when their locks 
 
 A batch that Spark runs again after a restart has its ranges renewed before anything else. What the answers do not list
 as renewed was finished, by us or by others, or is not ours any more (it comes back, to us or to others): the handler
-does not see it. What they list has today's delivery counts. Where the group allows no renewals nobody can be asked: the
-batch keeps the ranges whose locks last, finished or not.
+does not see it. What they list has today's delivery counts, which its acknowledgements name. Where the group allows no
+renewals nobody can be asked: the batch keeps the ranges whose locks last, finished or not.
+
+A topic that is made again under its name is another one. What is held of the old one is forgotten as soon as the
+assignment names the new one, or the job answers UNKNOWN_TOPIC_ID; a running batch of it counts as lost.
 
 Modules: `ranges` (data); `membership`, `fetch_demands`, `acknowledgement_round` (the protocol, without I/O), `holdings`
-(what the member holds), `batch_plan`, `acknowledgements` (pure); `row_channel` (Kafka), `offer_file`, `member` (the
-thread); `source`, `records`, `batch_runner`, `consumer`, `consumer_query`, `lock_guard`, `delta_sink` (Spark).
+(what the member holds), `member_logic` and `batch_calls` (all of these as one member), `batch_plan`, `acknowledgements`
+(pure); `row_channel` (Kafka), `offer_file`, `member` (the thread); `source`, `records`, `batch_runner`, `consumer`,
+`consumer_query`, `lock_guard`, `delta_sink` (Spark).
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 The engine takes a row as a whole or refuses it as a whole. A row that is refused because something in it is not the
 member's any more is sent again in parts, until only what really is lost stays refused. What is finished, whoever did
 it, is passed over without a word (Kafka's rule): only what an answer lists was renewed.
+
+Rows name the grants that they answer, with their delivery counts: what the member, or an earlier process of it, was
+granted anew in the meantime is not touched by them.
 """
 
 from __future__ import annotations
@@ -14,8 +17,9 @@ from dataclasses import dataclass
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.request_rows import ACKNOWLEDGE, MAX_RANGES_PER_ROW, SharePartitionRequest, in_rows
 from sharegroup.protocol.response_rows import SharePartitionResponse
+from sharegroup.range_map import RangeMap
 from sharegroup.spark.share_consumer.ranges import HeldRange, SharePartition
-from sharegroup.types import AcknowledgementBatch, AcquiredRange
+from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
 
 logger = logging.getLogger(__name__)
 
@@ -36,22 +40,31 @@ class _Row:
 
 
 class AcknowledgementRound:
-    """See the module. `refused` fills with the batches that were not accepted, `not_allowed` tells that the group
-    allows no renewals, `lock_deadline_ms` is the earliest renewed lock's (0: none)."""
+    """See the module. `granted` is what it answers; without any, whatever the member holds now.
+
+    `refused` fills with the batches that were not accepted, `gone` with the share-partitions that are no more, as their
+    topics were deleted; `not_allowed` tells that the group allows no renewals, `lock_deadline_ms` is the earliest
+    renewed lock's (0: none).
+    """
 
     def __init__(
         self,
         group_id: str,
         member_id: str,
         batches: Mapping[SharePartition, Sequence[AcknowledgementBatch]],
+        granted: Iterable[HeldRange],
         ids: Iterator[str],
         is_renewal: bool = False,
     ) -> None:
         self.refused: list[tuple[SharePartition, AcknowledgementBatch]] = []
+        self.gone: set[SharePartition] = set()
         self.not_allowed = False
         self.lock_deadline_ms = 0
         self._group_id, self._member_id, self._is_renewal = group_id, member_id, is_renewal
         self._ids = ids
+        self._counts: dict[SharePartition, RangeMap[int]] = {}
+        for held in granted:
+            self._counts.setdefault(held.share_partition, RangeMap()).assign(*held.grant)
         self._renewed: dict[SharePartition, list[AcquiredRange]] = {}
         self._open: dict[str, _Row] = {}
         for share_partition, listed in batches.items():
@@ -83,6 +96,9 @@ class AcknowledgementRound:
             self._renewed.setdefault(row.share_partition, []).extend(response.acquired)
         elif response.renewals_off:
             self.not_allowed = True
+        elif code == ErrorCode.UNKNOWN_TOPIC_ID:
+            self.gone.add(row.share_partition)
+            logger.info("%s-%d is no more, nor what was acquired of it", response.topic, response.partition)
         elif code not in _LOST and code in set(ErrorCode) and ErrorCode(code).retriable:
             row.due_ms = now_ms + RETRY_MS
             self._open[next(self._ids)] = row
@@ -90,7 +106,7 @@ class AcknowledgementRound:
             self._add(row.share_partition, row.batches, -(-len(row.batches) // PARTS))
         else:
             self.refused += [(row.share_partition, batch) for batch in row.batches]
-            logger.info("refused for %s-%d: %s", *row.share_partition, response.error_message)
+            logger.info("refused for %s-%d: %s", response.topic, response.partition, response.error_message)
         return True
 
     def renewed(self, ranges: Iterable[HeldRange]) -> tuple[HeldRange, ...]:
@@ -105,8 +121,16 @@ class AcknowledgementRound:
     def _request(self, request_id: str, row: _Row, member_epoch: int) -> SharePartitionRequest:
         return SharePartitionRequest(
             ACKNOWLEDGE, request_id, self._group_id, *row.share_partition, self._member_id, member_epoch,
-            reply_to=self._member_id, is_renew_ack=self._is_renewal, batches=row.batches,
+            reply_to=self._member_id, is_renew_ack=self._is_renewal, batches=row.batches, acquired=self._answered(row),
         )  # fmt: skip
+
+    def _answered(self, row: _Row) -> tuple[AcquiredRange, ...]:
+        """The grants that a row answers; they are no more than its batches, each of which lies in one grant."""
+        counts, answered = self._counts.get(row.share_partition, RangeMap()), RangeMap[int]()
+        for batch in row.batches:
+            for first, last, count in counts.items(batch.first_offset, batch.last_offset):
+                answered.assign(first, last, count)
+        return tuple(AcquiredRange(*item) for item in answered)
 
     def _add(self, share_partition: SharePartition, batches: Sequence[AcknowledgementBatch], per_row: int) -> None:
         for listed in in_rows(batches, per_row):
@@ -114,11 +138,11 @@ class AcknowledgementRound:
 
 
 def uniform(
-    ranges: Sequence[tuple[SharePartition, int, int]], acknowledge_type: int
+    ranges: Iterable[HeldRange], acknowledge_type: AcknowledgeType
 ) -> dict[SharePartition, list[AcknowledgementBatch]]:
-    """Batches that say the same of all the (share-partition, first offset, last offset)."""
+    """Batches that say the same of all the ranges, one for each."""
     batches: dict[SharePartition, list[AcknowledgementBatch]] = {}
-    for share_partition, first_offset, last_offset in sorted(ranges):
-        batch = AcknowledgementBatch(first_offset, last_offset, (int(acknowledge_type),))
-        batches.setdefault(share_partition, []).append(batch)
+    for held in sorted(ranges):
+        batch = AcknowledgementBatch(held.first_offset, held.last_offset, (int(acknowledge_type),))
+        batches.setdefault(held.share_partition, []).append(batch)
     return batches

@@ -62,13 +62,14 @@ def acknowledge_with_exceptions(
     return found
 
 
-def exception_runs(result: pa.Table) -> dict[SharePartition, list[Run]]:
-    """The runs of a result with the columns COLUMNS, by share-partition and ascending.
+def exception_runs(result: pa.Table, ranges: Sequence[HeldRange]) -> dict[SharePartition, list[Run]]:
+    """The runs of a result with the columns COLUMNS, by share-partition and ascending; its topics are the ranges'.
 
     `acknowledge_type` is text (accept, release, reject in any case) or a number (1, 2, 3). Raises InvalidResultError.
     """
     _check_complete(result)
     numbers = _numbers(result.column("acknowledge_type"))
+    topic_ids = {held.topic: held.topic_id for held in ranges}
     runs: dict[SharePartition, list[Run]] = {}
     for topic in pc.unique(result.column("topic")).to_pylist():
         chosen = pc.equal(result.column("topic"), topic)
@@ -78,7 +79,7 @@ def exception_runs(result: pa.Table) -> dict[SharePartition, list[Run]]:
         )
         for partition in np.unique(partitions):
             here = partitions == partition
-            share_partition = SharePartition(topic, int(partition))
+            share_partition = SharePartition(topic, topic_ids.get(topic, ""), int(partition))
             runs[share_partition] = list(_runs(share_partition, offsets[here], types[here]))
     return runs
 

@@ -3,7 +3,8 @@
 One Kafka read takes one contiguous range ("envelope") of each partition, and costs about 0.1 s however small it is;
 many reads are slow, and so is reading much that is not wanted (engine trials, E14). So ranges of a partition are joined
 to one envelope while the gaps are at most twice what is wanted, and a batch has at most four envelopes a partition,
-thus at most four reads. What lies elsewhere waits for the next batch.
+thus at most four reads. What lies elsewhere waits for the next batch. So does what is to be read in another way: with
+another isolation level than the oldest, or from another topic of the same name.
 """
 
 from __future__ import annotations
@@ -32,8 +33,11 @@ def plan_batch(queued: Sequence[HeldRange], max_records: int) -> Plan:
     candidates: list[HeldRange] = []
     rest: list[HeldRange] = []
     room = max_records
+    topic_ids: dict[str, str] = {}
     for held in queued:
-        if room <= 0 or len(candidates) >= MAX_RANGES:
+        is_alike = held.read_committed == queued[0].read_committed
+        is_alike = is_alike and topic_ids.setdefault(held.topic, held.topic_id) == held.topic_id
+        if not is_alike or room <= 0 or len(candidates) >= MAX_RANGES:
             rest.append(held)
         elif held.size > room:
             taken, left = held.split(room)

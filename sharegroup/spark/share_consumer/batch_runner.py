@@ -27,13 +27,14 @@ Handler = Callable[[DataFrame, int], "DataFrame | None"]
 
 class AcquiredBatch(NamedTuple):
     """What a handler may want to know besides the records: the query's id (it stays the same over restarts), the id of
-    the batch in it, the acquired ranges with their delivery counts, and whether a process before this one has begun
-    with the batch."""
+    the batch in it, the acquired ranges with their delivery counts, whether a process before this one has begun with
+    the batch, and which process this one is (`incarnation`, another one after each restart)."""
 
     query_id: str
     batch_id: int
     ranges: tuple[HeldRange, ...]
     is_rerun: bool = False
+    incarnation: str = ""
 
 
 class BatchRunner:
@@ -74,10 +75,11 @@ class BatchRunner:
             return
         ranges = self._member.begin(batch)
         if ranges:
-            is_rerun = batch.incarnation != self._member.incarnation
-            self.current = AcquiredBatch(self.query_id(), batch_id, ranges, is_rerun)
+            incarnation = self._member.incarnation
+            is_rerun = batch.incarnation != incarnation
+            self.current = AcquiredBatch(self.query_id(), batch_id, ranges, is_rerun, incarnation)
             try:
-                self._member.acknowledge(self._run(rows, self.current))
+                self._member.acknowledge(self._run(rows, self.current), ranges)
             finally:
                 self.current = None
         self._member.finish(batch.seq)
@@ -99,7 +101,7 @@ class BatchRunner:
         if not isinstance(result, DataFrame):
             raise InvalidResultError(f"a handler returns None or a DataFrame, not {type(result).__name__}")
         table = result_table(result)
-        return acknowledge_with_exceptions(batch.ranges, exception_runs(table))
+        return acknowledge_with_exceptions(batch.ranges, exception_runs(table, batch.ranges))
 
     def _failed(self, batch: AcquiredBatch, error: BaseException) -> None:
         self.handler_errors += 1

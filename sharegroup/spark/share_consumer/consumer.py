@@ -18,7 +18,8 @@ from sharegroup.config import EngineConfig
 from sharegroup.spark.kafka_clients import spark_options
 from sharegroup.spark.share_consumer.batch_runner import AcquiredBatch, BatchRunner, Handler
 from sharegroup.spark.share_consumer.consumer_query import ShareConsumerQuery
-from sharegroup.spark.share_consumer.member import Member, MemberSettings
+from sharegroup.spark.share_consumer.member import Member
+from sharegroup.spark.share_consumer.member_logic import MemberSettings
 from sharegroup.spark.share_consumer.offer_file import OfferFile
 from sharegroup.spark.share_consumer.ranges import ROW_SCHEMA
 from sharegroup.spark.share_consumer.source import READER, SOURCE_NAME
@@ -51,8 +52,8 @@ class ShareConsumer:
 
     `checkpoint` is a directory on any file system that Spark knows; the member's id is made from it, so that the job is
     the same member after a restart and keeps its locks. `max_records` bounds a batch. `kafka` holds properties with
-    Java's names, for the connections and for Spark's reader (isolation.level has to match the group's). Times are
-    milliseconds. Spark Connect is not supported: the handler runs in the driver.
+    Java's names, for the connections and for Spark's reader (but isolation.level is the group's, whatever is set
+    here). Times are milliseconds. Spark Connect is not supported: the handler runs in the driver.
     """
 
     def __init__(
@@ -118,7 +119,8 @@ class ShareConsumer:
     @property
     def holds_batch(self) -> bool:
         """Whether the locks of `batch` are all held. False: others may have its records, because of `max_processing_ms`
-        or because this process stood still or could not reach Kafka for longer than its locks last."""
+        or because this process stood still or could not reach Kafka for longer than its locks last; or a topic of it
+        was deleted."""
         return self._runner is not None and self._runner.holds_batch
 
     def start(self, handle: Handler) -> ShareConsumerQuery:
@@ -133,7 +135,8 @@ class ShareConsumer:
             member, handle, self._reader_options, self._include_headers, self._max_failures, stop.set
         )
         register_source(self._spark, SOURCE_NAME, READER, ROW_SCHEMA)
-        source = self._spark.readStream.format(SOURCE_NAME).option("options", json.dumps({"offers": offers.name}))
+        options = {"offers": offers.name, "checkpoint": self._checkpoint}
+        source = self._spark.readStream.format(SOURCE_NAME).option("options", json.dumps(options))
         writer = (
             source.load()
             .writeStream.queryName(f"share consumer of {self._settings.group_id}, {self.member_id}")

@@ -1,12 +1,28 @@
 """`DeltaSink`: a handler that appends records to a Delta table exactly once.
 
-Three things make it so (engine trials, E15). A batch that Spark runs again is skipped by Delta's transaction id, which
-is the query's *id* and the batch's. A record that was appended but whose acknowledgement was lost comes back in another
-batch, with a delivery count above 1: such records are looked up in the sink by (topic, partition, offset) and left out
-when they are there. So are all records of a batch that is run again: others may have had them in between. Records
-delivered for the first time need no look-up.
+A record that was appended but not acknowledged comes back, in a batch that Spark runs again or in another one. It is
+looked up in the sink by (topic id, topic, partition, offset), and left out when it is there. What is looked up:
 
-And nothing is appended without the locks (`lock_guard`), for who gets the records then looks them up too early.
+- in a batch that is run again, all of it. Part of it may have been appended by any of the runs before, each of which
+  may have held another part of the batch; or by others, who had the records in between.
+- in other batches, what has a delivery count above 1. Nobody has begun with the rest: what is given back without
+  having been handled is the only thing that lowers the count.
+
+Nothing is appended without the locks (`lock_guard`): who gets the records then would look them up too early. Delta's
+transaction id only keeps a batch that a process hands over twice from being there twice. It must not be that of an
+earlier run: Delta would skip an append whose records are not those of that run (engine trials, E15).
+
+So exactly once relies on this:
+
+- the sink can be read as it was last committed, and what is in it stays there while its records can come back;
+- only `DeltaSink`s of one group append to it: the records of another group would pass for its own;
+- delivery counts go on. When an administrator resets the group's offsets, or deletes the group, records are delivered
+  for the first time once more, and are appended once more;
+- one process runs with a checkpoint at a time, which Spark relies on too;
+- a driver does not stand still between the last job of its write and the commit for longer than its locks last: who
+  gets the records in that time can append them too;
+- topics are not made again under their names while a batch reads them: Spark reads by name, and can take up records of
+  the new topic for those of the old one until the share-group job has noticed.
 """
 
 from __future__ import annotations
@@ -29,44 +45,59 @@ KEY = ["topic", "partition", "offset"]
 
 
 class DeltaSink:
-    """`consumer.start(DeltaSink(consumer, path))`. The table has the records' columns and `batch_id`.
+    """`consumer.start(DeltaSink(consumer, path))`. The table has the records' columns, `topic_id` and `batch_id`.
 
     Members of a group may share a table; their locks keep them apart. A batch that is not written after the consumer's
-    `max_processing_ms`, or that has lost its locks, fails with LocksLostError and is released. What remains: a driver
-    that stands still between the last job of its write and the commit, for longer than the locks last, and a member
-    that gets the records in that time can both append them.
+    `max_processing_ms`, or that has lost its locks, fails with LocksLostError and is released. In a table of a version
+    without `topic_id` the rows that are there count for any topic of their name.
     """
 
     def __init__(self, consumer: ShareConsumer, path: str) -> None:
         self._consumer, self._path = consumer, path
+        self._has_topic_ids = False
 
     def __call__(self, records: DataFrame, batch_id: int) -> None:
         """Append the batch."""
         batch = self._consumer.batch
         with only_while_held(records.sparkSession, lambda: self._consumer.holds_batch):
-            new = self._without_present(records, delivered_before(batch))
+            rows = records.withColumn("topic_id", _topic_id(batch)).withColumn("batch_id", F.lit(batch_id).cast("long"))
+            is_there = DeltaTable.isDeltaTable(records.sparkSession, self._path)
+            redelivered = delivered_before(batch) if is_there else []
             (
-                new.withColumn("batch_id", F.lit(batch_id).cast("long"))
+                (self._without_present(rows, redelivered) if redelivered else rows)
                 .write.format("delta")
                 .mode("append")
-                .option("txnAppId", batch.query_id)
+                .option("mergeSchema", str(is_there and self._lacks_topic_ids(records.sparkSession)).lower())
+                .option("txnAppId", transaction_of(batch))
                 .option("txnVersion", batch_id)
                 .save(self._path)
             )
 
-    def _without_present(self, records: DataFrame, redelivered: Sequence[HeldRange]) -> DataFrame:
-        spark = records.sparkSession
-        if not redelivered or not DeltaTable.isDeltaTable(spark, self._path):
-            return records
-        return records.join(self._present(spark, redelivered), KEY, "left_anti")
+    def _without_present(self, rows: DataFrame, redelivered: Sequence[HeldRange]) -> DataFrame:
+        present = self._present(rows.sparkSession, redelivered).alias("present")
+        same = [F.col(f"new.{name}") == F.col(f"present.{name}") for name in KEY]
+        if "topic_id" in present.columns:
+            is_old = F.col("present.topic_id").isNull()
+            same.append(is_old | (F.col("new.topic_id") == F.col("present.topic_id")))
+        return rows.alias("new").join(present, same, "left_anti")
 
     def _present(self, spark: SparkSession, redelivered: Sequence[HeldRange]) -> DataFrame:
         """The keys of redelivered records that the sink has."""
-        pieces = merged_pieces(held._replace(delivery_count=0) for held in redelivered)
+        pieces = [piece[:4] for piece in merged_pieces(held._replace(delivery_count=0) for held in redelivered)]
         if len(pieces) > MAX_CASES:  # too long a predicate; more keys than needed do no harm
-            pieces = [(*key, *envelope, 0) for read in reads_of(redelivered) for key, envelope in read.items()]
-        inside = functools.reduce(Column.__or__, [_inside(piece[:4]) for piece in pieces])
-        return spark.read.format("delta").load(self._path).where(inside).select(*KEY)
+            pieces = [
+                (topic, partition, *envelope)
+                for read in reads_of(redelivered)
+                for (topic, _, partition), envelope in read.items()
+            ]
+        inside = functools.reduce(Column.__or__, [_inside(*piece) for piece in pieces])
+        table = spark.read.format("delta").load(self._path)
+        return table.where(inside).select(*(name for name in ("topic_id", *KEY) if name in table.columns))
+
+    def _lacks_topic_ids(self, spark: SparkSession) -> bool:
+        if not self._has_topic_ids:
+            self._has_topic_ids = "topic_id" in spark.read.format("delta").load(self._path).columns
+        return not self._has_topic_ids
 
 
 def delivered_before(batch: AcquiredBatch) -> list[HeldRange]:
@@ -74,6 +105,16 @@ def delivered_before(batch: AcquiredBatch) -> list[HeldRange]:
     return [held for held in batch.ranges if batch.is_rerun or held.delivery_count > 1]
 
 
-def _inside(piece: tuple[str, int, int, int]) -> Column:
-    topic, partition, first, last = piece
+def transaction_of(batch: AcquiredBatch) -> str:
+    """Delta's txnAppId: each run of a batch is a transaction of its own."""
+    return f"{batch.query_id}/{batch.incarnation}"
+
+
+def _topic_id(batch: AcquiredBatch) -> Column:
+    """The id of each record's topic; a batch has one topic of a name."""
+    topic_ids = sorted({(held.topic, held.topic_id) for held in batch.ranges})
+    return F.create_map(*(F.lit(text) for pair in topic_ids for text in pair))[F.col("topic")]
+
+
+def _inside(topic: str, partition: int, first: int, last: int) -> Column:
     return (F.col("topic") == topic) & (F.col("partition") == partition) & F.col("offset").between(first, last)

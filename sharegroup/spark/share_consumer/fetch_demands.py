@@ -78,8 +78,12 @@ class FetchDemands:
             demand.id, demand.asked, demand.busy = "", 0, bool(response.acquired)
             demand.due_ms = now_ms if response.error_code == ErrorCode.NONE else now_ms + RETRY_MS
         if response.error_code != ErrorCode.NONE:
-            logger.info("fetch of %s-%d refused: %s", *share_partition, response.error_message)
+            logger.info("fetch of %s-%d refused: %s", response.topic, response.partition, response.error_message)
         return ranges_of(response)
+
+    def awaits(self, response: SharePartitionResponse) -> bool:
+        """Whether this answers a demand for the first time."""
+        return response.id in self._unanswered
 
     def forget(self) -> None:
         """The member was fenced: no demand stands, and a late answer grants nothing."""
@@ -108,7 +112,8 @@ class FetchDemands:
 
 def ranges_of(response: SharePartitionResponse) -> tuple[HeldRange, ...]:
     """The ranges that a fetch response grants."""
+    where = response.topic, response.topic_id, response.partition
     return tuple(
-        HeldRange(response.topic, response.partition, first, last, count, response.lock_deadline_ms)
-        for first, last, count in response.acquired
+        HeldRange(*where, *acquired, response.lock_deadline_ms, response.read_committed)
+        for acquired in response.acquired
     )

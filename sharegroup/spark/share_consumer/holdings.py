@@ -11,7 +11,7 @@ So it is when it is granted what its handler still has: these locks were lost.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -39,7 +39,8 @@ class Offers(Protocol):
 @dataclass
 class RunningBatch:
     """The batch that Spark has, since `began_ms`. `renewable` are the ranges whose locks are renewed at `renew_at_ms`,
-    `lock_deadline_ms` is when the first of their locks ends; `is_lost`: others may have got some of its records."""
+    `lock_deadline_ms` is when the first of their locks ends; `is_lost`: others may have got some of its records;
+    `gone` are those of its share-partitions that are no more."""
 
     seq: int
     ranges: tuple[HeldRange, ...]
@@ -49,6 +50,7 @@ class RunningBatch:
     renew_at_ms: int = field(init=False)
     is_renewing: bool = False
     is_lost: bool = False
+    gone: set[SharePartition] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.locked_until(min((held.lock_deadline_ms for held in self.ranges), default=0), self.began_ms)
@@ -64,7 +66,7 @@ class RunningBatch:
 
     def is_held(self, now_ms: int) -> bool:
         """Whether nobody else can have got any of it: an acknowledgement, so a renewal too, counts from its append."""
-        return not self.is_lost and (self.is_renewing or now_ms < self.lock_deadline_ms)
+        return not self.is_lost and not self.gone and (self.is_renewing or now_ms < self.lock_deadline_ms)
 
     def renewal_appended(self, now_ms: int) -> None:
         """A renewal is in the request topic; when that was in time, its answer may come late."""
@@ -82,6 +84,17 @@ class RunningBatch:
         if renewed:
             self.locked_until(min(held.lock_deadline_ms for held in renewed), now_ms)
         return missing
+
+    def without_gone(self) -> tuple[HeldRange, ...]:
+        """Begin with the batch; nothing has been done to what went before, so it is left out."""
+        self.ranges = tuple(held for held in self.ranges if held.share_partition not in self.gone)
+        self.gone.clear()
+        return self.ranges
+
+    def forget(self, is_gone: Callable[[SharePartition], bool]) -> None:
+        """These share-partitions are no more: there is nothing to renew, and nothing of them may be handled."""
+        self.gone |= {held.share_partition for held in self.ranges if is_gone(held.share_partition)}
+        self.renewable = {held for held in self.renewable if held.share_partition not in self.gone}
 
     def give_up(self) -> None:
         """Renew no more: the records go to others when their locks run out."""
@@ -183,6 +196,15 @@ class Holdings:
         """The member was fenced: nothing that is queued is its own any more."""
         self._withdraw(now_ms)
         self._queued = []
+
+    def forget_gone(self, is_gone: Callable[[SharePartition], bool], now_ms: int) -> None:
+        """These share-partitions are no more, nor what was acquired of them."""
+        offered = self._offered.ranges if self._offered else ()
+        if any(is_gone(held.share_partition) for held in offered):
+            self._withdraw(now_ms)
+        self._queued = [held for held in self._queued if not is_gone(held.share_partition)]
+        if self.running is not None:
+            self.running.forget(is_gone)
 
     def _overdue(self, now_ms: int) -> list[HeldRange]:
         """Take out what has half of its lock behind it; a small offer is withdrawn too, to become a bigger one."""

@@ -21,7 +21,7 @@ class LocksLostError(ShareGroupError):
     def __init__(self) -> None:
         super().__init__(
             "the batch has lost locks: it took longer than max_processing_ms, or the process stood still, or could not "
-            "reach Kafka"
+            "reach Kafka, or a topic of it was deleted"
         )
 
 

@@ -75,6 +75,10 @@ class Membership:
         self._due_ms = now_ms + RESPONSE_TIMEOUT_MS
         return self._request(self.member_epoch, metadata)
 
+    def hurry(self, now_ms: int) -> None:
+        """There is news for the coordinator: the next heartbeat is due now."""
+        self._due_ms = min(self._due_ms, now_ms)
+
     def leave(self) -> ShareGroupRequest | None:
         """The last heartbeat, None for one who never asked to join; `left` is set by its answer."""
         self._leaving = True
@@ -96,8 +100,8 @@ class Membership:
         self.member_epoch = response.member_epoch
         if response.assignment is not None:
             self.assignment = frozenset(
-                SharePartition(topic, partition)
-                for topic, (_, partitions) in response.assignment.items()
+                SharePartition(topic, topic_id, partition)
+                for topic, (topic_id, partitions) in response.assignment.items()
                 for partition in partitions
             )
         interval_ms = response.heartbeat_interval_ms

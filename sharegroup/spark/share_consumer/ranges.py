@@ -10,26 +10,37 @@ from sharegroup.types import AcquiredRange
 
 
 class SharePartition(NamedTuple):
-    """A topic-partition of the group's subscription."""
+    """A topic-partition of the group's subscription; `topic_id` tells topics of one name apart."""
 
     topic: str
+    topic_id: str
     partition: int
 
 
 class HeldRange(NamedTuple):
-    """Records first_offset..last_offset, acquired by one fetch and locked until `lock_deadline_ms` (epoch)."""
+    """Records first_offset..last_offset, acquired by one fetch and locked until `lock_deadline_ms` (epoch).
+
+    `read_committed` tells how they are to be read: the group's isolation level when they were granted.
+    """
 
     topic: str
+    topic_id: str
     partition: int
     first_offset: int
     last_offset: int
     delivery_count: int
     lock_deadline_ms: int
+    read_committed: bool = False
 
     @property
     def share_partition(self) -> SharePartition:
         """Where it is."""
-        return SharePartition(self.topic, self.partition)
+        return SharePartition(self.topic, self.topic_id, self.partition)
+
+    @property
+    def grant(self) -> AcquiredRange:
+        """What of it an acknowledgement answers."""
+        return AcquiredRange(self.first_offset, self.last_offset, self.delivery_count)
 
     @property
     def size(self) -> int:
@@ -55,7 +66,9 @@ class HeldRange(NamedTuple):
         while index < len(ascending) and ascending[index].first_offset <= self.last_offset:
             first, last, count = ascending[index]
             first, last = max(first, self.first_offset), min(last, self.last_offset)
-            yield HeldRange(self.topic, self.partition, first, last, count, lock_deadline_ms)
+            yield self._replace(
+                first_offset=first, last_offset=last, delivery_count=count, lock_deadline_ms=lock_deadline_ms
+            )
             index += 1
 
 
@@ -72,7 +85,9 @@ class OfferedBatch(NamedTuple):
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> OfferedBatch:
-        """The inverse of `to_json`."""
+        """The inverse of `to_json`. Raises ValueError for a batch of a version without topic ids."""
+        if any(len(r) != len(HeldRange._fields) for r in row["ranges"]):
+            raise ValueError("its ranges do not name their topics by id")
         return cls(row["seq"], row["incarnation"], tuple(HeldRange(*r) for r in row["ranges"]))
 
     def rows(self) -> list[tuple[Any, ...]]:
@@ -94,8 +109,8 @@ def records_in(ranges: Iterable[HeldRange]) -> int:
 
 #: The schema of the source's rows.
 ROW_SCHEMA = (
-    "seq LONG, incarnation STRING, topic STRING, partition INT, first_offset LONG, last_offset LONG, "
-    "delivery_count INT, lock_deadline_ms LONG"
+    "seq LONG, incarnation STRING, topic STRING, topic_id STRING, partition INT, first_offset LONG, last_offset LONG, "
+    "delivery_count INT, lock_deadline_ms LONG, read_committed BOOLEAN"
 )
 #: Before the first batch.
 NOTHING = OfferedBatch(0, "", ())

@@ -27,20 +27,27 @@ def acquired_records(
 ) -> DataFrame:
     """The records of the ranges with the columns of Spark's Kafka source and `delivery_count` (INT).
 
-    `options` are the reader's. Every executor core gets a part, however few partitions there are. With big, dense
-    ranges, delivered for the first time, nothing is compared at all.
+    `options` are the reader's; the isolation level is that of the ranges, the same for all of a batch. Every executor
+    core gets a part, however few partitions there are. With big, dense ranges, delivered for the first time, nothing is
+    compared at all.
     """
     reads = reads_of(ranges)
-    frames = [_read(spark, read, options, include_headers) for read in reads]
+    frames = [_read(spark, read, as_granted(options, ranges), include_headers) for read in reads]
     records = functools.reduce(DataFrame.unionByName, frames)
     pieces = merged_pieces(ranges)
     return _with_delivery_count(spark, records, pieces, _is_exact(reads, ranges)).drop("first_offset", "last_offset")
 
 
+def as_granted(options: Mapping[str, str], ranges: Sequence[HeldRange]) -> dict[str, str]:
+    """The reader's options for these ranges: what the group does not deliver must not be read."""
+    return {**options, "kafka.isolation.level": "read_committed" if ranges[0].read_committed else "read_uncommitted"}
+
+
 def merged_pieces(ranges: Iterable[HeldRange]) -> list[Piece]:
     """The ranges in order, neighbours with the same delivery count joined."""
     pieces: list[Piece] = []
-    for topic, partition, first, last, count, _ in sorted(ranges):
+    for held in sorted(ranges):
+        topic, partition, (first, last, count) = held.topic, held.partition, held.grant
         if pieces and pieces[-1][:2] == (topic, partition) and pieces[-1][3] + 1 == first and pieces[-1][4] == count:
             pieces[-1] = (*pieces[-1][:3], last, count)
         else:
@@ -74,7 +81,7 @@ def _read(
     assign: dict[str, list[int]] = {}
     starting: dict[str, dict[str, int]] = {}
     ending: dict[str, dict[str, int]] = {}
-    for (topic, partition), (first, last) in read.items():
+    for (topic, _, partition), (first, last) in read.items():
         assign.setdefault(topic, []).append(partition)
         starting.setdefault(topic, {})[str(partition)] = first
         ending.setdefault(topic, {})[str(partition)] = last + 1

@@ -11,6 +11,7 @@ from typing import Any
 
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
+from sharegroup.errors import ShareGroupError
 from sharegroup.spark.share_consumer.offer_file import OfferReader
 from sharegroup.spark.share_consumer.ranges import NOTHING, OfferedBatch
 
@@ -20,11 +21,22 @@ WAIT_S = 0.5
 READER = f"{__name__}:AcquiredRangesReader"
 
 
+class OlderCheckpointError(ShareGroupError):
+    """The checkpoint holds a batch of an earlier version, which cannot be run again."""
+
+    def __init__(self, checkpoint: str, reason: str) -> None:
+        super().__init__(
+            f"the checkpoint has an unfinished batch of an earlier version: {reason}. Remove {checkpoint}; the batch's "
+            "records come back when their locks run out"
+        )
+
+
 class AcquiredRangesReader(SimpleDataSourceStreamReader):
-    """See the module; `options` names the `offers` directory."""
+    """See the module; `options` names the `offers` directory, and the query's `checkpoint` for messages."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._offers = OfferReader(options["offers"])
+        self._checkpoint = options["checkpoint"]
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Before the first batch."""
@@ -36,8 +48,11 @@ class AcquiredRangesReader(SimpleDataSourceStreamReader):
         return (iter(()), start) if batch is None else (iter(batch.rows()), batch.to_json())
 
     def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[Any, ...]]:  # noqa: N802
-        """The rows of a batch once more."""
-        return iter([] if start == end else OfferedBatch.from_json(end).rows())
+        """The rows of a batch once more. Raises OlderCheckpointError."""
+        try:
+            return iter([] if start == end else OfferedBatch.from_json(end).rows())
+        except ValueError as error:
+            raise OlderCheckpointError(self._checkpoint, str(error)) from None
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to forget."""

@@ -1,5 +1,6 @@
 -- Every record range in flight: its state, delivery count and, while it is acquired, its member and lock deadline.
 --
+-- A topic is known by its id; rows without one are an earlier version's, and were carried over to rows that have one.
 -- Records are ordered by (leader_epoch, batch_id). Each share-partition counts from its newest snapshot on; the updates
 -- after it hold only what changed, so ranges overlap, and of two that speak about the same offset the newer one counts:
 --
@@ -12,27 +13,29 @@ WITH records AS (
         *,
         struct(leader_epoch, batch_id) AS position,
         max(struct(leader_epoch, batch_id)) FILTER (WHERE record_type = 'Tombstone')
-            OVER (PARTITION BY group_id, topic, partition) AS forgotten_at
+            OVER (PARTITION BY group_id, topic, topic_id, partition) AS forgotten_at
     FROM share_group_state
+    WHERE topic_id IS NOT NULL
 ),
 
 snapshots AS (
-    SELECT group_id, topic, partition, max(struct(snapshot_epoch, position)) AS snapshot
+    SELECT group_id, topic, topic_id, partition, max(struct(snapshot_epoch, position)) AS snapshot
     FROM records
     WHERE record_type = 'ShareSnapshot' AND (forgotten_at IS NULL OR position > forgotten_at)
-    GROUP BY group_id, topic, partition
+    GROUP BY group_id, topic, topic_id, partition
 ),
 
 newest AS (
     SELECT
         group_id,
         topic,
+        topic_id,
         partition,
         position,
         state_batches,
         max_by(start_offset, position) FILTER (WHERE start_offset <> -1)
-            OVER (PARTITION BY group_id, topic, partition) AS spso
-    FROM records JOIN snapshots USING (group_id, topic, partition)
+            OVER (PARTITION BY group_id, topic, topic_id, partition) AS spso
+    FROM records JOIN snapshots USING (group_id, topic, topic_id, partition)
     WHERE records.snapshot_epoch = snapshots.snapshot.snapshot_epoch AND records.position >= snapshots.snapshot.position
 ),
 
@@ -40,6 +43,7 @@ batches AS (
     SELECT
         group_id,
         topic,
+        topic_id,
         partition,
         position,
         greatest(batch.first_offset, spso) AS first_offset,
@@ -52,34 +56,35 @@ batches AS (
 cuts AS (
     SELECT
         *,
-        row_number() OVER (PARTITION BY group_id, topic, partition ORDER BY offset) AS segment,
-        lead(offset) OVER (PARTITION BY group_id, topic, partition ORDER BY offset) AS next_offset
+        row_number() OVER (PARTITION BY group_id, topic, topic_id, partition ORDER BY offset) AS segment,
+        lead(offset) OVER (PARTITION BY group_id, topic, topic_id, partition ORDER BY offset) AS next_offset
     FROM (
-        SELECT group_id, topic, partition, first_offset AS offset FROM batches
+        SELECT group_id, topic, topic_id, partition, first_offset AS offset FROM batches
         UNION
-        SELECT group_id, topic, partition, next_offset FROM batches
+        SELECT group_id, topic, topic_id, partition, next_offset FROM batches
     )
 ),
 
 segments AS (
-    SELECT group_id, topic, partition, segment, max_by(value, position) AS value
+    SELECT group_id, topic, topic_id, partition, segment, max_by(value, position) AS value
     FROM (
         SELECT
             batches.group_id,
             batches.topic,
+            batches.topic_id,
             batches.partition,
             batches.position,
             batches.value,
             explode(sequence(low.segment, high.segment - 1)) AS segment
         FROM batches
         JOIN cuts AS low
-            ON batches.group_id = low.group_id AND batches.topic = low.topic
+            ON batches.group_id = low.group_id AND batches.topic_id = low.topic_id
             AND batches.partition = low.partition AND batches.first_offset = low.offset
         JOIN cuts AS high
-            ON batches.group_id = high.group_id AND batches.topic = high.topic
+            ON batches.group_id = high.group_id AND batches.topic_id = high.topic_id
             AND batches.partition = high.partition AND batches.next_offset = high.offset
     )
-    GROUP BY group_id, topic, partition, segment
+    GROUP BY group_id, topic, topic_id, partition, segment
 ),
 
 neighbours AS (
@@ -87,20 +92,21 @@ neighbours AS (
         *,
         lag(next_offset) OVER by_offset IS DISTINCT FROM offset OR lag(value) OVER by_offset IS DISTINCT FROM value
             AS begins
-    FROM segments JOIN cuts USING (group_id, topic, partition, segment)
-    WINDOW by_offset AS (PARTITION BY group_id, topic, partition ORDER BY offset)
+    FROM segments JOIN cuts USING (group_id, topic, topic_id, partition, segment)
+    WINDOW by_offset AS (PARTITION BY group_id, topic, topic_id, partition ORDER BY offset)
 ),
 
 ranges AS (
     SELECT
         *,
-        count_if(begins) OVER (PARTITION BY group_id, topic, partition ORDER BY offset) AS range_number
+        count_if(begins) OVER (PARTITION BY group_id, topic, topic_id, partition ORDER BY offset) AS range_number
     FROM neighbours
 )
 
 SELECT
     group_id,
     topic,
+    topic_id,
     partition,
     min(offset) AS first_offset,
     max(next_offset) - 1 AS last_offset,
@@ -114,4 +120,4 @@ SELECT
     first(value).member_id AS member_id,
     first(value).lock_deadline AS lock_deadline
 FROM ranges
-GROUP BY group_id, topic, partition, range_number
+GROUP BY group_id, topic, topic_id, partition, range_number

@@ -1,5 +1,6 @@
 -- The newest offsets of each share-partition: what the records of share_group_state add up to, without their ranges.
 --
+-- A topic is known by its id; rows without one are an earlier version's, and were carried over to rows that have one.
 -- Records are ordered by (leader_epoch, batch_id): leaders follow each other, and each writes at most one record of a
 -- share-partition in a micro-batch. A snapshot replaces what was before it, an update changes what is not -1 in it, and a
 -- tombstone forgets the share-partition.
@@ -8,20 +9,22 @@ WITH records AS (
         *,
         struct(leader_epoch, batch_id) AS position,
         max(struct(leader_epoch, batch_id)) FILTER (WHERE record_type = 'Tombstone')
-            OVER (PARTITION BY group_id, topic, partition) AS forgotten_at
+            OVER (PARTITION BY group_id, topic, topic_id, partition) AS forgotten_at
     FROM share_group_state
+    WHERE topic_id IS NOT NULL
 ),
 
 snapshots AS (
-    SELECT group_id, topic, partition, max(struct(snapshot_epoch, position)) AS snapshot
+    SELECT group_id, topic, topic_id, partition, max(struct(snapshot_epoch, position)) AS snapshot
     FROM records
     WHERE record_type = 'ShareSnapshot' AND (forgotten_at IS NULL OR position > forgotten_at)
-    GROUP BY group_id, topic, partition
+    GROUP BY group_id, topic, topic_id, partition
 )
 
 SELECT
     group_id,
     topic,
+    topic_id,
     partition,
     max_by(start_offset, position) FILTER (WHERE start_offset <> -1) AS start_offset,
     max_by(end_offset, position) AS end_offset,
@@ -30,6 +33,6 @@ SELECT
     max(leader_epoch) AS leader_epoch,
     max(snapshot_epoch) AS snapshot_epoch,
     max_by(time, position) AS time
-FROM records JOIN snapshots USING (group_id, topic, partition)
+FROM records JOIN snapshots USING (group_id, topic, topic_id, partition)
 WHERE records.snapshot_epoch = snapshots.snapshot.snapshot_epoch AND records.position >= snapshots.snapshot.position
-GROUP BY group_id, topic, partition
+GROUP BY group_id, topic, topic_id, partition

@@ -6,6 +6,7 @@ Times are milliseconds after an arbitrary start, `T0`.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from sharegroup.config import JobConfig
@@ -16,16 +17,18 @@ from sharegroup.engine.output import Output
 from sharegroup.engine.share_partition_shard import Shard
 from sharegroup.protocol.request_rows import (
     ACKNOWLEDGE,
+    CONFIGURE,
     FETCH,
     RELEASE_MEMBER,
     UNACQUIRE,
     SharePartitionRequest,
 )
-from sharegroup.types import AcknowledgementBatch, OffsetRange
+from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange
 
 GROUP = "g"
 TOPIC = "orders"
-KEY = f"{GROUP}\t{TOPIC}\t0"
+TOPIC_ID = "id"
+KEY = f"{GROUP}\t{TOPIC_ID}\t0"
 T0 = 1_700_000_000_000
 LOCK_MS = 30_000
 REWRITE_MS = 12 * 3600 * 1000
@@ -43,7 +46,7 @@ class ShardDriver:
         self.state: str | None = None
 
     def _restored(self, state: str | None) -> Shard:
-        return Shard(KEY, GROUP, TOPIC, self._records, state)
+        return Shard(KEY, GROUP, TOPIC_ID, self._records, state)
 
     def line(self, request: SharePartitionRequest | bytes, at: int) -> str:
         """A request's row, appended `at` ms after T0 behind all earlier ones."""
@@ -84,9 +87,10 @@ def config(**values: object) -> str:
     return rows.encode(rows.CONFIG, json.dumps(JobConfig().group_config(GROUP).to_json() | values))
 
 
-def load(start_offset: int = 0, log: tuple[int, int] = (0, 0), partition: int = 0, **values: object) -> str:
-    """A share-partition without state."""
+def load(start_offset: int = 0, log: tuple[int, ...] | None = (0, 0), partition: int = 0, **values: object) -> str:
+    """A share-partition without state; `log` has the fields of `LogOffsets`, None if nobody could be asked."""
     row = {
+        "topic": TOPIC,
         "partition": partition,
         "state_epoch": 1,
         "initializing": False,
@@ -98,9 +102,14 @@ def load(start_offset: int = 0, log: tuple[int, int] = (0, 0), partition: int = 
     return rows.encode(rows.LOAD, json.dumps([row | values]))
 
 
-def log(end: int, start: int = 0, partition: int = 0) -> str:
+def log(end: int, start: int = 0, partition: int = 0, stable: int | None = None, has_topic_id: bool = True) -> str:
     """The log's ends moved."""
-    return rows.encode(rows.LOG, json.dumps([[partition, start, end]]))
+    return rows.encode(rows.LOG, json.dumps([[partition, start, end, stable, has_topic_id]]))
+
+
+def gone() -> str:
+    """The topic is no more."""
+    return rows.encode(rows.GONE, json.dumps(TOPIC))
 
 
 def tick(at: int) -> str:
@@ -121,23 +130,26 @@ def fetch(
     epoch: int = -1,
 ) -> SharePartitionRequest:  # fmt: skip
     return SharePartitionRequest(
-        FETCH, request_id, GROUP, TOPIC, partition, member, epoch, "me", max_records, max_wait_ms
+        FETCH, request_id, GROUP, TOPIC, TOPIC_ID, partition, member, epoch, "me", max_records, max_wait_ms
     )
 
 
 def acknowledge(
-    request_id: str, *batches: tuple[int, int, int], member: str = "m1", partition: int = 0, epoch: int = -1
-) -> SharePartitionRequest:
-    """Batches of (first offset, last offset, acknowledge type)."""
+    request_id: str, *batches: tuple[int, int, int], member: str = "m1", partition: int = 0, epoch: int = -1,
+    grants: Sequence[tuple[int, int, int]] = (),
+) -> SharePartitionRequest:  # fmt: skip
+    """Batches of (first offset, last offset, acknowledge type); grants of (first offset, last offset, count)."""
     return SharePartitionRequest(
         ACKNOWLEDGE,
         request_id,
         GROUP,
         TOPIC,
+        TOPIC_ID,
         partition,
         member,
         epoch,
         "me",
+        acquired=tuple(AcquiredRange(*grant) for grant in grants),
         is_renew_ack=any(kind == 4 for _, _, kind in batches),
         batches=tuple(AcknowledgementBatch(first, last, (kind,)) for first, last, kind in batches),
     )
@@ -145,11 +157,17 @@ def acknowledge(
 
 def unacquire(request_id: str, first: int, last: int, member: str = "m1") -> SharePartitionRequest:
     ranges = (OffsetRange(first, last),)
-    return SharePartitionRequest(UNACQUIRE, request_id, GROUP, TOPIC, 0, member, reply_to="me", ranges=ranges)
+    return SharePartitionRequest(UNACQUIRE, request_id, GROUP, TOPIC, TOPIC_ID, 0, member, reply_to="me", ranges=ranges)
 
 
 def release(request_id: str, member: str = "m1", epoch: int = -1, partition: int = 0) -> SharePartitionRequest:
-    return SharePartitionRequest(RELEASE_MEMBER, request_id, GROUP, TOPIC, partition, member, epoch, "me")
+    return SharePartitionRequest(RELEASE_MEMBER, request_id, GROUP, TOPIC, TOPIC_ID, partition, member, epoch, "me")
+
+
+def configure(partition: int = 0, **values: object) -> SharePartitionRequest:
+    """The group's configuration has changed."""
+    values = JobConfig().group_config(GROUP).to_json() | values
+    return SharePartitionRequest(CONFIGURE, "c", GROUP, TOPIC, TOPIC_ID, partition, "", config=values)
 
 
 # -- what comes out ----------------------------------------------------------------------------------------------------
@@ -166,6 +184,7 @@ def answered(
         "reply_to": "me",
         "group_id": GROUP,
         "topic": TOPIC,
+        "topic_id": TOPIC_ID,
         "partition": partition,
         "member_id": member,
         "error_code": error[0],
@@ -184,6 +203,7 @@ def transition(
     return {
         "group_id": GROUP,
         "topic": TOPIC,
+        "topic_id": TOPIC_ID,
         "partition": partition,
         "first_offset": first,
         "last_offset": last,
@@ -204,6 +224,7 @@ def durable(
     return {
         "group_id": GROUP,
         "topic": TOPIC,
+        "topic_id": TOPIC_ID,
         "partition": partition,
         "record_type": record_type,
         "snapshot_epoch": epochs[0],

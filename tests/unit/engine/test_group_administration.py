@@ -17,22 +17,27 @@ from sharegroup.protocol.request_rows import (
     DELETED,
     ShareGroupRequest,
     StartOffset,
+    TopicMetadata,
+    decode_share_partition_request,
 )
 
 from .test_share_group_operator import (
     GROUP,
+    JOB,
     ORDERS,
     SESSION_MS,
     T0,
     GroupDriver,
     group_row,
     heartbeat,
+    initialized,
     partition_row,
     tick,
     with_assignment,
 )
 
 SESSION, HEARTBEAT = "share.session.timeout.ms", "share.heartbeat.interval.ms"
+RESET = "share.auto.offset.reset"
 
 
 def admin(kind: str, **fields: Any) -> ShareGroupRequest:
@@ -40,7 +45,9 @@ def admin(kind: str, **fields: Any) -> ShareGroupRequest:
 
 
 def deleted(*partitions: int) -> ShareGroupRequest:
-    return ShareGroupRequest(DELETED, "d", GROUP, deleted=tuple(("orders", partition, 1) for partition in partitions))
+    return ShareGroupRequest(
+        DELETED, "d", GROUP, deleted=tuple(("id-orders", partition, 1) for partition in partitions)
+    )
 
 
 def left() -> GroupDriver:
@@ -62,7 +69,9 @@ def test_offsets_are_altered() -> None:
     output = group.send(admin(ALTER_OFFSETS, offsets=(StartOffset("orders", 1, 17),), topics=ORDERS), at=40)
     assert output.tables == {
         "share_groups": [group_row(4, "Empty") | {"assignment_epoch": 3}],
-        "share_partitions": [partition_row(1, "initializing") | {"state_epoch": 4, "start_offset": 17}],
+        "share_partitions": [
+            partition_row(1, "initializing") | {"state_epoch": 4, "start_offset": 17, "auto_offset_reset": None}
+        ],
     }
     (response,) = output.responses
     assert (response["error_code"], response["partition_errors"]) == (0, [["orders", 1, 0, None]])
@@ -107,6 +116,41 @@ def test_configs_are_in_force_from_the_next_request_on() -> None:
     assert output.responses[1]["heartbeat_interval_ms"] == 5_000
     refused = group.send(admin(ALTER_CONFIGS, configs={SESSION: "1"}), at=50)
     assert (refused.tables, refused.responses[0]["error_code"]) == ({}, ErrorCode.INVALID_CONFIG)
+
+
+def test_the_share_partitions_are_told_before_the_answer_and_start_by_the_reset_of_now() -> None:
+    group = GroupDriver()
+    group.send(heartbeat("h1", 0, topics=ORDERS), at=0)
+    group.send(initialized(0), at=10)
+    bills = {"bills": TopicMetadata("id-bills", 1)}
+    altered = admin(ALTER_CONFIGS, configs={RESET: "earliest"})
+    output = group.send(altered, heartbeat("h2", 0, "m2", topics=bills), at=20)
+    anew = partition_row(1, "initializing") | {"state_epoch": 3, "auto_offset_reset": "earliest"}
+    new = partition_row(0, "initializing") | {"topic": "bills", "topic_id": "id-bills", "state_epoch": 4}
+    assert output.tables["share_partitions"] == [anew, new | {"auto_offset_reset": "earliest"}]
+    config = JOB.effective(GROUP, {RESET: "earliest"}).config.to_json()
+    assert [(key, json.loads(value)) for key, value in output.requests] == [
+        (
+            f"g\tid-orders\t{partition}",
+            {
+                "type": "configure",
+                "id": "configure-x",
+                "group_id": GROUP,
+                "topic": "orders",
+                "topic_id": "id-orders",
+                "partition": partition,
+                "member_id": "",
+                "member_epoch": -1,
+                "reply_to": "",
+                "config": config,
+            },
+        )
+        for partition in (0, 1)
+    ]
+    assert [decode_share_partition_request(value).config for _, value in output.requests] == [config] * 2
+    for unchanged in (altered, admin(ALTER_CONFIGS, configs={RESET: "latest"}, validate_only=True)):
+        output = group.send(unchanged, at=30)
+        assert (output.tables, output.requests, output.responses[0]["error_code"]) == ({}, [], 0)
 
 
 def test_configs_come_back_from_the_table_and_go_over_the_file() -> None:

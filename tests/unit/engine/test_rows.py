@@ -14,9 +14,12 @@ from .shard_driver import ShardDriver, answered, fetch
 
 IN_ORDER = [
     "config\t{}",
+    'gone\t"orders"',
     "unload\t[1]",
     "load\t[]",
     "log\t[[0,0,5]]",
+    'request\t0\t12\t60\t{"type":"configure"}',
+    'request\t1\t2\t60\t{"type":"configure"}',
     "request\t0\t9\t100\tlate",
     "request\t0\t10\t50\tlater",
     "request\t1\t3\t10\ttab\tin the\tvalue",
@@ -31,6 +34,8 @@ def test_rows_come_in_the_order_of_their_kinds_and_requests_as_in_their_partitio
         ordered = rows.in_order(shuffled)
         assert [row.kind for row in ordered] == [line.split("\t")[0] for line in IN_ORDER]
         assert [row.request for row in ordered if row.request] == [
+            rows.RequestRow(0, 12, 60, '{"type":"configure"}'),
+            rows.RequestRow(1, 2, 60, '{"type":"configure"}'),
             rows.RequestRow(0, 9, 100, "late"),
             rows.RequestRow(0, 10, 50, "later"),
             rows.RequestRow(1, 3, 10, "tab\tin the\tvalue"),
@@ -52,7 +57,7 @@ def test_rows_that_name_no_share_partition_are_answered_where_somebody_asks() ->
     ]
     output = reject_unkeyed("", lines, 5)
     problem = "partition must be an integer of 0..2147483647"
-    response = answered("fetch", "x", member="", partition=-1, error=(42, problem))
+    response = answered("fetch", "x", member="", partition=-1, error=(42, problem)) | {"topic_id": ""}
     assert Output.decode(output.encode()) == Output(
         "",
         5,

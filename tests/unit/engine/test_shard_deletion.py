@@ -13,6 +13,7 @@ from .shard_driver import (
     KEY,
     LOCK_MS,
     T0,
+    TOPIC,
     ShardDriver,
     answered,
     config,
@@ -28,7 +29,7 @@ TOMBSTONE = durable("Tombstone", (UNCHANGED, UNCHANGED), (UNCHANGED, UNCHANGED),
 
 def delete(*deletions: tuple[int, int]) -> str:
     """The states of (partition, state epoch) are to be deleted."""
-    return rows.encode(rows.DELETE, json.dumps(deletions))
+    return rows.encode(rows.DELETE, json.dumps([[*deletion, TOPIC] for deletion in deletions]))
 
 
 def notices(output: Output) -> list[tuple[str, tuple[tuple[str, int, int], ...]]]:
@@ -46,14 +47,14 @@ def test_a_share_partition_is_forgotten_with_what_was_in_flight() -> None:
         "delivery_log": [transition(0, 9, "ACQUIRED>ARCHIVED", "reset", 1)],
     }
     assert output.responses == [answered("fetch", "f2", "m2")]
-    assert notices(output) == [("deleted", (("orders", 0, 1),))]
+    assert notices(output) == [("deleted", (("id", 0, 1),))]
     assert (shard.state, output.deadline_ms, output.waiting) == (None, None, False)
 
 
 def test_what_is_not_led_is_deleted_as_well() -> None:
     shard = ShardDriver()
     output = shard.batch(delete((0, 7)), at=0)
-    assert (output.tables, notices(output)) == ({"share_group_state": [TOMBSTONE]}, [("deleted", (("orders", 0, 7),))])
+    assert (output.tables, notices(output)) == ({"share_group_state": [TOMBSTONE]}, [("deleted", (("id", 0, 7),))])
     assert shard.state is None
 
 
@@ -70,7 +71,7 @@ def test_it_begins_anew_with_a_snapshot_of_its_own() -> None:
     shard.batch(delete((0, 1)), at=10)
     output = shard.batch(config(), load(4, (0, 10), state_epoch=5, initializing=True), at=20)
     assert output.tables == {"share_group_state": [durable("ShareSnapshot", (0, 5), (4, 4), 0)]}
-    assert notices(output) == [("initialized", (("orders", 0, 5),))]
+    assert notices(output) == [("initialized", (("id", 0, 5),))]
     fetched = shard.batch(log(12), shard.line(fetch("f2"), 30), at=30)
     assert fetched.responses == [answered("fetch", "f2", acquired=[[4, 11, 1]], until=30 + LOCK_MS)]
 

@@ -17,6 +17,7 @@ from sharegroup.errors import ErrorCode
 from sharegroup.protocol.request_rows import (
     HEARTBEAT,
     INITIALIZED,
+    TOPIC_DELETED,
     ShareGroupRequest,
     TopicMetadata,
     decode_share_partition_request,
@@ -69,7 +70,7 @@ def heartbeat(
 
 def initialized(*partitions: int, epoch: int = 1) -> ShareGroupRequest:
     return ShareGroupRequest(
-        INITIALIZED, "i", GROUP, initialized=tuple(("orders", partition, epoch) for partition in partitions)
+        INITIALIZED, "i", GROUP, initialized=tuple(("id-orders", partition, epoch) for partition in partitions)
     )
 
 
@@ -84,7 +85,9 @@ def answered(
     assignment: dict[str, Any] | None = None,
     error: tuple[int, str | None] = (0, None),
     member: str = "m1",
+    deadline: int | None = None,
 ) -> dict[str, Any]:
+    """`deadline` is when the member's session ends, told as a time after T0."""
     return {
         "type": "heartbeat",
         "id": request_id,
@@ -97,6 +100,7 @@ def answered(
         "heartbeat_interval_ms": interval_ms,
         "assignment": assignment,
         "subscribed_topic_names": ["orders"] if epoch >= 0 else None,
+        "session_deadline_ms": -1 if deadline is None else T0 + deadline,
     }
 
 
@@ -113,7 +117,7 @@ def member_row(epoch: int, partitions: list[int], member: str = "m1") -> dict[st
         "client_id": "c",
         "client_host": "/10.0.0.1",
         "subscribed_topic_names": ["orders"],
-        "assignment": [{"topic": "orders", "partitions": partitions}] if partitions else [],
+        "assignment": [{"topic": "orders", "topic_id": "id-orders", "partitions": partitions}] if partitions else [],
     }
 
 
@@ -126,6 +130,18 @@ def partition_row(partition: int, status: str) -> dict[str, Any]:
         "status": status,
         "state_epoch": 1,
         "start_offset": -1,
+        "auto_offset_reset": "latest",
+    }
+
+
+def member_left(epoch: int, member: str = "m1") -> dict[str, Any]:
+    return {
+        "type": "member_left",
+        "group_id": GROUP,
+        "member_id": member,
+        "member_epoch": epoch,
+        "topic_id": "",
+        "reply_to": "*",
     }
 
 
@@ -161,13 +177,13 @@ def test_a_member_joins_and_is_assigned_what_has_been_initialized() -> None:
             "share_groups": [group_row(2)],
             "share_group_members": [member_row(2, [0, 1])],
         },
-        responses=[answered("h1", 2, 5_000, {"orders": ["id-orders", [0, 1]]})],
+        responses=[answered("h1", 2, 5_000, {"orders": ["id-orders", [0, 1]]}, deadline=10 + SESSION_MS)],
         positions={2: 2},
         deadline_ms=T0 + 10 + SESSION_MS,
     )
 
     stays = group.send(heartbeat("h3", 2), at=5_000)
-    assert (stays.tables, stays.responses) == ({}, [answered("h3", 2, 5_000)])
+    assert (stays.tables, stays.responses) == ({}, [answered("h3", 2, 5_000, deadline=5_000 + SESSION_MS)])
 
 
 def test_initializing_that_takes_long_is_told_after_a_while() -> None:
@@ -176,11 +192,13 @@ def test_initializing_that_takes_long_is_told_after_a_while() -> None:
     assert group.send(initialized(0), at=10).responses == []
     assert group.batch(tick(PARKED_MS - 1), at=PARKED_MS - 1).responses == []
     told = group.batch(tick(PARKED_MS), at=PARKED_MS)
-    assert told.responses == [answered("h1", 2, 200, {"orders": ["id-orders", [0]]})]
+    assert told.responses == [answered("h1", 2, 200, {"orders": ["id-orders", [0]]}, deadline=PARKED_MS + SESSION_MS)]
     assert told.deadline_ms == T0 + PARKED_MS + SESSION_MS
     group.send(heartbeat("h2", 2), at=PARKED_MS + 10)
     told = group.send(initialized(1), at=PARKED_MS + 20)
-    assert told.responses == [answered("h2", 3, 5_000, {"orders": ["id-orders", [0, 1]]})]
+    assert told.responses == [
+        answered("h2", 3, 5_000, {"orders": ["id-orders", [0, 1]]}, deadline=PARKED_MS + 20 + SESSION_MS)
+    ]
 
 
 def test_a_member_that_asks_again_is_answered_once() -> None:
@@ -220,13 +238,14 @@ def test_a_member_that_leaves_is_released_everywhere() -> None:
         "share_group_members": [member_row(2, [0, 1]) | {"_deleted": True}],
         "share_groups": [group_row(3, "Empty")],
     }
-    assert output.responses == [answered("h3", -1)]
+    assert output.responses == [member_left(2), answered("h3", -1)]
     releases = [(key, decode_share_partition_request(value)) for key, value in output.requests]
+    assert {(request.topic, request.topic_id) for _, request in releases} == {("orders", "id-orders")}
     assert [
         (key, request.type, request.member_id, request.member_epoch, request.reply_to) for key, request in releases
     ] == [
-        ("g\torders\t0", "release_member", "m1", 2, ""),
-        ("g\torders\t1", "release_member", "m1", 2, ""),
+        ("g\tid-orders\t0", "release_member", "m1", 2, ""),
+        ("g\tid-orders\t1", "release_member", "m1", 2, ""),
     ]
     assert output.deadline_ms is None
 
@@ -237,10 +256,10 @@ def test_sessions_end_by_ticks_only_and_after_the_requests_of_the_batch() -> Non
     assert group.send(heartbeat("other", 0, "m2", topics=ORDERS), at=late).requests == []
     group = with_assignment()
     in_time = group.batch(group.line(heartbeat("h3", 2), late), tick(late), at=late)
-    assert (in_time.responses, in_time.requests) == ([answered("h3", 2, 5_000)], [])
+    assert (in_time.responses, in_time.requests) == ([answered("h3", 2, 5_000, deadline=late + SESSION_MS)], [])
     gone = group.batch(tick(late + SESSION_MS), at=late + SESSION_MS)
     assert gone.tables["share_groups"] == [group_row(3, "Empty")]
-    assert len(gone.requests) == 2
+    assert (len(gone.requests), gone.responses) == (2, [member_left(2)])
     refused = group.send(heartbeat("h4", 2), at=late + SESSION_MS + 1)
     assert refused.responses[0]["error_code"] == ErrorCode.UNKNOWN_MEMBER_ID
 
@@ -260,8 +279,8 @@ def test_a_group_comes_back_from_its_tables() -> None:
         assert output.tables["share_groups"] == [group_row(3)]
         assert output.tables["share_group_members"] == [member_row(3, [0, 1], "m2")]
         assert output.responses == [
-            answered("h3", 2, 5_000),
-            answered("h4", 3, 5_000, {"orders": ["id-orders", [0, 1]]}, member="m2"),
+            answered("h3", 2, 5_000, deadline=200 + SESSION_MS),
+            answered("h4", 3, 5_000, {"orders": ["id-orders", [0, 1]]}, member="m2", deadline=200 + SESSION_MS),
         ]
 
 
@@ -316,3 +335,47 @@ def test_what_cannot_be_a_topic_becomes_no_share_partition(topics: dict[str, Top
 def test_time_never_goes_back() -> None:
     group = with_assignment()
     assert group.send(heartbeat("h3", 2), at=-5_000).now_ms == T0 + 20
+
+
+def topic_deleted(*topic_ids: str) -> ShareGroupRequest:
+    return ShareGroupRequest(TOPIC_DELETED, "t", GROUP, topic_ids=topic_ids)
+
+
+def test_a_deleted_topic_leaves_the_assignment_and_comes_back_as_another_one() -> None:
+    group = with_assignment()
+    gone = group.send(topic_deleted("id-orders"), at=30)
+    assert gone == Output(
+        GROUP,
+        T0 + 30,
+        tables={
+            "share_partitions": [partition_row(0, "deleting"), partition_row(1, "deleting")],
+            "share_groups": [group_row(3)],
+        },
+        positions={2: 3},
+        deadline_ms=T0 + 20 + SESSION_MS,
+    )
+    again = group.send(topic_deleted("id-orders"), heartbeat("h3", 2, topics=ORDERS), at=40)
+    assert again.tables == {"share_group_members": [member_row(3, [])]}
+    assert again.responses == [answered("h3", 3, 5_000, {}, deadline=40 + SESSION_MS)]
+    made = group.send(heartbeat("h4", 3, topics={"orders": TopicMetadata("id-again", 1)}), at=50)
+    row = partition_row(0, "initializing") | {"topic_id": "id-again", "state_epoch": 4}
+    assert (made.tables["share_partitions"], made.responses) == ([row], [])
+    notice = ShareGroupRequest(INITIALIZED, "i", GROUP, initialized=(("id-again", 0, 4),))
+    told = group.send(notice, at=60)
+    expected = {"orders": ["id-again", [0]]}
+    assert told.responses == [answered("h4", 5, 5_000, expected, deadline=60 + SESSION_MS)]
+
+
+def test_a_waiting_heartbeat_is_answered_when_its_topic_is_no_more() -> None:
+    group = GroupDriver()
+    group.send(heartbeat("h1", 0, topics=ORDERS), at=0)
+    told = group.send(topic_deleted("id-orders"), at=10)
+    assert told.responses == [answered("h1", 2, 5_000, {}, deadline=10 + SESSION_MS)]
+
+
+def test_the_state_of_an_older_version_is_refused() -> None:
+    group = with_assignment()
+    state = json.loads(group.state or "")
+    group.state = json.dumps(state | {"group": state["group"] | {"version": 1}})
+    with pytest.raises(ValueError, match="remove that checkpoint"):
+        group.batch(tick(30), at=30)

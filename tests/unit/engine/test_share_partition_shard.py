@@ -21,7 +21,7 @@ from .shard_driver import (
     LOCK_MS,
     REWRITE_MS,
     T0,
-    TOPIC,
+    TOPIC_ID,
     ShardDriver,
     acknowledge,
     answered,
@@ -54,7 +54,7 @@ def test_an_initialisation_becomes_durable_and_is_told() -> None:
     output = shard.batch(config(), load(7, (5, 12), initializing=True, state_epoch=3), at=0)
     notice = {
         "type": "initialized",
-        "id": "initialized-orders-0-3",
+        "id": "initialized-id-0-3",
         "group_id": GROUP,
         "member_id": "",
         "member_epoch": -1,
@@ -64,7 +64,7 @@ def test_an_initialisation_becomes_durable_and_is_told() -> None:
         "client_host": "",
         "subscribed_topic_names": None,
         "topics": {},
-        "initialized": [["orders", 0, 3]],
+        "initialized": [["id", 0, 3]],
     }
     assert output == Output(
         KEY,
@@ -204,6 +204,29 @@ def test_an_acknowledgement_counts_from_its_append() -> None:
         (5, "lock_timeout"),
     ]
     assert shard.window() == [[5, 9, "AVAILABLE", 1, None, None]]
+
+
+def test_a_late_acknowledgement_does_not_count_for_what_the_member_was_granted_since() -> None:
+    """Its own standing demand got the same records again when their lock was over."""
+    shard = acquired_ten()
+    shard.send(fetch("f1", max_wait_ms=60_000), at=1)
+    again = shard.batch(tick(LOCK_MS + 1), at=LOCK_MS + 2)
+    assert again.responses[0]["acquired"] == [[0, 9, 2]]
+    first, second = [(0, 9, 1)], [(0, 9, 2)]
+    output = shard.send(
+        acknowledge("late", (0, 4, 1), (5, 9, 2), grants=first),
+        acknowledge("late-renewal", (0, 9, 4), grants=first),
+        acknowledge("in-time", (0, 9, 1), grants=second),
+        at=LOCK_MS + 3,
+    )
+    late = (ErrorCode.INVALID_RECORD_STATE, "0..4 is in delivery 2, not 1")
+    late_renewal = (ErrorCode.INVALID_RECORD_STATE, "0..9 is in delivery 2, not 1")
+    assert output.responses == [
+        answered("acknowledge", "late", error=late),
+        answered("acknowledge", "late-renewal", error=late_renewal),
+        answered("acknowledge", "in-time"),
+    ]
+    assert output.tables["delivery_log"] == [transition(0, 9, "ACQUIRED>ACKNOWLEDGED", "accept", 2)]
 
 
 def test_the_time_of_a_batch_alone_expires_nothing() -> None:
@@ -375,7 +398,7 @@ def test_requests_wait_for_their_share_partition_to_be_loaded() -> None:
 def test_requests_for_what_is_never_loaded_are_refused_and_nothing_is_kept() -> None:
     shard = ShardDriver()
     shard.send(fetch("f1"), acknowledge("a1", (0, 3, 1)), release("r1"), at=0)
-    unknown = (int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "group g has no share-partition orders-0")
+    unknown = (int(ErrorCode.UNKNOWN_TOPIC_ID), "group g has no share-partition of topic orders with id id")
     at_fetch_time = shard.batch(tick(5_001), at=5_001)
     assert at_fetch_time == Output(
         KEY, T0 + 5_001, responses=[answered("fetch", "f1", error=unknown)], deadline_ms=T0 + 10_000
@@ -392,13 +415,20 @@ def test_requests_for_what_is_never_loaded_are_refused_and_nothing_is_kept() -> 
 def test_parked_requests_are_bounded() -> None:
     shard = ShardDriver()
     output = shard.send(*[fetch(f"f{number}", member=f"m{number}") for number in range(1_002)], at=0)
-    assert errors(output) == [(f"f{number}", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for number in (1_000, 1_001)]
+    assert errors(output) == [(f"f{number}", ErrorCode.UNKNOWN_TOPIC_ID) for number in (1_000, 1_001)]
 
 
 def test_an_old_request_is_not_parked() -> None:
     shard = ShardDriver()
     output = shard.batch(shard.line(fetch("f1", max_wait_ms=100), 0), at=101)
-    assert errors(output) == [("f1", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+    assert errors(output) == [("f1", ErrorCode.UNKNOWN_TOPIC_ID)]
+
+
+def test_of_a_topic_that_is_there_a_partition_may_be_unknown() -> None:
+    shard = acquired_ten()
+    output = shard.batch(shard.line(fetch("f1", max_wait_ms=100, partition=7), 0), at=101)
+    unknown = (int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "group g has no share-partition orders-7")
+    assert output.responses == [answered("fetch", "f1", partition=7, error=unknown)]
 
 
 def test_unloaded_share_partitions_are_forgotten_and_their_demands_answered() -> None:
@@ -439,7 +469,7 @@ def test_a_higher_state_epoch_begins_again() -> None:
         "share_group_state": [durable("ShareSnapshot", (1, 2), (4, 4), 0)],
     }
     assert output.responses == [answered("fetch", "f1", member="m2")]
-    assert json.loads(output.requests[0][1])["initialized"] == [["orders", 0, 2]]
+    assert json.loads(output.requests[0][1])["initialized"] == [["id", 0, 2]]
     assert shard.send(fetch("f2"), at=20).responses[0]["acquired"] == [[4, 9, 1]]
 
 
@@ -469,9 +499,12 @@ def test_bad_rows_are_rejected_with_their_coordinates() -> None:
     output = shard.batch(
         shard.line(b"{not json", 5),
         shard.line(b'{"type":"fetch"}', 5),
-        shard.line(b'{"id":"x","reply_to":"me","type":"fetch","group_id":"g","topic":"orders","partition":0}', 5),
+        shard.line(
+            b'{"id":"x","reply_to":"me","type":"fetch","group_id":"g","topic":"orders","topic_id":"id","partition":0}',
+            5,
+        ),
         shard.line(acknowledge("a1", (0, 9, 1), member="m2")._replace(reply_to=""), 5),
-        shard.line(fetch("f1")._replace(topic="orders\t0"), 5),
+        shard.line(fetch("f1")._replace(topic_id="id\t0"), 5),
         at=5,
     )
     assert [(partition, offset) for partition, offset, _ in output.rejected] == [(0, 1), (0, 2), (0, 3), (0, 4)]
@@ -484,7 +517,7 @@ def test_bad_rows_are_rejected_with_their_coordinates() -> None:
     assert (output.positions, output.tables) == ({0: 6}, {})
 
 
-@pytest.mark.parametrize("field", ["type", "group_id", "topic", "partition", "member_id"])
+@pytest.mark.parametrize("field", ["type", "group_id", "topic", "topic_id", "partition", "member_id"])
 @pytest.mark.parametrize("value", ["\U0001f600" * 100_000, [["x"] * 200_000], 10**4_000])
 def test_no_answer_repeats_more_than_a_right_row_could_have(field: str, value: object) -> None:
     shard = ShardDriver()
@@ -510,8 +543,8 @@ def test_the_order_in_which_spark_hands_over_the_rows_means_nothing() -> None:
 
 
 def test_a_state_of_another_format_is_refused() -> None:
-    with pytest.raises(ValueError, match="format 99, this job reads 1"):
-        Shard(KEY, GROUP, TOPIC, DurableRecords(), '{"version":99}')
+    with pytest.raises(ValueError, match="format 99, this job reads 2: remove the checkpoint"):
+        Shard(KEY, GROUP, TOPIC_ID, DurableRecords(), '{"version":99}')
 
 
 # -- durable records ---------------------------------------------------------------------------------------------------

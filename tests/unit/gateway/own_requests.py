@@ -22,7 +22,7 @@ OWN_REQUESTS: list[Any] = [
     admin.DeleteGroupsRequest,
     admin.IncrementalAlterConfigsRequest,
     admin.ListConfigResourcesRequest,
-    *(getattr(messages, name) for name in messages.__all__ if name.endswith("Request")),
+    *(getattr(messages, name) for name in messages.__all__ if "Share" in name and name.endswith("Request")),
 ]
 
 

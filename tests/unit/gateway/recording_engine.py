@@ -6,13 +6,16 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any
+from uuid import UUID
 
 from sharegroup.gateway.engine_channel import EngineUnavailableError
+from sharegroup.gateway.topic_ids import topic_id_text
 from sharegroup.protocol.request_rows import FETCH, SharePartitionRequest
-from sharegroup.protocol.response_rows import Response, SharePartitionResponse
+from sharegroup.protocol.response_rows import Broadcast, Response, SharePartitionResponse
 from sharegroup.types import AcquiredRange, SharePartitionKey
 
-KEY = SharePartitionKey("group", "orders", 0)
+TOPIC_ID = UUID(int=1)
+KEY = SharePartitionKey("group", "orders", topic_id_text(TOPIC_ID), 0)
 
 
 class RecordingEngine:
@@ -25,7 +28,9 @@ class RecordingEngine:
         self.time_ms = 0
         #: When the next row is appended; None: it cannot be.
         self.append_ms: int | None = 0
-        self.new_leader: list[Callable[[], None]] = []
+        #: Whether it is not known what became of the next row.
+        self.fail_next = False
+        self.broadcast: list[Callable[[Broadcast], None]] = []
         self.wanted: list[Callable[[SharePartitionKey], None]] = []
         self.answers: dict[str, asyncio.Future[Response]] = {}
         self._ids = itertools.count()
@@ -37,8 +42,8 @@ class RecordingEngine:
     def now_ms(self) -> int:
         return self.time_ms
 
-    def on_new_leader(self, callback: Callable[[], None]) -> None:
-        self.new_leader.append(callback)
+    def on_broadcast(self, callback: Callable[[Broadcast], None]) -> None:
+        self.broadcast.append(callback)
 
     def on_wanted(self, callback: Callable[[SharePartitionKey], None]) -> None:
         self.wanted.append(callback)
@@ -48,7 +53,11 @@ class RecordingEngine:
             raise EngineUnavailableError("away")
         self.rows.append(row)
         appended = asyncio.get_running_loop().create_future()
-        appended.set_result(self.append_ms)
+        if self.fail_next:
+            self.fail_next = False
+            appended.set_exception(EngineUnavailableError("no answer"))
+        else:
+            appended.set_result(self.append_ms)
         return appended
 
     def ask(self, row: SharePartitionRequest) -> Awaitable[Response]:
@@ -61,11 +70,22 @@ class RecordingEngine:
     def subscribe(self, request_id: str, receive: Callable[[Response], None]) -> None:
         self._subscribers[request_id] = receive
 
-    def acquire(self, first: int, last: int, lock_deadline_ms: int) -> None:
+    def unsubscribe(self, request_id: str) -> None:
+        self._subscribers.pop(request_id, None)
+
+    def tell(self, row: Broadcast) -> None:
+        """The job tells everybody."""
+        for callback in self.broadcast:
+            callback(row)
+
+    def acquire(
+        self, first: int, last: int, lock_deadline_ms: int, count: int = 1, read_committed: bool = False
+    ) -> None:
         """The job's answer to the last demand."""
         demand = next(row for row in reversed(self.rows) if row.type == FETCH)
         answer = SharePartitionResponse(
             demand.type, demand.id, demand.reply_to, *KEY, demand.member_id,
-            acquired=(AcquiredRange(first, last, 1),), lock_deadline_ms=lock_deadline_ms,
+            acquired=(AcquiredRange(first, last, count),), lock_deadline_ms=lock_deadline_ms,
+            read_committed=read_committed,
         )  # fmt: skip
         self._subscribers.pop(demand.id)(answer)

@@ -60,6 +60,9 @@ class ScriptedUpstream:
     async def topics(self, names: Any) -> dict[str, Topic]:
         return {name: self._topics[name] for name in names if name in self._topics}
 
+    async def newest_topics(self, names: Any) -> dict[str, Topic]:
+        return await self.topics(names)
+
     def topic(self, name: str) -> Topic | None:
         return self._topics.get(name)
 
@@ -73,6 +76,13 @@ class ScriptedUpstream:
     def _need(self, node_id: int) -> None:
         if node_id in self._away:
             raise UpstreamUnavailableError(f"broker {node_id} is away")
+
+
+class NoOtherGroups:
+    """An upstream without groups: every name may be a share group's."""
+
+    async def check_joined(self, node_id: int, group_id: str) -> None:
+        """Nobody is refused."""
 
 
 class FixedTables:

@@ -79,7 +79,7 @@ class TwoBrokers(ScriptedUpstream):
         brokers = [SimpleNamespace(node_id=OTHER, host="b", port=9092, rack=None)]
         answers: dict[str, Callable[[Any], Any]] = {
             "MetadataRequest": lambda _: MetadataResponse(brokers=brokers, cluster_id="c", topics=[]),
-            "FindCoordinatorRequest": lambda _: FindCoordinatorResponse(node_id=OTHER, coordinators=[]),
+            "FindCoordinatorRequest": lambda _: FindCoordinatorResponse(node_id=OTHER),
             "DescribeClusterRequest": lambda _: DescribeClusterResponse(
                 error_code=0,
                 cluster_id="c",

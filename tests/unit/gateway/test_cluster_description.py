@@ -45,3 +45,27 @@ def test_brokers_are_told_at_our_ports(version: int, operations: set[int] | None
         (1, "gateway", 9192, "r"),
         (2, "gateway", 9193, "r"),
     ]
+
+
+@pytest.mark.parametrize(("version", "wanted", "told"), [(2, True, [1, 2, 3]), (2, False, [1, 2]), (1, True, [1, 2])])
+def test_fenced_brokers_are_told_to_who_asks_for_them(version: int, wanted: bool, told: list[int]) -> None:
+    """Broker 2 was at work when it got its port; broker 3 never was."""
+    broker = DescribeClusterResponse.DescribeClusterBroker
+
+    def of_upstream(request: Any) -> Any:
+        fenced = (2, 3) if request.include_fenced_brokers else ()
+        brokers = [broker(broker_id=n, host=f"b{n}", port=9092, rack=None, is_fenced=n in fenced) for n in (1, 2)]
+        if fenced:
+            brokers.append(broker(broker_id=3, host="b3", port=9092, rack=None, is_fenced=True))
+        return DescribeClusterResponse(error_code=0, cluster_id="c", controller_id=1, brokers=brokers)
+
+    listeners = Listeners("gateway")
+    listeners.add(1, 9192)
+    listeners.add(2, 9193)
+    cluster = ScriptedUpstream({"DescribeClusterRequest": of_upstream})
+    handler = ClusterApis(cluster, listeners, no_new_ports, EVERYTHING_ALLOWED).describe_cluster
+    asked = DescribeClusterRequest(include_fenced_brokers=wanted)
+    response = answer(handler, asked, DescribeClusterResponse, version)
+    ports = {1: 9192, 2: 9193, 3: -1}
+    expected = [(n, "gateway", ports[n], wanted and version == 2 and n > 1) for n in told]
+    assert [(b.broker_id, b.host, b.port, b.is_fenced) for b in response.brokers] == expected

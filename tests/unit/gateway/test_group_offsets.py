@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -107,6 +108,15 @@ def describe(
 
 def test_all_that_a_group_has_of_topics_that_are_there() -> None:
     assert describe(None) == {("orders", 0): (100, 23, 0), ("orders", 1): (50, -1, 0), ("orders", 2): (-1, -1, 0)}
+
+
+def test_what_a_group_has_of_a_topic_that_had_the_name_before_is_not_told() -> None:
+    old = SharePartitionOffset("orders", topic_id_text(UUID(int=8)), 0, 70, 4, 0, 1)
+    both = (old, row("orders", 0, 100, 7))
+    assert describe(None, both) == describe([("orders", [0])], both) == {("orders", 0): (100, 23, 0)}
+    assert describe(None, both[::-1]) == {("orders", 0): (100, 23, 0)}
+    assert describe([("orders", [0])], (old,)) == {("orders", 0): (-1, -1, 0)}
+    assert describe(None, (old,)) == {}
 
 
 def test_version_0_has_no_lags() -> None:

@@ -6,93 +6,132 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharegroup.gateway.acknowledge_rules import check_batches
-from sharegroup.gateway.holdings import Holdings
+from sharegroup.gateway.holdings import HandedOut, Held, Holdings
+from sharegroup.gateway.read_ahead_buffer import Grant
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
 
-NOW, MARGIN, LOCK = 1_000_000, 5_000, 30_000
+NOW, LOCK = 1_000_000, 30_000
+END = NOW + LOCK
 
 
 def ack(first: int, last: int, *types: int) -> AcknowledgementBatch:
     return AcknowledgementBatch(first, last, types or (AcknowledgeType.ACCEPT,))
 
 
-def holding(*ranges: tuple[int, int]) -> Holdings:
+def holding(*ranges: tuple[int, int], count: int = 1) -> Holdings:
     holdings = Holdings()
-    holdings.handed_out([AcquiredRange(first, last, 1) for first, last in ranges], NOW + LOCK, NOW)
+    holdings.handed_out([Grant(first, last, count, END) for first, last in ranges], NOW)
     return holdings
 
 
-def test_only_what_was_handed_out_is_covered() -> None:
+def accept(holdings: Holdings, *batches: AcknowledgementBatch, renewed_ms: int | None = None) -> None:
+    holdings.asked(batches, "request")
+    holdings.accepted(batches, "request", renewed_ms)
+
+
+def test_only_what_was_handed_out_is_held() -> None:
     holdings = holding((10, 19), (30, 39))
-    assert holdings.covers([ack(10, 19), ack(30, 35), ack(36, 36)], NOW, MARGIN)
+    grants = [AcquiredRange(10, 19, 1), AcquiredRange(30, 36, 1)]
+    assert holdings.held([ack(10, 19), ack(30, 35), ack(36, 36)], NOW) == Held(grants, END, True)
     for outside in (ack(9, 9), ack(9, 12), ack(19, 20), ack(15, 32), ack(0, 99), ack(20, 29)):
-        assert not holdings.covers([outside], NOW, MARGIN), outside
-    assert not holdings.covers([ack(10, 12), ack(40, 40)], NOW, MARGIN)
+        assert holdings.held([outside], NOW) is None, outside
+    assert holdings.held([ack(10, 12), ack(40, 40)], NOW) is None
+
+
+def test_what_is_held_comes_with_its_delivery_counts() -> None:
+    holdings = holding((10, 19))
+    holdings.handed_out([Grant(13, 15, 2, END + 5), Grant(16, 16, 2, END + 6)], NOW)
+    assert holdings.held([ack(12, 14), ack(15, 18)], NOW) == Held(
+        [AcquiredRange(12, 12, 1), AcquiredRange(13, 16, 2), AcquiredRange(17, 18, 1)], END, True
+    )
+    assert holdings.held([ack(14, 15)], NOW) == Held([AcquiredRange(14, 15, 2)], END + 5, True)
 
 
 def test_an_acknowledgement_counts_once() -> None:
     holdings = holding((10, 19))
-    holdings.acknowledged([ack(12, 14)])
-    assert not holdings.covers([ack(14, 14)], NOW, MARGIN)
-    assert holdings.covers([ack(10, 11), ack(15, 19)], NOW, MARGIN)
-    assert not holdings.covers([ack(15, 16), ack(16, 17)], NOW, MARGIN)  # twice within the request
+    accept(holdings, ack(12, 14))
+    assert holdings.held([ack(14, 14)], NOW) is None
+    assert holdings.held([ack(10, 11), ack(15, 19)], NOW) is not None
 
 
-def test_the_lock_must_outlast_the_margin() -> None:
+def test_an_offset_that_a_request_names_twice_is_the_jobs_to_judge() -> None:
     holdings = holding((10, 19))
-    assert holdings.covers([ack(10, 19)], NOW + LOCK - MARGIN - 1, MARGIN)
-    assert not holdings.covers([ack(10, 19)], NOW + LOCK - MARGIN, MARGIN)
+    assert holdings.held([ack(15, 16), ack(16, 17)], NOW) == Held([AcquiredRange(15, 17, 1)], END, False)
+    assert holdings.held([ack(16, 16), ack(16, 16)], NOW) == Held([AcquiredRange(16, 16, 1)], END, False)
+
+
+def test_what_is_asked_is_open_until_its_own_answer() -> None:
+    holdings = holding((10, 19))
+    holdings.asked([ack(12, 14)], "a")
+    assert holdings.held([ack(10, 12)], NOW) == Held([AcquiredRange(10, 12, 1)], END, False)
+    holdings.asked([ack(13, 15)], "b")
+    holdings.accepted([ack(12, 14)], "a")
+    assert list(holdings) == [
+        (10, 11, HandedOut(END, 1)),
+        (13, 15, HandedOut(END, 1, "b")),
+        (16, 19, HandedOut(END, 1)),
+    ]
+
+
+def test_what_is_handed_out_again_meanwhile_is_not_what_was_asked_about() -> None:
+    holdings = holding((10, 19))
+    holdings.asked([ack(10, 19)], "late")
+    holdings.handed_out([Grant(10, 14, 2, END + LOCK)], NOW)
+    holdings.accepted([ack(10, 19)], "late")
+    assert list(holdings) == [(10, 14, HandedOut(END + LOCK, 2))]
+
+
+def test_nothing_is_held_when_its_lock_is_over() -> None:
+    holdings = holding((10, 19))
+    assert holdings.held([ack(10, 19)], END) is not None
+    assert holdings.held([ack(10, 19)], END + 1) is None
 
 
 def test_handing_out_again_starts_a_new_lock() -> None:
     holdings = holding((10, 19))
-    holdings.handed_out([AcquiredRange(10, 14, 2)], NOW + 2 * LOCK, NOW)
-    assert holdings.covers([ack(10, 14)], NOW + LOCK, MARGIN)
-    assert not holdings.covers([ack(10, 15)], NOW + LOCK, MARGIN)
-    assert [(first, last, held.delivery_count) for first, last, held in holdings] == [(10, 14, 2), (15, 19, 1)]
+    holdings.handed_out([Grant(10, 14, 2, END + LOCK)], NOW)
+    assert holdings.held([ack(10, 14)], END + 1) == Held([AcquiredRange(10, 14, 2)], END + LOCK, True)
+    assert holdings.held([ack(10, 15)], END + 1) is None
 
 
 def test_a_renewal_moves_the_deadline_and_keeps_the_count() -> None:
-    holdings = holding((10, 19))
+    holdings = holding((10, 19), count=3)
     renew, release = AcknowledgeType.RENEW, AcknowledgeType.RELEASE
-    holdings.acknowledged([ack(10, 13, renew, release, renew, renew), ack(19, 19, renew)], NOW + 2 * LOCK)
+    accept(holdings, ack(10, 13, renew, release, renew, renew), ack(19, 19, renew), renewed_ms=END + LOCK)
     assert list(holdings) == [
-        (10, 10, (NOW + 2 * LOCK, 1)),
-        (12, 13, (NOW + 2 * LOCK, 1)),
-        (14, 18, (NOW + LOCK, 1)),
-        (19, 19, (NOW + 2 * LOCK, 1)),
+        (10, 10, HandedOut(END + LOCK, 3)),
+        (12, 13, HandedOut(END + LOCK, 3)),
+        (14, 18, HandedOut(END, 3)),
+        (19, 19, HandedOut(END + LOCK, 3)),
     ]
-
-
-def test_one_does_not_renew_what_one_does_not_hold() -> None:
-    holdings = holding((10, 12))
-    holdings.acknowledged([ack(5, 20, AcknowledgeType.RENEW)], NOW + 2 * LOCK)
-    assert list(holdings) == [(10, 12, (NOW + 2 * LOCK, 1))]
 
 
 def test_a_member_that_never_acknowledges_does_not_fill_the_memory() -> None:
     holdings = Holdings()
     for i in range(10_000):
         now_ms = NOW + 1_000 * i
-        holdings.handed_out([AcquiredRange(10 * i, 10 * i + 9, 1)], now_ms + LOCK, now_ms)
+        holdings.handed_out([Grant(10 * i, 10 * i + 9, 1, now_ms + LOCK)], now_ms)
         assert len(holdings) <= 64
-    assert holdings.covers([ack(10 * 9_990, 10 * 10_000 - 1)], now_ms, MARGIN)
+    assert holdings.held([ack(10 * 9_990, 10 * 10_000 - 1)], now_ms) is not None
 
 
 def test_ranges_cost_not_records() -> None:
     holdings = holding((0, 10**12))
-    assert holdings.covers([ack(0, 10**12)], NOW, MARGIN)
+    assert holdings.held([ack(0, 10**12)], NOW) is not None
     singles = [ack(offset, offset) for offset in range(0, 1000, 2)]
-    assert holdings.covers(singles, NOW, MARGIN)
-    holdings.acknowledged(singles)
+    held = holdings.held(singles, NOW)
+    assert held is not None
+    assert len(held.grants) == 500
+    accept(holdings, *singles)
     assert len(holdings) == 500
-    holdings.acknowledged([ack(1, 10**12 - 1)])
-    assert list(holdings) == [(10**12, 10**12, (NOW + LOCK, 1))]
+    accept(holdings, ack(1, 10**12 - 1))
+    assert list(holdings) == [(10**12, 10**12, HandedOut(END, 1))]
 
 
 OFFSETS = 24
+LATEST = 20_000
 offset_ranges = st.tuples(st.integers(0, OFFSETS - 1), st.integers(0, OFFSETS - 1)).map(sorted).map(tuple)
-grants = st.tuples(st.just("grant"), offset_ranges, st.integers(0, 5 * MARGIN), st.integers(1, 5))
+grants = st.tuples(st.just("grant"), offset_ranges, st.integers(0, LATEST), st.integers(1, 5))
 
 
 @st.composite
@@ -104,16 +143,16 @@ def acknowledgements(draw: st.DrawFn) -> tuple[object, ...]:
         size = draw(st.sampled_from([1, last - first + 1]))
         batches.append(ack(first, last, *draw(st.lists(st.integers(0, 4), min_size=size, max_size=size))))
     check_batches(batches, is_renew_ack=True)
-    return "acknowledge", batches, draw(st.integers(0, 5 * MARGIN))
+    return "acknowledge", batches, draw(st.integers(0, LATEST))
 
 
-@given(st.lists(st.one_of(grants, acknowledgements()), max_size=20), st.integers(0, 4 * MARGIN))
+@given(st.lists(st.one_of(grants, acknowledgements()), max_size=20), st.integers(0, LATEST))
 def test_against_a_dict_of_offsets(steps: list[tuple[object, ...]], later: int) -> None:
     holdings, model = Holdings(), dict[int, tuple[int, int]]()
     for kind, *values in steps:
         if kind == "grant":
             (first, last), deadline, count = values  # type: ignore[misc]
-            holdings.handed_out([AcquiredRange(first, last, count)], deadline, 0)
+            holdings.handed_out([Grant(first, last, count, deadline)], 0)
             model.update(dict.fromkeys(range(first, last + 1), (deadline, count)))
             continue
         batches, renewed = values
@@ -123,16 +162,20 @@ def test_against_a_dict_of_offsets(steps: list[tuple[object, ...]], later: int) 
             for i, offset in enumerate(range(batch.first_offset, batch.last_offset + 1))
         ]
         offsets = [offset for offset, _ in named]
-        in_time = all(offset in model and model[offset][0] > later + MARGIN for offset in offsets)
-        expected = in_time and len(set(offsets)) == len(offsets)
-        assert holdings.covers(batches, later, MARGIN) == expected  # type: ignore[arg-type]
+        held = holdings.held(batches, later)  # type: ignore[arg-type]
+        assert (held is not None) == all(offset in model and model[offset][0] >= later for offset in offsets)
+        if held is not None:
+            granted = [(offset, count) for first, last, count in held.grants for offset in range(first, last + 1)]
+            assert granted == [(offset, model[offset][1]) for offset in sorted(set(offsets))]
+            assert held.deadline_ms == min(model[offset][0] for offset in offsets)
+            assert held.is_settled == (len(set(offsets)) == len(offsets))
         if len(set(offsets)) < len(offsets):
             continue  # such a request is refused
-        holdings.acknowledged(batches, renewed)  # type: ignore[arg-type]
+        accept(holdings, *batches, renewed_ms=renewed)  # type: ignore[misc, arg-type]
         for offset, acknowledge_type in named:
             if acknowledge_type != AcknowledgeType.RENEW:
                 model.pop(offset, None)
             elif offset in model:
                 model[offset] = (renewed, model[offset][1])  # type: ignore[assignment]
-    held = {offset: tuple(how) for first, last, how in holdings for offset in range(first, last + 1)}
-    assert held == model
+    rest = {offset: (how[0], how[1]) for first, last, how in holdings for offset in range(first, last + 1)}
+    assert rest == model

@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from kafka.protocol.consumer import FetchResponse, ListOffsetsRequest, ListOffsetsResponse
+from kafka.protocol.consumer import FetchResponse, ListOffsetsResponse
 
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.batch_cache import BatchCache, batches_from
@@ -25,26 +25,27 @@ MAX_BYTES = 10**6
 class Cluster(UpstreamCluster):
     """One topic partition, and the answers of its leader in order."""
 
-    def __init__(self, *answers: Any, list_offsets_version: int = 11) -> None:
+    def __init__(self, *answers: Any) -> None:
         super().__init__({"bootstrap_servers": ["127.0.0.1:1"]})
-        self.answers, self.list_offsets_version = list(answers), list_offsets_version
+        self.answers = list(answers)
         self.refreshed = 0
+        #: (topic id, newest version) of the fetches.
+        self.asked: list[tuple[UUID, int]] = []
         self.fetched_from: list[int] = []
         self.lead(1, 1)
 
-    def lead(self, node_id: int, epoch: int, topic_id: UUID = TOPIC_ID) -> None:
+    def lead(self, node_id: int, epoch: int, topic_id: UUID | None = TOPIC_ID) -> None:
         partition = SimpleNamespace(partition_index=0, leader_id=node_id, leader_epoch=epoch)
         topic = SimpleNamespace(error_code=0, name="orders", topic_id=topic_id, partitions=[partition])
         self.learn(SimpleNamespace(cluster_id="c", brokers=[], topics=[topic]))
 
-    async def ask(self, node_id: int, request: Any, response: Any, *_: Any, **__: Any) -> Any:
+    async def ask(self, node_id: int, request: Any, response: Any, version: int | None = None, *_: Any) -> Any:
         if response is FetchResponse:
             self.fetched_from.append(node_id)
+            assert version is not None
+            self.asked.append((request.topics[0].topic_id, version))
         answer = self.answers.pop(0)
         return await answer() if callable(answer) else answer
-
-    async def features(self, node_id: int) -> Any:
-        return SimpleNamespace(ranges={ListOffsetsRequest.API_KEY: (0, self.list_offsets_version)})
 
     async def refresh(self) -> None:
         self.refreshed += 1
@@ -61,7 +62,7 @@ def fetched(records: bytes = b"", *, high_watermark: int = 0, stable: int = -1, 
     )
 
 
-def local_start(offset: int, error: int = 0) -> Any:
+def log_start(offset: int, error: int = 0) -> Any:
     topic = ListOffsetsResponse.ListOffsetsTopicResponse
     found = topic.ListOffsetsPartitionResponse(partition_index=0, error_code=error, offset=offset)
     return ListOffsetsResponse(topics=[topic(name="orders", partitions=[found])])
@@ -95,40 +96,103 @@ def test_what_was_read_is_there_with_the_hole_before_it() -> None:
     assert read(log, 2) == OffsetRange(2, 14)
 
 
-@pytest.mark.parametrize(("read_committed", "last"), [(False, 19), (True, 11)])
-def test_a_hole_at_the_end_of_the_log_reaches_to_what_the_group_may_see(read_committed: bool, last: int) -> None:
-    cluster = Cluster(fetched(high_watermark=20, stable=12), local_start(0))
-    assert read(reader(cluster), 10, read_committed) == OffsetRange(10, last)
+EMPTY = {"ids": ["below the end", "at the end", "a batch cut off", "throttled"]}
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
+def nothing_shown() -> list[Any]:
+    return [
+        fetched(high_watermark=1_000, stable=1_000),
         fetched(high_watermark=10),
         fetched(log_batches.batch(10, 5)[:-1], high_watermark=20),
         FetchResponse(error_code=0, responses=[]),
-    ],
-    ids=["at the end", "a batch cut off", "throttled"],
-)
-def test_no_hole_where_the_broker_said_nothing_of_the_kind(answer: Any) -> None:
+    ]
+
+
+@pytest.mark.parametrize("read_committed", [False, True])
+@pytest.mark.parametrize("answer", nothing_shown(), **EMPTY)
+def test_what_a_broker_does_not_show_is_not_known(answer: Any, read_committed: bool) -> None:
+    """A remote read that took too long looks like a log whose last records compaction has taken."""
     log = reader(Cluster(answer))
     with pytest.raises(LogReadError) as error:
-        read(log, 10)
+        read(log, 10, read_committed)
     assert error.value.code == ErrorCode.NONE
-    assert known(log, 10) is None
+    assert known(log, 10, read_committed) is None
 
 
-@pytest.mark.parametrize("answer", [local_start(11), local_start(-1), local_start(-1, error=3)])
-def test_no_hole_where_the_log_may_be_in_remote_storage(answer: Any) -> None:
-    log = reader(Cluster(fetched(high_watermark=20), answer))
+def test_a_hole_is_one_when_a_batch_behind_it_is_seen() -> None:
+    log = reader(Cluster(fetched(high_watermark=1_000), fetched(log_batches.batch(500, 10), high_watermark=1_000)))
     with pytest.raises(LogReadError):
         read(log, 10)
-    assert known(log, 10) is None
+    assert read(log, 10) == OffsetRange(10, 509)
 
 
-def test_a_broker_without_tiered_storage_is_not_asked() -> None:
-    cluster = Cluster(fetched(high_watermark=20), list_offsets_version=7)
-    assert read(reader(cluster), 10) == OffsetRange(10, 19)
+def test_a_read_that_gave_nothing_is_not_tried_again_at_once_and_each_pause_is_longer() -> None:
+    async def test() -> None:
+        answers = [fetched(high_watermark=100) for _ in range(7)]
+        cluster = Cluster(*answers, fetched(log_batches.batch(10, 5), high_watermark=100))
+        log = reader(cluster)
+        pauses = []
+        for _ in answers:
+            with pytest.raises(LogReadError):
+                await log.read(position(), 10)
+            pauses.append(log.pause_s(position(), 10))
+            asked = len(cluster.asked)
+            log.read_soon(position(), 10)
+            await asyncio.sleep(0)
+            assert len(cluster.asked) == asked
+        assert [round(pause, 1) for pause in pauses] == [0.2, 0.5, 1.0, 2.0, 4.0, 5.0, 5.0]
+        assert log.pause_s(position(), 11) == log.pause_s(position(True), 10) == 0
+        await log.read(position(), 10)
+        assert log.pause_s(position(), 10) == 0
+
+    asyncio.run(test())
+
+
+def test_the_pause_is_over_when_the_leader_changes() -> None:
+    async def test() -> None:
+        cluster = Cluster(fetched(high_watermark=100))
+        log = reader(cluster)
+        with pytest.raises(LogReadError):
+            await log.read(position(), 10)
+        cluster.lead(2, 2)
+        assert log.pause_s(position(), 10) == 0
+
+    asyncio.run(test())
+
+
+def test_topics_are_read_by_their_ids_where_brokers_have_them() -> None:
+    cluster = Cluster(fetched(log_batches.batch(0, 10)), fetched(log_batches.batch(0, 10)))
+    log = reader(cluster)
+    assert read(log, 0) == OffsetRange(0, 9)
+    cluster.lead(1, 1, None)
+    made = cluster.topic("orders")
+    assert made is not None
+
+    async def by_name() -> None:
+        await log.read(LogPosition(made, 0, False), 0)
+
+    asyncio.run(by_name())
+    assert cluster.asked == [(TOPIC_ID, 13), (made.topic_id, 12)]
+
+
+def test_a_log_that_ends_before_what_was_read_of_it_is_another_one() -> None:
+    log = reader(Cluster(
+        fetched(log_batches.batch(0, 10), high_watermark=30),
+        fetched(log_batches.batch(20, 10), high_watermark=30),
+        fetched(log_batches.batch(10, 5), high_watermark=15),
+    ))  # fmt: skip
+    assert read(log, 0) == OffsetRange(0, 9)
+    assert read(log, 20) == OffsetRange(20, 29)
+    assert read(log, 10) == OffsetRange(10, 14)
+    assert (known(log, 0), known(log, 20)) == (None, None)
+
+
+@pytest.mark.parametrize(("answer", "start"), [(log_start(30), 30), (log_start(-1, error=3), -1)])
+def test_a_broker_that_does_not_say_where_the_log_begins_is_asked(answer: Any, start: int) -> None:
+    log = reader(Cluster(fetched(error=int(ErrorCode.OFFSET_OUT_OF_RANGE), start=-1), answer))
+    with pytest.raises(LogReadError) as error:
+        read(log, 10)
+    assert (error.value.code, error.value.log_start_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, start)
 
 
 def test_a_log_with_another_leader_epoch_is_read_anew_from_the_new_leader() -> None:

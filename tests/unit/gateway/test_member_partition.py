@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
 from sharegroup.errors import ErrorCode
+from sharegroup.gateway.member_leases import Lease
 from sharegroup.gateway.member_partition import MemberPartition
 from sharegroup.gateway.read_ahead import ReadAhead
+from sharegroup.gateway.read_ahead_buffer import Grant
+from sharegroup.gateway.slicing import Slice
+from sharegroup.protocol.acknowledgement_rows import MAX_ROW_BYTES
 from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, MAX_RANGES_PER_ROW, RELEASE_MEMBER, UNACQUIRE
 from sharegroup.protocol.response_rows import SharePartitionResponse
 from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange
 from tests.unit.gateway.recording_engine import KEY, RecordingEngine
 
-LOCK_MS = 30_000
+LOCK_MS, MARGIN_MS = 30_000, 5_000
 ACCEPT = AcknowledgementBatch(0, 9, (1,))
 
 
@@ -42,14 +46,17 @@ def test_a_range_whose_lock_is_nearly_over_goes_back_and_short_locks_are_of_use(
     assert [(row.type, row.acquired) for row in engine.rows] == [(UNACQUIRE, (AcquiredRange(0, 99, 1),))]
 
 
+def send(part: MemberPartition, first: int, last: int, count: int = 1, gaps: tuple[OffsetRange, ...] = ()) -> None:
+    """These go to the member; `gaps` have no records."""
+    acquired = [AcquiredRange(first, last, count)] if first <= last else []
+    part.take(Slice(acquired, [], list(gaps), [], last - first + 1, 0), 0)
+
+
 def sent_ten(engine: RecordingEngine) -> MemberPartition:
     """A member that was granted 0..99 and sent 0..9; nothing is noted so far."""
     part = member(engine)
     engine.acquire(0, 99, LOCK_MS)
-    sent = (AcquiredRange(0, 9, 1),)
-    deadline_ms = part.read_ahead.take(sent, (), 0)
-    assert deadline_ms is not None
-    part.handed_out(sent, deadline_ms, 0)
+    send(part, 0, 9)
     engine.rows.clear()
     return part
 
@@ -112,56 +119,256 @@ def test_many_ranges_go_back_in_rows_of_bounded_size() -> None:
 
 # -- acknowledgements --------------------------------------------------------------------------------------------------
 
+NOT_HELD = ErrorCode.INVALID_RECORD_STATE
+NOT_KNOWN = ErrorCode.COORDINATOR_NOT_AVAILABLE
+RENEW, RELEASE = 4, 2
 
-async def acknowledged(part: MemberPartition, engine: RecordingEngine, now_ms: int) -> tuple[int, str | None]:
-    outcome = part.acknowledge([ACCEPT], False, now_ms, 5_000)
-    assert [row.type for row in engine.rows] == [ACKNOWLEDGE]  # before anything is waited for
-    return await outcome
+
+def a_lease(deadline_ms: int = 10 * LOCK_MS) -> Lease:
+    lease = Lease()
+    lease.extend(deadline_ms)
+    return lease
+
+
+def acknowledge(
+    part: MemberPartition,
+    *batches: AcknowledgementBatch,
+    now_ms: int = 0,
+    lease: Lease | None = None,
+    is_renew_ack: bool = False,
+) -> asyncio.Future[tuple[int, str | None]]:
+    """Acknowledge; the rows are sent now."""
+    outcome = part.acknowledge(batches, is_renew_ack, lease or a_lease(), now_ms, MARGIN_MS)
+    return asyncio.ensure_future(outcome)
+
+
+def answer_last(engine: RecordingEngine, code: int = 0, lock_deadline_ms: int = -1) -> None:
+    """The job's answer to the last row that somebody waits for."""
+    row = engine.rows[-1]
+    assert row.reply_to == "gateway"
+    refused = SharePartitionResponse(
+        ACKNOWLEDGE, row.id, "gateway", *KEY, "member", code, lock_deadline_ms=lock_deadline_ms
+    )
+    engine.answers[row.id].set_result(refused)
+
+
+def run(test: Callable[[RecordingEngine, MemberPartition], Awaitable[None]]) -> None:
+    """A test of a member that was sent 0..9."""
+
+    async def main() -> None:
+        engine = RecordingEngine()
+        await test(engine, sent_ten(engine))
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize(
     ("append_ms", "now_ms", "code"),
     [
         (LOCK_MS, 0, ErrorCode.NONE),
-        (LOCK_MS + 1, 0, ErrorCode.INVALID_RECORD_STATE),
+        (LOCK_MS + 1, 0, NOT_HELD),
         (-1, LOCK_MS, ErrorCode.NONE),  # a topic that does not keep the time of its appends
-        (-1, LOCK_MS + 1, ErrorCode.INVALID_RECORD_STATE),
+        (-1, LOCK_MS + 1, NOT_HELD),
     ],
 )
 def test_an_acknowledgement_is_in_time_when_its_row_was_appended_in_time(
     append_ms: int, now_ms: int, code: ErrorCode
 ) -> None:
-    async def test() -> None:
-        engine = RecordingEngine()
-        part = sent_ten(engine)
+    async def test(engine: RecordingEngine, part: MemberPartition) -> None:
         engine.append_ms, engine.time_ms = append_ms, now_ms
-        assert (await acknowledged(part, engine, 0))[0] == code
+        outcome = acknowledge(part, ACCEPT)
+        ((row),) = engine.rows  # before anything is waited for
+        assert (row.type, row.reply_to, row.acquired) == (ACKNOWLEDGE, "", (AcquiredRange(0, 9, 1),))
+        assert (await outcome)[0] == code
 
-    asyncio.run(test())
+    run(test)
 
 
 def test_an_acknowledgement_with_little_time_left_is_the_jobs_to_answer() -> None:
-    async def test() -> None:
-        engine = RecordingEngine()
-        part = sent_ten(engine)
-        outcome = asyncio.ensure_future(acknowledged(part, engine, LOCK_MS - 5_000))
-        while not engine.answers:
-            await asyncio.sleep(0)
-        ((request_id, answer),) = engine.answers.items()
-        assert engine.rows[0].reply_to == "gateway"
-        refused = SharePartitionResponse(ACKNOWLEDGE, request_id, "gateway", *KEY, "member", 121, "too late")
-        answer.set_result(refused)
-        assert await outcome == (121, "too late")
+    async def test(engine: RecordingEngine, part: MemberPartition) -> None:
+        outcome = acknowledge(part, ACCEPT, now_ms=LOCK_MS - MARGIN_MS)
+        answer_last(engine, NOT_HELD)
+        assert await outcome == (NOT_HELD, None)
+        assert engine.rows[0].acquired == (AcquiredRange(0, 9, 1),)
 
-    asyncio.run(test())
+    run(test)
 
 
-def test_an_acknowledgement_that_cannot_be_sent_may_be_sent_again() -> None:
-    async def test() -> None:
-        engine = RecordingEngine()
-        part = sent_ten(engine)
+@pytest.mark.parametrize("batch", [(2, 10), (10, 19), (3, 3)])
+def test_what_the_member_was_not_sent_or_has_settled_is_refused_as_a_whole_and_the_job_hears_nothing(
+    batch: tuple[int, int],
+) -> None:
+    async def test(engine: RecordingEngine, part: MemberPartition) -> None:
+        assert (await acknowledge(part, AcknowledgementBatch(3, 3, (1,))))[0] == ErrorCode.NONE
+        engine.rows.clear()
+        mixed = AcknowledgementBatch(0, 1, (1,)), AcknowledgementBatch(*batch, (1,))
+        assert (await acknowledge(part, *mixed))[0] == NOT_HELD
+        assert engine.rows == []
+
+    run(test)
+
+
+def test_what_comes_after_its_lock_is_refused_whatever_was_granted_since() -> None:
+    """The lock ends, and the member's own demand that stands at the job is granted the same records again."""
+
+    async def test(engine: RecordingEngine, part: MemberPartition) -> None:
+        part.idle()
+        part.read_ahead.dry(LOCK_MS)
+        part.ask(LOCK_MS, 100)
+        engine.acquire(0, 9, 3 * LOCK_MS, count=2)
+        engine.rows.clear()
+        late = LOCK_MS + 1
+        batches = AcknowledgementBatch(0, 4, (1,)), AcknowledgementBatch(5, 9, (RELEASE,))
+        assert (await acknowledge(part, *batches, now_ms=late))[0] == NOT_HELD
+        assert engine.rows == []
+        send(part, 0, 9, count=2)
+        assert (await acknowledge(part, ACCEPT, now_ms=late))[0] == ErrorCode.NONE
+        assert [row.acquired for row in engine.rows] == [(AcquiredRange(0, 9, 2),)]
+
+    run(test)
+
+
+@pytest.mark.parametrize("lease_ms", [-1, MARGIN_MS])
+def test_without_a_lease_that_outlasts_the_margin_the_job_answers(lease_ms: int) -> None:
+    async def test(engine: RecordingEngine, part: MemberPartition) -> None:
+        outcome = acknowledge(part, ACCEPT, lease=a_lease(lease_ms))
+        answer_last(engine)
+        assert await outcome == (ErrorCode.NONE, None)
+
+    run(test)
+
+
+@pytest.mark.parametrize("has_left", [False, True])
+def test_an_append_after_the_end_of_the_lease_is_no_success(has_left: bool) -> None:
+    async def test(engine: RecordingEngine, part: MemberPartition) -> None:
+        lease = a_lease(MARGIN_MS + 1)
+        engine.append_ms = 0 if has_left else MARGIN_MS + 1
+        outcome = acknowledge(part, ACCEPT, lease=lease)
+        if has_left:
+            lease.end()
+        assert (await outcome)[0] == NOT_KNOWN
+
+    run(test)
+
+
+def test_when_the_member_has_left_nothing_that_it_had_counts() -> None:
+    async def test(engine: RecordingEngine, part: MemberPartition) -> None:
+        part.member_left()
+        assert [(row.type, row.acquired) for row in engine.rows] == [(UNACQUIRE, (AcquiredRange(10, 99, 1),))]
+        assert (await acknowledge(part, ACCEPT))[0] == NOT_HELD
+
+    run(test)
+
+
+def test_a_grant_from_before_the_member_left_goes_back_when_it_comes() -> None:
+    engine = RecordingEngine()
+    part = member(engine)
+    part.member_left()
+    engine.acquire(0, 99, LOCK_MS)
+    assert [(row.type, row.acquired) for row in engine.rows] == [(FETCH, ()), (UNACQUIRE, (AcquiredRange(0, 99, 1),))]
+    assert part.read_ahead.buffered == 0
+    part.ask(1, 100)
+    engine.acquire(0, 99, LOCK_MS, count=2)
+    assert part.read_ahead.ranges() == [AcquiredRange(0, 99, 2)]
+
+
+def test_what_cannot_be_sent_may_be_sent_again() -> None:
+    async def test(engine: RecordingEngine, part: MemberPartition) -> None:
         engine.append_ms = None
-        code, message = await part.acknowledge([ACCEPT], False, 0, 5_000)
-        assert (code, message) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "away")
+        assert await acknowledge(part, ACCEPT) == (NOT_KNOWN, "away")
+        engine.append_ms = 0
+        assert (await acknowledge(part, ACCEPT))[0] == ErrorCode.NONE
 
-    asyncio.run(test())
+    run(test)
+
+
+def test_what_may_be_in_the_log_is_the_jobs_to_answer_when_it_is_sent_again() -> None:
+    async def test(engine: RecordingEngine, part: MemberPartition) -> None:
+        engine.fail_next = True
+        assert (await acknowledge(part, ACCEPT))[0] == NOT_KNOWN
+        again = acknowledge(part, ACCEPT)
+        answer_last(engine, NOT_HELD)
+        assert (await again)[0] == NOT_HELD
+
+    run(test)
+
+
+def test_nothing_is_answered_early_while_the_job_decides_about_the_same_records() -> None:
+    async def test(engine: RecordingEngine, part: MemberPartition) -> None:
+        first = acknowledge(part, AcknowledgementBatch(0, 4, (RELEASE,)), lease=a_lease(-1))
+        second = acknowledge(part, AcknowledgementBatch(4, 5, (1,)))
+        answer_last(engine, NOT_HELD)
+        assert (await second)[0] == NOT_HELD
+        engine.rows.pop()
+        answer_last(engine)
+        assert (await first)[0] == ErrorCode.NONE
+        assert (await acknowledge(part, AcknowledgementBatch(3, 3, (1,))))[0] == NOT_HELD
+        third = acknowledge(part, AcknowledgementBatch(4, 4, (1,)))  # who holds it depends on the order at the job
+        answer_last(engine, NOT_HELD)
+        assert (await third)[0] == NOT_HELD
+        assert (await acknowledge(part, AcknowledgementBatch(6, 9, (1,))))[0] == ErrorCode.NONE
+
+    run(test)
+
+
+def test_a_renewal_carries_its_grants_and_what_it_renews_is_held_for_longer() -> None:
+    async def test(engine: RecordingEngine, part: MemberPartition) -> None:
+        outcome = acknowledge(part, AcknowledgementBatch(2, 5, (RENEW,)), is_renew_ack=True)
+        assert engine.rows[-1].acquired == (AcquiredRange(2, 5, 1),)
+        answer_last(engine, lock_deadline_ms=2 * LOCK_MS)
+        assert (await outcome)[0] == ErrorCode.NONE
+        assert (await acknowledge(part, AcknowledgementBatch(1, 2, (1,)), now_ms=LOCK_MS + 1))[0] == NOT_HELD
+        assert (await acknowledge(part, AcknowledgementBatch(2, 5, (1,)), now_ms=LOCK_MS + 1))[0] == ErrorCode.NONE
+
+    run(test)
+
+
+def test_gaps_are_acknowledged_with_their_grants() -> None:
+    engine = RecordingEngine()
+    part = member(engine)
+    engine.acquire(10, 49, LOCK_MS)
+    part.ask(0, 100)
+    engine.acquire(50, 120, LOCK_MS, count=2)
+    engine.rows.clear()
+    send(part, 10, 39, gaps=(OffsetRange(40, 59), OffsetRange(100, 120)))
+    ((row),) = engine.rows
+    assert (row.type, row.batches) == (
+        ACKNOWLEDGE,
+        (AcknowledgementBatch(40, 59, (0,)), AcknowledgementBatch(100, 120, (0,))),
+    )
+    assert row.acquired == (AcquiredRange(40, 49, 1), AcquiredRange(50, 59, 2), AcquiredRange(100, 120, 2))
+    assert part.read_ahead.ranges() == [AcquiredRange(60, 99, 2)]
+
+
+def test_an_acknowledgement_that_is_too_large_goes_in_several_rows_with_one_outcome() -> None:
+    async def test(engine: RecordingEngine, part: MemberPartition) -> None:
+        offsets = range(1_000, 1_000 + 400_000)
+        part.holdings.handed_out([Grant(offsets[0], offsets[-1], 1, LOCK_MS)], 0)
+        batch = AcknowledgementBatch(offsets[0], offsets[-1], tuple(1 + offset % 2 for offset in offsets))
+        outcome = acknowledge(part, batch, lease=a_lease(-1))
+        assert max(len(row.encode()) for row in engine.rows) < MAX_ROW_BYTES
+        assert tuple(types for row in engine.rows for b in row.batches for types in b.acknowledge_types) == batch[2]
+        rows = [*engine.rows]
+        for row, code in zip(rows, [0, NOT_HELD, *[0] * len(rows)], strict=False):
+            engine.rows = [row]
+            answer_last(engine, code)
+        assert (await outcome)[0] == NOT_HELD
+
+    run(test)
+
+
+def test_a_member_that_goes_with_a_great_many_ranges_says_so_in_a_row_that_fits() -> None:
+    engine = RecordingEngine()
+    part = sent_ten(engine)
+    sent = [Grant(100 + 2 * n, 100 + 2 * n, 1, LOCK_MS) for n in range(2 * MAX_RANGES_PER_ROW)]
+    part.holdings.handed_out(sent, 0)
+    part.close()
+    ahead, release = engine.rows
+    assert (ahead.type, ahead.acquired) == (UNACQUIRE, (AcquiredRange(10, 99, 1),))
+    assert release.type == RELEASE_MEMBER
+    assert release.delivered is not None
+    assert len(release.delivered) <= MAX_RANGES_PER_ROW
+    delivered = [(first, last) for first, last in release.delivered]
+    assert all(any(first <= grant[0] <= last for first, last in delivered) for grant in sent[:: len(sent) // 7])
+    assert delivered[0][0] == 0
+    assert delivered[-1][1] == sent[-1].last_offset

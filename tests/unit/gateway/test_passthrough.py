@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -54,6 +56,34 @@ def test_random_bytes_as_produce(version: int, body: bytes) -> None:
 def test_everything_else_has_one() -> None:
     frame = memoryview(b"\0\1\0\4\0\0\0\7\xff\xff")
     assert expects_response(read_header(frame), frame)
+
+
+def test_it_is_told_that_topics_were_deleted_before_the_client_is() -> None:
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        told: list[str] = []
+        passthrough = Passthrough(("127.0.0.1", 1), {}, ConnectBackoff(), lambda: told.append("gateway"))
+        answers = [loop.create_future(), loop.create_future()]
+
+        async def drained() -> None:
+            return None
+
+        link: Any = SimpleNamespace(drained=drained, forward=lambda *_: answers[len(told_of)])
+        passthrough._connection = link
+        told_of: list[int] = []
+        for number, api_key in enumerate((1, 20)):  # Fetch, DeleteTopics
+            frame = memoryview(b"\0" + bytes([api_key]) + b"\0\4\0\0\0\7\xff\xff")
+            answer = await passthrough.forward(read_header(frame), frame)
+            assert answer is answers[number]
+            answer.add_done_callback(lambda _: told.append("client"))
+            told_of.append(number)
+        assert told == []
+        for future in answers:
+            future.set_result(memoryview(b""))
+        await asyncio.sleep(0)
+        assert told == ["client", "gateway", "client"]
+
+    asyncio.run(test())
 
 
 def test_the_pause_between_attempts_doubles_up_to_its_end() -> None:

@@ -187,7 +187,7 @@ def buffer_of_three() -> ReadAhead:
         ahead.dry(0)
         ahead.sent(f"d{i}", 10, 0)
         ahead.arrived(f"d{i}", [AcquiredRange(10 * i, 10 * i + 9, 1)], 1_000 * (i + 1), 0)
-    ahead.stopped_waiting(0)
+    ahead.stopped_waiting()
     return ahead
 
 
@@ -230,15 +230,13 @@ def test_locks_that_run_down_halve_the_target() -> None:
     assert ahead.target == 8_000
 
 
-def test_a_member_that_does_not_fetch_gives_all_back_and_starts_anew() -> None:
+def test_a_member_that_is_idle_gives_all_back_and_starts_anew() -> None:
     ahead = reading_ahead()
     ahead.demand(1_000, WANTED)
     ahead.sent("d1", 4_000, 1_000)
-    assert ahead.idle(99_000, 2_000) == []  # it waits: it is not idle
     arrive(ahead, "d1", 0, 4_000, 1_500)
     take(ahead, WANTED, 1_500)
-    assert ahead.idle(3_499, 2_000) == []
-    assert ahead.idle(3_500, 2_000) == [AcquiredRange(WANTED, 3_999, 1)]
+    assert ahead.idle() == [AcquiredRange(WANTED, 3_999, 1)]
     assert (ahead.buffered, ahead.target) == (0, WANTED)
     assert ahead.demand(3_600, WANTED) is None
     ahead.dry(3_700)
@@ -249,10 +247,10 @@ def test_what_comes_for_an_idle_member_goes_back_too() -> None:
     ahead = reading_ahead()
     arrive(ahead, "d0", 0, 0, 1_000)
     ahead.sent("d1", WANTED, 1_000)
-    ahead.stopped_waiting(1_000)
-    assert ahead.idle(3_000, 2_000) == []
+    ahead.stopped_waiting()
+    assert ahead.idle() == []
     arrive(ahead, "d1", 0, WANTED, 3_100)
-    assert ahead.idle(3_100, 2_000) == [AcquiredRange(0, WANTED - 1, 1)]
+    assert ahead.idle() == [AcquiredRange(0, WANTED - 1, 1)]
 
 
 def test_when_others_wait_a_member_keeps_what_it_takes_soon() -> None:
@@ -273,7 +271,7 @@ def test_a_member_that_waits_has_nothing_to_spare() -> None:
     ahead.sent("d1", WANTED, 1_000)
     arrive(ahead, "d1", 0, WANTED, 1_500)
     assert ahead.spare(1_500, 0) == []
-    ahead.stopped_waiting(1_500)
+    ahead.stopped_waiting()
     assert ahead.spare(1_500, 0) == [AcquiredRange(0, WANTED - 1, 1)]
 
 
@@ -370,7 +368,7 @@ def test_a_client_that_stops_gives_back_and_another_rate_is_learnt() -> None:
     run = Run(rate=300).run(10_000)
     fast = run.ahead.target
     held = run.ahead.buffered
-    back = run.ahead.idle(12_000, 2_000)
+    back = run.ahead.idle()
     assert sum(last - first + 1 for first, last, _ in back) == held
     assert fast > 100_000
     assert run.ahead.target == WANTED

@@ -158,8 +158,36 @@ def test_an_unknown_mechanism_may_be_followed_by_a_known_one(server: SaslServer)
     assert server.handshake("PLAIN") is ErrorCode.NONE
 
 
-def test_bare_sasl_messages_are_not_offered(server: SaslServer) -> None:
-    assert server.handshake("PLAIN", version=0) is ErrorCode.UNSUPPORTED_VERSION
+def test_bare_messages_after_a_handshake_of_version_0(server: SaslServer) -> None:
+    assert not server.takes_bare_messages
+    assert server.handshake("GSSAPI", version=0) is ErrorCode.UNSUPPORTED_SASL_MECHANISM
+    assert not server.takes_bare_messages
+    assert server.handshake("PLAIN", version=0) is ErrorCode.NONE
+    assert server.takes_bare_messages
+    assert server.bare_message(plain("alice", PASSWORD)) == b""
+    assert not server.takes_bare_messages
+    assert (server.state, server.principal) == (SaslState.AUTHENTICATED, "User:alice")
+
+
+def test_bare_messages_of_scram(server: SaslServer) -> None:
+    assert server.handshake(SCRAM, version=0) is ErrorCode.NONE
+    client = ScramClient([SCRAM], "alice", PASSWORD)
+    client.set_server_first(server.bare_message(client.get_client_first().encode()).decode())
+    assert server.takes_bare_messages
+    client.set_server_final(server.bare_message(client.get_client_final().encode()).decode())
+    assert (server.takes_bare_messages, server.principal) == (False, "User:alice")
+
+
+@pytest.mark.parametrize(("mechanism", "wrong"), [("PLAIN", plain("alice", "b")), (SCRAM, b"n,,n=alice"), (SCRAM, b"")])
+def test_a_wrong_bare_message_has_no_answer(server: SaslServer, mechanism: str, wrong: bytes) -> None:
+    server.handshake(mechanism, version=0)
+    assert server.bare_message(wrong) == b""
+    assert (server.has_failed, server.takes_bare_messages, server.principal) == (True, False, None)
+
+
+def test_messages_are_bare_after_no_other_version(server: SaslServer) -> None:
+    server.handshake("PLAIN", version=1)
+    assert not server.takes_bare_messages
 
 
 def test_authenticate_before_the_handshake(server: SaslServer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
@@ -9,12 +10,16 @@ from uuid import UUID
 import pytest
 
 from sharegroup.config import JobConfig
-from sharegroup.errors import RequestError
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.member_leases import MemberLeases
 from sharegroup.gateway.served_session import ServedSession
 from sharegroup.gateway.served_sessions import ServedSessions
 from sharegroup.gateway.share_session import FINAL_EPOCH, FetchContext, TopicIdPartition
-from sharegroup.protocol.request_rows import FETCH, RELEASE_MEMBER, UNACQUIRE, SharePartitionRequest
-from sharegroup.types import AcquiredRange, OffsetRange, SharePartitionKey
+from sharegroup.gateway.slicing import Slice
+from sharegroup.gateway.topic_ids import topic_id_text
+from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, RELEASE_MEMBER, UNACQUIRE, SharePartitionRequest
+from sharegroup.protocol.response_rows import MEMBER_LEFT, NEW_LEADER, TOPIC_DELETED, Broadcast
+from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange, SharePartitionKey
 from tests.unit.gateway.recording_engine import RecordingEngine
 
 ORDERS = UUID(int=1)
@@ -29,9 +34,11 @@ class Nodes:
         config = JobConfig()
         self.engine = RecordingEngine()
         topic = SimpleNamespace(name="orders")
-        cluster: Any = SimpleNamespace(topic_by_id=lambda _: topic, watch=lambda _: None)
+        self.deleted: list[UUID] = []
+        cluster: Any = SimpleNamespace(topic_by_id=lambda _: topic, watch=lambda _: None, deleted=self.deleted.append)
         groups: Any = SimpleNamespace(group_config=config.group_config)
-        self.sessions = ServedSessions(config, groups, cast(Any, self.engine), cluster)
+        self.leases = MemberLeases()
+        self.sessions = ServedSessions(config, groups, cast(Any, self.engine), cluster, self.leases)
 
     def fetch(
         self, node: int, epoch: int, *add: TopicIdPartition, forget: tuple[TopicIdPartition, ...] = ()
@@ -41,10 +48,10 @@ class Nodes:
         if context.dropped is not None:
             self.sessions.end(context.dropped)
         served = self.sessions.serve(context.session)
-        self.sessions.own(context.session, context.partitions)
+        moved = self.sessions.own(context.session, context.partitions)
         if epoch == 0:
-            served.open(context.partitions)
-        served.forget(forget, 0)
+            served.open([key for key in context.partitions if key not in moved])
+        served.forget(forget)
         for key in context.partitions:
             served.is_dry(key, 0)
         served.ask(context.partitions, 10, 0)
@@ -57,10 +64,19 @@ class Nodes:
         """The job grants the last demand first..last, of which the member is sent first..sent."""
         self.engine.acquire(first, last, LOCK_MS)
         part = self.served(context).partition(key)
-        ranges = (AcquiredRange(first, sent, 1),)
-        deadline_ms = part.read_ahead.take(ranges, (), 0)
-        assert deadline_ms is not None
-        part.handed_out(ranges, deadline_ms, 0)
+        part.take(Slice([AcquiredRange(first, sent, 1)], [], [], [], sent - first + 1, 0), 0)
+
+    def acknowledge(self, context: FetchContext, key: TopicIdPartition, first: int, last: int) -> int:
+        """An acknowledgement that comes through this session; the error code of the gateway's own answer."""
+        lease = self.leases.begin("g", "m")
+        lease.extend(LOCK_MS)
+        part = self.sessions.holder(context.session, key)
+        batch = AcknowledgementBatch(first, last, (1,))
+
+        async def settle() -> int:
+            return (await part.acknowledge([batch], False, lease, 0, 0))[0]
+
+        return asyncio.run(settle())
 
     def rows(self) -> list[SharePartitionRequest]:
         """What was sent since the last time, but for fetches."""
@@ -89,17 +105,30 @@ def test_a_share_partition_that_moved_to_another_node_stays_with_the_session_the
     nodes.hand_out(old, P0, 0, 9, 3)
     nodes.rows()
     new = nodes.fetch(2, 0, P0)
-    assert [(row.type, row.acquired) for row in nodes.rows()] == [
-        (UNACQUIRE, (AcquiredRange(4, 9, 1),)),
-        (RELEASE_MEMBER, ()),
-    ]
+    assert nodes.rows() == []
     nodes.sessions.disconnected(1)
     assert [(row.type, row.partition) for row in nodes.rows()] == [(RELEASE_MEMBER, 1)]
     nodes.engine.time_ms = 1
     nodes.fetch(2, 1)
     nodes.sessions.disconnected(2)
-    assert [(row.type, row.partition) for row in nodes.rows()] == [(RELEASE_MEMBER, 0)]
+    assert [(row.type, row.partition, row.delivered) for row in nodes.rows()] == [
+        (RELEASE_MEMBER, 0, (OffsetRange(0, 3),))
+    ]
     assert not nodes.served(new).parts
+
+
+def test_what_the_member_got_before_the_leader_moved_may_be_acknowledged_through_either_session(nodes: Nodes) -> None:
+    old = nodes.fetch(1, 0, P0)
+    nodes.hand_out(old, P0, 0, 9, 5)
+    new = nodes.fetch(2, 0, P0)
+    nodes.rows()
+    assert nodes.acknowledge(new, P0, 0, 1) == nodes.acknowledge(old, P0, 2, 3) == ErrorCode.NONE
+    assert [(row.type, row.acquired) for row in nodes.rows()] == [
+        (ACKNOWLEDGE, (AcquiredRange(0, 1, 1),)),
+        (ACKNOWLEDGE, (AcquiredRange(2, 3, 1),)),
+    ]
+    nodes.sessions.disconnected(1)
+    assert nodes.acknowledge(new, P0, 4, 5) == ErrorCode.NONE
 
 
 def test_a_share_partition_may_move_there_and_back(nodes: Nodes) -> None:
@@ -148,9 +177,9 @@ def test_what_lies_here_unused_goes_to_members_of_another_gateway_that_wait(node
     nodes.hand_out(context, P0, 0, 9, 3)
     nodes.rows()
     (wanted,) = nodes.engine.wanted
-    wanted(SharePartitionKey("g", "orders", 1))
+    wanted(SharePartitionKey("g", "orders", topic_id_text(ORDERS), 1))
     assert nodes.rows() == []
-    wanted(SharePartitionKey("g", "orders", 0))
+    wanted(SharePartitionKey("g", "orders", topic_id_text(ORDERS), 0))
     assert [(row.type, row.acquired) for row in nodes.rows()] == [(UNACQUIRE, (AcquiredRange(4, 9, 1),))]
 
 
@@ -159,7 +188,112 @@ def test_demands_are_sent_again_to_a_job_that_has_started(nodes: Nodes) -> None:
     served = nodes.served(context)
     served.ask([P0], 10, 1)
     assert [row.type for row in nodes.engine.rows].count(FETCH) == 1
-    (tell,) = nodes.engine.new_leader
-    tell()
+    nodes.engine.tell(Broadcast(NEW_LEADER))
     served.ask([P0], 10, 2)
     assert [row.type for row in nodes.engine.rows].count(FETCH) == 2
+
+
+def test_a_member_that_has_left_holds_nothing_and_its_lease_is_over(nodes: Nodes) -> None:
+    context = nodes.fetch(1, 0, P0)
+    nodes.hand_out(context, P0, 0, 9, 3)
+    lease = nodes.leases.begin("g", "m")
+    lease.extend(LOCK_MS)
+    nodes.rows()
+    nodes.engine.tell(Broadcast(MEMBER_LEFT, "g", "another", 3))
+    nodes.engine.tell(Broadcast(MEMBER_LEFT, "another", "m", 3))
+    assert (nodes.rows(), lease.lasts(0)) == ([], True)
+    nodes.engine.tell(Broadcast(MEMBER_LEFT, "g", "m", 3))
+    assert not lease.lasts(0)
+    assert [(row.type, row.acquired) for row in nodes.rows()] == [(UNACQUIRE, (AcquiredRange(4, 9, 1),))]
+    assert nodes.acknowledge(context, P0, 0, 3) == ErrorCode.INVALID_RECORD_STATE
+
+
+def test_of_a_deleted_topic_nothing_is_left_and_nothing_given_back(nodes: Nodes) -> None:
+    context = nodes.fetch(1, 0, P0)
+    nodes.hand_out(context, P0, 0, 9, 3)
+    nodes.rows()
+    nodes.engine.tell(Broadcast(TOPIC_DELETED, topic_id=topic_id_text(UUID(int=9))))
+    assert [part.key.partition for part in nodes.served(context).parts] == [0]
+    nodes.engine.tell(Broadcast(TOPIC_DELETED, topic_id="no id"))
+    nodes.engine.tell(Broadcast(TOPIC_DELETED, topic_id=topic_id_text(ORDERS)))
+    assert nodes.deleted == [UUID(int=9), ORDERS]
+    assert not nodes.served(context).parts
+    nodes.sessions.disconnected(1)
+    assert nodes.rows() == []
+
+
+def test_what_comes_for_a_forgotten_partition_goes_back_with_the_next_upkeep(nodes: Nodes) -> None:
+    nodes.fetch(1, 0, P0)
+    nodes.fetch(1, 1, forget=(P0,))
+    nodes.rows()
+    nodes.engine.rows = [SharePartitionRequest(FETCH, "1", "g", "orders", topic_id_text(ORDERS), 0, "m")]
+    nodes.engine.acquire(0, 9, LOCK_MS)
+    nodes.sessions.upkeep()
+    assert [(row.type, row.acquired) for row in nodes.rows()] == [(UNACQUIRE, (AcquiredRange(0, 9, 1),))]
+
+
+class Worker:
+    """A member whose polls bring 50 records, of which 100 are always ahead of it."""
+
+    def __init__(self, nodes: Nodes) -> None:
+        self.nodes, self.context = nodes, nodes.fetch(1, 0, P0)
+        self.served = nodes.served(self.context)
+        nodes.rows()
+        self._offset = 0
+
+    def poll(self, now_ms: int) -> None:
+        """The member comes, gets records at once and goes to work."""
+        self.served.rhythm.came(now_ms)
+        part = self.served.partition(P0)
+        part.read_ahead.idle()
+        part.read_ahead.sent("demand", 150, now_ms)
+        ranges = [AcquiredRange(self._offset, self._offset + 149, 1)]
+        part.read_ahead.arrived("demand", ranges, now_ms + LOCK_MS, now_ms)
+        part.take(Slice([AcquiredRange(self._offset, self._offset + 49, 1)], [], [], [], 50, 0), now_ms)
+        self._offset += 150
+        self.served.rhythm.went(50, now_ms)
+
+    def loses_it_at(self, now_ms: int, until_ms: int) -> int | None:
+        """When what is ahead of the member is given back, if it does not come again until then."""
+        for at_ms in range(now_ms, until_ms, 100):
+            self.nodes.engine.time_ms = at_ms
+            self.nodes.sessions.upkeep()
+            if self.nodes.rows():
+                return at_ms - now_ms
+        return None
+
+
+@pytest.mark.parametrize("pause_ms", [1, 100, 1_000, 5_000], ids=["no work", "2 ms", "20 ms", "100 ms"])
+def test_who_works_on_a_poll_of_50_records_keeps_what_is_ahead_of_it(nodes: Nodes, pause_ms: int) -> None:
+    """20 ms a record are 1 s a poll."""
+    worker = Worker(nodes)
+    for now_ms in range(0, 8 * pause_ms, pause_ms):
+        worker.poll(now_ms)
+        assert worker.loses_it_at(now_ms, now_ms + pause_ms) is None
+
+
+@pytest.mark.parametrize(("pause_ms", "idle_ms"), [(1, 500), (100, 500), (1_000, 4_000), (5_000, 10_000)])
+def test_who_stops_is_idle_after_several_of_its_own_intervals_or_a_third_of_the_lock(
+    nodes: Nodes, pause_ms: int, idle_ms: int
+) -> None:
+    worker = Worker(nodes)
+    for now_ms in range(0, 4 * pause_ms, pause_ms):
+        worker.poll(now_ms)
+    assert worker.loses_it_at(now_ms, 60_000) == idle_ms
+
+
+def test_who_has_not_come_back_yet_is_idle_after_a_third_of_the_lock(nodes: Nodes) -> None:
+    worker = Worker(nodes)
+    worker.poll(0)
+    assert worker.loses_it_at(0, 60_000) == LOCK_MS // 3
+
+
+def test_what_is_ahead_of_a_slow_worker_goes_to_others_that_wait(nodes: Nodes) -> None:
+    worker = Worker(nodes)
+    for now_ms in range(0, 8_000, 1_000):
+        worker.poll(now_ms)
+    nodes.engine.time_ms = 7_000
+    (wanted,) = nodes.engine.wanted
+    wanted(SharePartitionKey("g", "orders", topic_id_text(ORDERS), 0))
+    (row,) = nodes.rows()
+    assert (row.type, row.acquired) == (UNACQUIRE, (AcquiredRange(1_125, 1_199, 1),))  # 25 it takes within 500 ms

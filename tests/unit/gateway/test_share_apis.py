@@ -1,66 +1,82 @@
-"""ShareFetch and ShareAcknowledge: who may acknowledge, and that acknowledgements go before all that follows."""
+"""ShareFetch and ShareAcknowledge: what is acknowledged first, what a waiting fetch ends with, topics that are gone."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
+import pytest
+
 from sharegroup.config import JobConfig
 from sharegroup.errors import ErrorCode
+from sharegroup.gateway import log_reader, upstream_cluster
 from sharegroup.gateway.handlers.share_fetch import ShareApis
 from sharegroup.gateway.listeners import Listeners
+from sharegroup.gateway.member_leases import MemberLeases
+from sharegroup.gateway.member_partition import MemberPartition
 from sharegroup.gateway.request import Caller, Request
-from sharegroup.gateway.upstream_cluster import Leader, Topic
+from sharegroup.gateway.slicing import Slice
+from sharegroup.gateway.topic_ids import topic_id_text
 from sharegroup.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest
-from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, RELEASE_MEMBER
-from sharegroup.types import AcknowledgeType, AcquiredRange
+from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, RELEASE_MEMBER, UNACQUIRE
+from sharegroup.protocol.response_rows import TOPIC_DELETED, Broadcast, SharePartitionResponse
+from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
+from tests.unit.gateway import log_batches
+from tests.unit.gateway.known_cluster import KnownCluster, partition_data
 from tests.unit.gateway.recording_engine import RecordingEngine
 
-ORDERS, SECRETS = UUID(int=1), UUID(int=2)
+ORDERS, SECRETS, BILLS = UUID(int=1), UUID(int=2), UUID(int=3)
 NODE, LOCK_MS = 1, 30_000
+#: Longer than any test may take.
+LONG_MS = 120_000
 
 
 class Gateway:
-    """The handlers for one member of the group g, who may read orders and not secrets."""
+    """The handlers for one member of the group g, who may read all but secrets."""
 
     def __init__(self) -> None:
         config = JobConfig()
-        topics = {ORDERS: topic("orders", ORDERS), SECRETS: topic("secrets", SECRETS)}
-        cluster: Any = SimpleNamespace(
-            topic_by_id=topics.get,
-            leader=lambda topic_id, partition: topics[topic_id].leaders.get(partition),
-            watch=lambda _: None,
-        )
+        self.cluster = KnownCluster(orders=(ORDERS, NODE), secrets=(SECRETS, NODE), bills=(BILLS, NODE))
         groups: Any = SimpleNamespace(group_config=config.group_config)
-        security = SimpleNamespace(fetch=lambda *_: None, may_read=lambda _, name: name == "orders")
+        security = SimpleNamespace(fetch=lambda *_: None, may_read=lambda _, name: name != "secrets")
         self.engine = RecordingEngine()
         listeners = Listeners("localhost")
         listeners.add(NODE, 9192)
-        self.apis = ShareApis(config, groups, cast(Any, self.engine), cluster, listeners, security)
+        leases = MemberLeases()
+        leases.begin("g", "m").extend(10 * LOCK_MS)
+        self.apis = ShareApis(config, groups, cast(Any, self.engine), self.cluster, listeners, security, leases)
 
-    async def fetch(self, epoch: int, topic_id: UUID, *reject: tuple[int, int]) -> Any:
-        """A ShareFetch of partition 0 that waits for nothing, and rejects these offsets."""
+    async def fetch(
+        self, epoch: int, *topic_ids: UUID, reject: tuple[tuple[int, int], ...] = (), max_wait_ms: int = 0
+    ) -> Any:
+        """A ShareFetch of partition 0 of these topics, which rejects these offsets."""
         named = ShareFetchRequest.FetchTopic
         partition = named.FetchPartition
-        entry = partition(partition_index=0, acknowledgement_batches=batches(partition, reject))
         body = ShareFetchRequest(
             group_id="g",
             member_id="m",
             share_session_epoch=epoch,
-            max_wait_ms=0,
-            min_bytes=0,
-            max_bytes=1_000,
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            max_bytes=1_000_000,
             max_records=10,
             batch_size=10,
-            topics=[named(topic_id=topic_id, partitions=[entry])],
+            topics=[
+                named(
+                    topic_id=topic_id,
+                    partitions=[partition(partition_index=0, acknowledgement_batches=batches(partition, reject))],
+                )
+                for topic_id in topic_ids
+            ],
             forgotten_topics_data=[],
         )
         return await self.apis.fetch(request(78, body))
 
-    async def acknowledge(self, epoch: int, topic_id: UUID, *reject: tuple[int, int]) -> Any:
-        """A ShareAcknowledge that rejects these offsets of partition 0."""
+    async def acknowledge(self, epoch: int, topic_id: UUID, *reject: tuple[int, int]) -> int:
+        """A ShareAcknowledge that rejects these offsets of partition 0; the partition's error code."""
         named = ShareAcknowledgeRequest.AcknowledgeTopic
         partition = named.AcknowledgePartition
         entry = partition(partition_index=0, acknowledgement_batches=batches(partition, reject))
@@ -70,16 +86,33 @@ class Gateway:
             share_session_epoch=epoch,
             topics=[named(topic_id=topic_id, partitions=[entry])],
         )
-        return await self.apis.acknowledge(request(79, body))
+        response = await self.apis.acknowledge(request(79, body))
+        assert response.error_code == 0
+        return int(response.responses[0].partitions[0].error_code)
+
+    def part(self, name: str = "orders") -> MemberPartition:
+        """The member's part of a topic's partition 0."""
+        session = self.apis.sessions.node(NODE).get("g", "m")
+        assert session is not None
+        return next(part for part in self.apis.sessions.serve(session).parts if part.key.topic == name)
+
+    def hand_out(self, first: int, last: int) -> None:
+        """The job's answer to the last demand, all of which goes to the member."""
+        self.engine.acquire(first, last, LOCK_MS)
+        self.part().take(Slice([AcquiredRange(first, last, 1)], [], [], [], last - first + 1, 0), 0)
+
+    async def until(self, condition: Callable[[], Any]) -> None:
+        while not condition():
+            await asyncio.sleep(0)
+
+    def sent(self, kind: str) -> list[Any]:
+        """The rows of a type."""
+        return [row for row in self.engine.rows if row.type == kind]
 
     def rows(self) -> list[tuple[str, str]]:
         """(type, topic) of the rows that were sent since the last time."""
         rows, self.engine.rows = self.engine.rows, []
         return [(row.type, row.topic) for row in rows]
-
-
-def topic(name: str, topic_id: UUID) -> Topic:
-    return Topic(name, topic_id, {0: Leader(NODE, 0)})
 
 
 def batches(partition: Any, offsets: tuple[tuple[int, int], ...]) -> list[Any]:
@@ -93,37 +126,51 @@ def request(api_key: int, body: Any) -> Request:
     return Request(cast(Any, SimpleNamespace(api_key=api_key, api_version=1)), body, Caller(7, NODE, "localhost"))
 
 
+def errors(response: Any) -> dict[UUID, tuple[int, int]]:
+    """{topic id: (error code, acknowledge error code)}"""
+    assert response.error_code == 0
+    return {
+        entry.topic_id: (partition.error_code, partition.acknowledge_error_code)
+        for entry in response.responses
+        for partition in entry.partitions
+    }
+
+
+@pytest.fixture(autouse=True)
+def _short_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upstream_cluster, "REFRESH_PAUSE_S", 0.0)
+    monkeypatch.setattr(log_reader, "FIRST_PAUSE_S", 0.01)
+
+
+def run(test: Callable[[Gateway], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await test(Gateway())
+
+    asyncio.run(main())
+
+
+# -- acknowledgements --------------------------------------------------------------------------------------------------
+
+
 def test_acknowledging_needs_the_right_to_read_the_topic() -> None:
-    async def test() -> None:
-        gateway = Gateway()
+    async def test(gateway: Gateway) -> None:
         await gateway.fetch(0, ORDERS)
         gateway.rows()
-        refused = await gateway.acknowledge(1, SECRETS, (0, 9))
-        (partition,) = refused.responses[0].partitions
-        assert partition.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        refused = await gateway.fetch(2, SECRETS, (0, 9))
-        found = {entry.topic_id: entry.partitions[0] for entry in refused.responses}[SECRETS]
-        assert found.error_code == found.acknowledge_error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        assert await gateway.acknowledge(1, SECRETS, (0, 9)) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        refused = await gateway.fetch(2, SECRETS, reject=((0, 9),))
+        assert errors(refused)[SECRETS] == (ErrorCode.TOPIC_AUTHORIZATION_FAILED,) * 2
         assert [row for row in gateway.rows() if row[1] == "secrets"] == []
 
-    asyncio.run(test())
+    run(test)
 
 
 def test_the_end_of_the_connection_comes_behind_the_acknowledgements_that_came_with_a_fetch() -> None:
-    async def test() -> None:
-        gateway = Gateway()
+    async def test(gateway: Gateway) -> None:
         await gateway.fetch(0, ORDERS)
-        session = gateway.apis.sessions.node(NODE).get("g", "m")
-        assert session is not None
-        (part,) = gateway.apis.sessions.serve(session).parts
-        gateway.engine.acquire(0, 9, LOCK_MS)
-        sent = [AcquiredRange(0, 9, 1)]
-        part.read_ahead.take(sent, (), 0)
-        part.handed_out(sent, LOCK_MS, 0)
+        gateway.hand_out(0, 9)
         gateway.rows()
-        fetching = asyncio.ensure_future(gateway.fetch(1, ORDERS, (0, 9)))
-        while not gateway.engine.rows:
-            await asyncio.sleep(0)
+        fetching = asyncio.ensure_future(gateway.fetch(1, ORDERS, reject=((0, 9),)))
+        await gateway.until(lambda: gateway.engine.rows)
         gateway.apis.sessions.disconnected(7)
         assert [row for row in gateway.rows() if row[0] != FETCH] == [
             (ACKNOWLEDGE, "orders"),
@@ -131,4 +178,222 @@ def test_the_end_of_the_connection_comes_behind_the_acknowledgements_that_came_w
         ]
         await fetching
 
-    asyncio.run(test())
+    run(test)
+
+
+def test_the_lock_time_that_is_told_is_what_is_left_when_the_response_goes() -> None:
+    """The records are there, and the acknowledgement that came along waits for the job."""
+
+    async def test(gateway: Gateway) -> None:
+        await gateway.fetch(0, ORDERS)
+        gateway.engine.acquire(0, 19, LOCK_MS)
+        part = gateway.part()
+        part.take(Slice([AcquiredRange(0, 9, 1)], [], [], [], 10, 0), 0)
+        part.holdings.asked([AcknowledgementBatch(0, 9, (1,))], "another request")
+        gateway.cluster.answers = [partition_data(log_batches.batch(10, 10))]
+        fetching = asyncio.ensure_future(gateway.fetch(1, ORDERS, reject=((0, 9),)))
+        await gateway.until(lambda: part.holdings.held([AcknowledgementBatch(10, 19, (1,))], 0))
+        gateway.engine.time_ms = 7_000
+        (row,) = gateway.sent(ACKNOWLEDGE)
+        answer = SharePartitionResponse(row.type, row.id, row.reply_to, *part.key, "m")
+        gateway.engine.answers[row.id].set_result(answer)
+        response = await fetching
+        assert response.acquisition_lock_timeout_ms == LOCK_MS - 7_000
+
+    run(test)
+
+
+# -- topics that are gone ----------------------------------------------------------------------------------------------
+
+
+def test_rows_name_topics_by_their_ids() -> None:
+    async def test(gateway: Gateway) -> None:
+        await gateway.fetch(0, ORDERS)
+        gateway.hand_out(0, 9)
+        assert await gateway.acknowledge(1, ORDERS, (0, 9)) == ErrorCode.NONE
+        assert {(row.type, row.topic, row.topic_id) for row in gateway.engine.rows} == {
+            (kind, "orders", topic_id_text(ORDERS)) for kind in (RELEASE_MEMBER, FETCH, ACKNOWLEDGE)
+        }
+
+    run(test)
+
+
+def test_a_client_with_the_id_of_a_topic_that_was_made_again_is_told_so_and_the_job_hears_nothing() -> None:
+    async def test(gateway: Gateway) -> None:
+        await gateway.fetch(0, ORDERS)
+        gateway.hand_out(0, 9)
+        gateway.cluster.there["orders"] = UUID(int=9), NODE
+        await gateway.cluster.refresh()
+        gateway.rows()
+        assert await gateway.acknowledge(1, ORDERS, (0, 9)) == ErrorCode.UNKNOWN_TOPIC_ID
+        response = await gateway.fetch(2, ORDERS, reject=((0, 9),), max_wait_ms=LONG_MS)
+        assert errors(response) == {ORDERS: (ErrorCode.UNKNOWN_TOPIC_ID,) * 2}
+        assert gateway.rows() == []
+
+    run(test)
+
+
+@pytest.mark.parametrize("again", [None, UUID(int=9)], ids=["deleted", "made again"])
+def test_an_acknowledgement_for_a_topic_that_is_gone_is_not_answered_with_success(again: UUID | None) -> None:
+    """Nobody has told the gateway yet: it looks before it answers."""
+
+    async def test(gateway: Gateway) -> None:
+        await gateway.fetch(0, ORDERS)
+        gateway.hand_out(0, 9)
+        del gateway.cluster.there["orders"]
+        if again is not None:
+            gateway.cluster.there["orders"] = again, NODE
+        assert await gateway.acknowledge(1, ORDERS, (0, 9)) == ErrorCode.UNKNOWN_TOPIC_ID
+        assert gateway.cluster.asked == [["orders"]]
+        response = await gateway.fetch(2, ORDERS, max_wait_ms=LONG_MS)
+        assert errors(response) == {ORDERS: (ErrorCode.UNKNOWN_TOPIC_ID, 0)}
+
+    run(test)
+
+
+def _deleted_as_the_job_says(gateway: Gateway) -> None:
+    gateway.engine.tell(Broadcast(TOPIC_DELETED, topic_id=topic_id_text(ORDERS)))
+
+
+def _deleted_as_a_broker_says(gateway: Gateway) -> None:
+    del gateway.cluster.there["orders"]
+    gateway.cluster.learn(gateway.cluster._answer(None))
+
+
+def _led_elsewhere(gateway: Gateway) -> None:
+    gateway.cluster.there["orders"] = ORDERS, 2
+    gateway.cluster.learn(gateway.cluster._answer(None))
+
+
+@pytest.mark.parametrize(
+    ("happens", "code"),
+    [
+        (_deleted_as_the_job_says, ErrorCode.UNKNOWN_TOPIC_ID),
+        (_deleted_as_a_broker_says, ErrorCode.UNKNOWN_TOPIC_ID),
+        (_led_elsewhere, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ],
+)
+def test_a_fetch_that_waits_for_what_is_here_no_more_ends_with_an_error_code(
+    happens: Callable[[Gateway], None], code: ErrorCode
+) -> None:
+    async def test(gateway: Gateway) -> None:
+        fetching = asyncio.ensure_future(gateway.fetch(0, ORDERS, BILLS, max_wait_ms=LONG_MS))
+        await gateway.until(lambda: len(gateway.sent(FETCH)) == 2)
+        happens(gateway)
+        assert errors(await fetching) == {ORDERS: (code, 0)}
+
+    run(test)
+
+
+def test_a_topic_that_goes_while_its_log_is_read_is_an_error_code() -> None:
+    async def test(gateway: Gateway) -> None:
+        await gateway.fetch(0, ORDERS)
+        gateway.engine.acquire(0, 9, LOCK_MS)
+        fetching = asyncio.ensure_future(gateway.fetch(1, ORDERS, max_wait_ms=LONG_MS))
+        await gateway.until(lambda: gateway.cluster.fetches)
+        _deleted_as_the_job_says(gateway)
+        assert errors(await fetching) == {ORDERS: (ErrorCode.UNKNOWN_TOPIC_ID, 0)}
+
+    run(test)
+
+
+# -- waiting -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_fetch_waits_for_the_partitions_that_can_be_read_whatever_others_are() -> None:
+    async def test(gateway: Gateway) -> None:
+        fetching = asyncio.ensure_future(gateway.fetch(0, UUID(int=99), SECRETS, ORDERS, max_wait_ms=LONG_MS))
+        await gateway.until(lambda: gateway.sent(FETCH))
+        gateway.cluster.answers = [partition_data(log_batches.batch(0, 10))]
+        gateway.engine.acquire(0, 9, LOCK_MS)
+        response = await fetching
+        assert errors(response) == {
+            ORDERS: (0, 0),
+            UUID(int=99): (ErrorCode.UNKNOWN_TOPIC_ID, 0),
+            SECRETS: (ErrorCode.TOPIC_AUTHORIZATION_FAILED, 0),
+        }
+        (found,) = [entry.partitions[0] for entry in response.responses if entry.topic_id == ORDERS]
+        assert [(r.first_offset, r.last_offset, r.delivery_count) for r in found.acquired_records] == [(0, 9, 1)]
+
+    run(test)
+
+
+def test_a_fetch_of_which_nothing_can_be_read_is_answered_at_once() -> None:
+    async def test(gateway: Gateway) -> None:
+        response = await gateway.fetch(0, UUID(int=99), SECRETS, max_wait_ms=LONG_MS)
+        assert errors(response) == {
+            UUID(int=99): (ErrorCode.UNKNOWN_TOPIC_ID, 0),
+            SECRETS: (ErrorCode.TOPIC_AUTHORIZATION_FAILED, 0),
+        }
+
+    run(test)
+
+
+def test_an_answer_without_records_archives_nothing_and_the_fetch_tries_again_while_it_waits() -> None:
+    async def test(gateway: Gateway) -> None:
+        await gateway.fetch(0, ORDERS)
+        gateway.engine.acquire(0, 499, LOCK_MS)
+        gateway.rows()
+        shown = partition_data(log_batches.batch(100, 400))
+        gateway.cluster.answers = [partition_data(), partition_data(), shown]
+        response = await gateway.fetch(1, ORDERS, max_wait_ms=LONG_MS)
+        (found,) = response.responses[0].partitions
+        assert [(r.first_offset, r.last_offset) for r in found.acquired_records] == [(100, 499)]
+        assert len(gateway.cluster.fetches) == 3
+        (gap,) = gateway.sent(ACKNOWLEDGE)  # a batch behind it was seen
+        assert (gap.batches, gap.acquired) == (
+            (AcknowledgementBatch(0, 99, (AcknowledgeType.GAP,)),),
+            (AcquiredRange(0, 99, 1),),
+        )
+
+    run(test)
+
+
+def test_what_is_never_shown_goes_back_when_its_lock_is_nearly_over() -> None:
+    async def test(gateway: Gateway) -> None:
+        await gateway.fetch(0, ORDERS)
+        gateway.engine.acquire(0, 499, LOCK_MS)
+        assert errors(await gateway.fetch(1, ORDERS)) == {}
+        gateway.rows()
+        gateway.engine.time_ms = LOCK_MS - 2_000
+        gateway.apis.sessions.upkeep()
+        assert [(row.type, row.acquired) for row in gateway.engine.rows] == [(UNACQUIRE, (AcquiredRange(0, 499, 1),))]
+
+    run(test)
+
+
+def test_what_lies_below_the_start_of_the_log_holds_nothing_up() -> None:
+    async def test(gateway: Gateway) -> None:
+        await gateway.fetch(0, ORDERS)
+        gateway.engine.acquire(0, 499, LOCK_MS)
+        gateway.rows()
+        gateway.cluster.answers = [
+            partition_data(error=int(ErrorCode.OFFSET_OUT_OF_RANGE), start=490),
+            partition_data(log_batches.batch(490, 10)),
+        ]
+        response = await gateway.fetch(1, ORDERS, max_wait_ms=LONG_MS)
+        (found,) = response.responses[0].partitions
+        assert [(r.first_offset, r.last_offset) for r in found.acquired_records] == [(490, 499)]
+        assert gateway.sent(ACKNOWLEDGE) == []  # the job sees by itself where the log starts
+
+    run(test)
+
+
+def test_records_are_read_as_their_grants_say() -> None:
+    """The group's isolation level has changed while records of both kinds were here."""
+
+    async def test(gateway: Gateway) -> None:
+        await gateway.fetch(0, ORDERS)
+        gateway.engine.acquire(0, 9, LOCK_MS, read_committed=True)
+        gateway.part().read_ahead.sent("more", 10, 0)
+        gateway.part().read_ahead.arrived("more", [AcquiredRange(10, 19, 1)], LOCK_MS, 0)
+        shown = [partition_data(log_batches.batch(0, 20)), partition_data(log_batches.batch(0, 20))]
+        gateway.cluster.answers = shown
+        first, second = await gateway.fetch(1, ORDERS), await gateway.fetch(2, ORDERS)
+        assert [
+            [(r.first_offset, r.last_offset) for r in response.responses[0].partitions[0].acquired_records]
+            for response in (first, second)
+        ] == [[(0, 9)], [(10, 19)]]
+        assert [fetch.isolation_level for fetch in gateway.cluster.fetches] == [1, 0]
+
+    run(test)

@@ -9,9 +9,9 @@ from typing import Any
 
 from sharegroup.config import GroupConfig, JobConfig
 from sharegroup.engine.group_rows import table_records, table_row
-from sharegroup.group_coordinator import CoordinatorResult, SessionRecord, ShareGroup, TargetAssignmentRecord
+from sharegroup.group_coordinator import CoordinatorResult, ShareGroup
 from sharegroup.group_coordinator.group_metadata import GroupMetadata
-from sharegroup.group_coordinator.records import Record, TableRecord
+from sharegroup.group_coordinator.records import Record, SoftRecord, TableRecord
 from sharegroup.protocol.request_rows import HEARTBEAT, ShareGroupRequest, TopicMetadata
 from sharegroup.protocol.response_rows import ShareGroupResponse
 from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES
@@ -65,7 +65,7 @@ class Driver:
     @property
     def rows(self) -> list[TableRecord]:
         """What the tables would hold."""
-        return [record for record in self.records if not isinstance(record, (SessionRecord, TargetAssignmentRecord))]
+        return [record for record in self.records if not isinstance(record, SoftRecord)]
 
     def send(self, heartbeat: ShareGroupRequest) -> ShareGroupResponse:
         """Apply a heartbeat and return its response."""
@@ -75,7 +75,7 @@ class Driver:
 
     def administer(self, request: ShareGroupRequest, job: JobConfig | None = None) -> ShareGroupResponse:
         """Apply an administrator's request and return its response."""
-        response = self.apply(self.group.administer(request, job or JobConfig())).response
+        response = self.apply(self.group.administer(request, job or JobConfig(), self.now_ms)).response
         assert response is not None
         return response
 
@@ -106,8 +106,12 @@ class Driver:
     def initialize_all(self) -> CoordinatorResult:
         """The notice of the share_partition query for every share-partition."""
         known = self.group.metadata.share_partitions.values()
-        notices = [(record.topic, record.partition, record.state_epoch) for topic in known for record in topic.values()]
+        notices = [(r.topic_id, r.partition, r.state_epoch) for records in known for r in records.values()]
         return self.apply(self.group.initialized(notices, self.now_ms))
+
+    def topics_deleted(self, *topic_ids: str) -> CoordinatorResult:
+        """The notice of the share_partition query that these topics are no more."""
+        return self.apply(self.group.topic_deleted(topic_ids, self.now_ms))
 
     def expire(self) -> CoordinatorResult:
         return self.apply(self.group.expire(self.now_ms))

@@ -3,13 +3,20 @@
 import pytest
 
 from sharegroup.errors import ErrorCode
-from sharegroup.group_coordinator import GroupState, ShareGroup, ShareGroupRecord, SharePartitionStatus
+from sharegroup.group_coordinator import (
+    GroupState,
+    ShareGroup,
+    ShareGroupRecord,
+    SharePartitionStatus,
+    TopicPartitions,
+)
 from sharegroup.protocol.request_rows import (
     ALTER_OFFSETS,
     DELETE_GROUP,
     DELETE_OFFSETS,
     ShareGroupRequest,
     StartOffset,
+    TopicMetadata,
 )
 from sharegroup.protocol.response_rows import ShareGroupResponse
 from tests.unit.group_coordinator.driver import CONFIG, GROUP, ORDERS, ORDERS_AND_BILLS, Driver
@@ -38,7 +45,7 @@ def delete_group(driver: Driver) -> ShareGroupResponse:
 
 def statuses(driver: Driver) -> dict[str, list[SharePartitionStatus]]:
     known = driver.group.metadata.share_partitions
-    return {topic: [record.status for record in records.values()] for topic, records in known.items()}
+    return {topic_id: [record.status for record in records.values()] for topic_id, records in known.items()}
 
 
 def notice(driver: Driver, *share_partitions: tuple[str, int, int]) -> None:
@@ -49,23 +56,23 @@ def test_offsets_are_deleted_in_two_steps() -> None:
     driver = left()
     response = delete_offsets(driver, "orders", "unknown")
     assert (response.error_code, response.topic_errors) == (0, (("orders", 0, None), ("unknown", *NOTHING)))
-    assert statuses(driver) == {"orders": [DELETING] * 2, "bills": [SharePartitionStatus.INITIALIZED]}
-    assert driver.group.metadata.assignable() == {"bills": (0,)}
+    assert statuses(driver) == {"id-orders": [DELETING] * 2, "id-bills": [SharePartitionStatus.INITIALIZED]}
+    assert driver.group.metadata.assignable() == {"bills": TopicPartitions("bills", "id-bills", (0,))}
     assert delete_offsets(driver, "orders").topic_errors == (("orders", 0, None),)
     assert driver.last.records == ()
-    notice(driver, ("orders", 0, 1))
+    notice(driver, ("id-orders", 0, 1))
     assert [(r.partition, r.is_tombstone) for r in driver.last.records] == [(0, True)]  # type: ignore[union-attr]
-    notice(driver, ("orders", 0, 1), ("orders", 1, 1))
-    assert statuses(driver) == {"bills": [SharePartitionStatus.INITIALIZED]}
+    notice(driver, ("id-orders", 0, 1), ("id-orders", 1, 1))
+    assert statuses(driver) == {"id-bills": [SharePartitionStatus.INITIALIZED]}
     assert delete_offsets(driver, "orders").topic_errors == (("orders", *NOTHING),)
 
 
 def test_a_deleted_topic_that_is_subscribed_to_later_starts_by_the_config_under_a_higher_epoch() -> None:
     driver = left()
     delete_offsets(driver, "orders")
-    notice(driver, ("orders", 0, 1), ("orders", 1, 1))
+    notice(driver, ("id-orders", 0, 1), ("id-orders", 1, 1))
     driver.join("a")
-    made = driver.group.metadata.share_partitions["orders"].values()
+    made = driver.group.metadata.share_partitions["id-orders"].values()
     assert {(record.status, record.state_epoch, record.start_offset) for record in made} == {(INITIALIZING, 4, -1)}
 
 
@@ -78,27 +85,50 @@ def test_a_topic_that_is_made_anew_while_it_is_being_deleted_stays(is_altered: b
         driver.administer(ShareGroupRequest(ALTER_OFFSETS, "x", GROUP, offsets=offsets, topics=ORDERS))
     else:
         driver.join("a")
-    notice(driver, ("orders", 0, 1), ("orders", 1, 1))
-    made = driver.group.metadata.share_partitions["orders"].values()
+    notice(driver, ("id-orders", 0, 1), ("id-orders", 1, 1))
+    made = driver.group.metadata.share_partitions["id-orders"].values()
     expected = (INITIALIZING, 4, 9 if is_altered else -1)
     assert [(record.status, record.state_epoch, record.start_offset) for record in made] == [expected] * 2
 
 
+def test_offsets_are_deleted_by_name_whatever_ids_the_topic_has_had() -> None:
+    driver = left()
+    driver.administer(
+        ShareGroupRequest(
+            ALTER_OFFSETS,
+            "x",
+            GROUP,
+            offsets=(StartOffset("orders", 0, 9),),
+            topics={"orders": TopicMetadata("id-new", 2)},
+        )
+    )
+    assert delete_offsets(driver, "orders").topic_errors == (("orders", 0, None),)
+    assert statuses(driver) == {
+        "id-orders": [DELETING] * 2,
+        "id-new": [DELETING],
+        "id-bills": [SharePartitionStatus.INITIALIZED],
+    }
+    notice(driver, ("id-new", 0, 4), ("id-orders", 0, 1))
+    assert delete_offsets(driver, "orders").topic_errors == (("orders", 0, None),)
+    notice(driver, ("id-orders", 1, 1))
+    assert delete_offsets(driver, "orders").topic_errors == (("orders", *NOTHING),)
+
+
 def test_a_notice_for_what_is_not_deleting_changes_nothing() -> None:
     driver = left()
-    notice(driver, ("orders", 0, 1), ("orders", 7, 1), ("unknown", 0, 1))
+    notice(driver, ("id-orders", 0, 1), ("id-orders", 7, 1), ("unknown", 0, 1))
     assert driver.last.records == ()
 
 
 def test_a_group_is_dead_at_once_and_gone_with_its_last_share_partition() -> None:
     driver = left()
     assert delete_group(driver).error_code == 0
-    assert statuses(driver) == {"orders": [DELETING] * 2, "bills": [DELETING]}
+    assert statuses(driver) == {"id-orders": [DELETING] * 2, "id-bills": [DELETING]}
     assert driver.last.records[-1] == ShareGroupRecord(GROUP, 3, 3, GroupState.DEAD)
     assert delete_group(driver).error_code == ErrorCode.GROUP_ID_NOT_FOUND
-    notice(driver, ("orders", 0, 1), ("bills", 0, 1))
+    notice(driver, ("id-orders", 0, 1), ("id-bills", 0, 1))
     assert not driver.group.is_deleted
-    notice(driver, ("orders", 1, 1))
+    notice(driver, ("id-orders", 1, 1))
     assert driver.group.is_deleted
     assert driver.last.records[-1] == ShareGroupRecord(GROUP, 3, 3, GroupState.DEAD, is_tombstone=True)
     assert driver.join("a").member_epoch == 4  # requests of the old group stay fenced
@@ -117,9 +147,9 @@ def test_a_dead_group_that_is_joined_again_keeps_its_row_and_finishes_the_deleti
     driver = left()
     delete_group(driver)
     driver.join("a")
-    assert statuses(driver) == {"orders": [INITIALIZING] * 2, "bills": [DELETING]}
-    notice(driver, ("orders", 0, 1), ("orders", 1, 1), ("bills", 0, 1))
-    assert statuses(driver) == {"orders": [INITIALIZING] * 2}
+    assert statuses(driver) == {"id-orders": [INITIALIZING] * 2, "id-bills": [DELETING]}
+    notice(driver, ("id-orders", 0, 1), ("id-orders", 1, 1), ("id-bills", 0, 1))
+    assert statuses(driver) == {"id-orders": [INITIALIZING] * 2}
     assert driver.group.metadata.exists
 
 
@@ -129,7 +159,7 @@ def test_a_half_deleted_group_comes_back_from_the_tables_and_from_its_dump() -> 
     from_tables = ShareGroup.load(GROUP, driver.group_tables(), driver.now_ms, CONFIG)
     assert from_tables.metadata == driver.through_json().metadata == driver.group.metadata
     driver.group = from_tables
-    notice(driver, ("orders", 0, 1), ("orders", 1, 1), ("bills", 0, 1))
+    notice(driver, ("id-orders", 0, 1), ("id-orders", 1, 1), ("id-bills", 0, 1))
     assert driver.group.is_deleted
 
 

@@ -4,13 +4,14 @@ import pytest
 
 from sharegroup.config import parse_config
 from sharegroup.errors import ErrorCode
-from sharegroup.group_coordinator import ShareGroup
+from sharegroup.group_coordinator import Configure, CoordinatorResult, ShareGroup, TopicPartitions
 from sharegroup.group_coordinator.records import ShareGroupConfigRecord
-from sharegroup.protocol.request_rows import ALTER_CONFIGS, DELETE_GROUP, ShareGroupRequest
+from sharegroup.protocol.request_rows import ALTER_CONFIGS, DELETE_GROUP, ShareGroupRequest, TopicMetadata
 from sharegroup.protocol.response_rows import ShareGroupResponse
-from tests.unit.group_coordinator.driver import CONFIG, GROUP, Driver
+from tests.unit.group_coordinator.driver import CONFIG, GROUP, ORDERS_AND_BILLS, Driver, request
 
 LOCK, SESSION, HEARTBEAT = "share.record.lock.duration.ms", "share.session.timeout.ms", "share.heartbeat.interval.ms"
+RESET = "share.auto.offset.reset"
 FILE = parse_config({"groups": {GROUP: {LOCK: 20_000}}}, "test")
 
 
@@ -32,6 +33,62 @@ def test_values_are_set_and_taken_away_before_the_group_exists() -> None:
     assert driver.last.records == (ShareGroupConfigRecord(GROUP, "share.isolation.level", None),)
     assert driver.group.metadata.configs == {LOCK: "40000"}
     assert driver.through_json().metadata == driver.group.metadata
+
+
+def reset_of(driver: Driver) -> list[tuple[str, int, int, int, str | None]]:
+    known = driver.group.metadata.share_partitions.values()
+    rows = [record for records in known for record in records.values()]
+    return [(r.status.value, r.partition, r.state_epoch, r.start_offset, r.auto_offset_reset) for r in rows]
+
+
+def test_what_is_still_to_be_initialized_begins_again_by_the_reset_of_now() -> None:
+    """Also what is on its way already: the notice of a state by the values of before comes to nothing."""
+    driver = Driver()
+    driver.join("a")
+    driver.apply(driver.group.initialized([("id-orders", 1, 1)], driver.now_ms))
+    driver.send(request("a", 1, None, {"orders": TopicMetadata("id-orders", 3)}))
+    alter(driver, {RESET: "earliest"})
+    assert reset_of(driver) == [
+        ("initializing", 0, 4, -1, "earliest"),
+        ("initialized", 1, 1, -1, "latest"),
+        ("initializing", 2, 3, 0, None),
+    ]
+    driver.apply(driver.group.initialized([("id-orders", 0, 1)], driver.now_ms))
+    assert reset_of(driver)[0] == ("initializing", 0, 4, -1, "earliest")
+    driver.apply(driver.group.initialized([("id-orders", 0, 4)], driver.now_ms))
+    assert reset_of(driver)[0] == ("initialized", 0, 4, -1, "earliest")
+    assert driver.through_json().metadata == driver.group.metadata
+
+
+def test_a_reset_that_is_in_force_already_changes_no_share_partition() -> None:
+    driver = Driver()
+    driver.join("a")
+    alter(driver, {RESET: "latest"})
+    assert driver.last.records == (ShareGroupConfigRecord(GROUP, RESET, "latest"),)
+
+
+def test_every_share_partition_that_is_not_deleting_is_told_the_effective_config() -> None:
+    driver = Driver()
+    driver.join("a", ["bills", "orders"], ORDERS_AND_BILLS)
+    driver.apply(driver.group.initialized([("id-orders", 1, 1)], driver.now_ms))
+    driver.topics_deleted("id-bills")
+    alter(driver, {SESSION: "60000"})
+    config = FILE.effective(GROUP, {SESSION: "60000"}).config
+    topics = (TopicPartitions("orders", "id-orders", (0, 1)),)
+    assert driver.last.configure == Configure(GROUP, "x", config, topics)
+    assert (config.session_timeout_ms, config.record_lock_duration_ms) == (60_000, 20_000)
+    alter(driver, {SESSION: None})
+    assert driver.last.configure == Configure(GROUP, "x", FILE.effective(GROUP, {}).config, topics)
+
+
+@pytest.mark.parametrize(
+    ("configs", "validate_only"), [({SESSION: "60000"}, True), ({SESSION: None}, False), ({SESSION: "1"}, False)]
+)
+def test_nobody_is_told_what_did_not_change(configs: dict[str, str | None], validate_only: bool) -> None:
+    driver = Driver()
+    driver.join("a")
+    alter(driver, configs, validate_only)
+    assert driver.last._replace(response=None) == CoordinatorResult()
 
 
 def test_values_outlive_the_group() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from sharegroup.errors import ErrorCode
-from sharegroup.group_coordinator import GroupState, ShareGroupRecord
+from sharegroup.group_coordinator import CoordinatorResult, GroupState, ShareGroupRecord
 from sharegroup.protocol.request_rows import ShareGroupRequest
 from tests.unit.group_coordinator.driver import GROUP, ORDERS, Driver, request
 
@@ -12,7 +12,7 @@ def refusal(driver: Driver, heartbeat: ShareGroupRequest) -> tuple[ErrorCode, st
     before, deadline = driver.group.dump(), driver.group.next_deadline_ms
     response = driver.send(heartbeat)
     assert (driver.group.dump(), driver.group.next_deadline_ms) == (before, deadline)
-    assert driver.last._replace(response=None) == ((), (), None, ())
+    assert driver.last._replace(response=None) == CoordinatorResult()
     assert (response.id, response.reply_to, response.member_id) == (
         heartbeat.id,
         heartbeat.reply_to,
@@ -38,6 +38,15 @@ def test_an_invalid_request(heartbeat: ShareGroupRequest, message: str) -> None:
     assert refusal(Driver(), heartbeat) == (ErrorCode.INVALID_REQUEST, message)
 
 
+@pytest.mark.parametrize("name", ["two words", "..", "größe", "x" * 250])
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_a_topic_that_cannot_be_is_refused(name: str, epoch: int) -> None:
+    driver = Driver()
+    driver.join("a")
+    told = f"The request attempted to perform an operation on an invalid topic: {name!r}."
+    assert refusal(driver, request("a", epoch, ["orders", name])) == (ErrorCode.INVALID_TOPIC_EXCEPTION, told)
+
+
 def test_a_member_id_may_have_36_characters() -> None:
     assert Driver().join("m" * 36).error_code == ErrorCode.NONE
 
@@ -55,7 +64,7 @@ def test_a_dead_group_is_not_found_until_it_is_joined_again() -> None:
     assert refusal(driver, request("m", 1))[0] is ErrorCode.GROUP_ID_NOT_FOUND
     assert driver.join("m").member_epoch == 6
     assert driver.group.metadata.group_state is GroupState.STABLE
-    made_anew = driver.group.metadata.share_partitions["orders"].values()
+    made_anew = driver.group.metadata.share_partitions["id-orders"].values()
     assert {(record.state_epoch, record.start_offset) for record in made_anew} == {(6, -1)}
 
 

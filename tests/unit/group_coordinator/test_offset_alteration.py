@@ -6,6 +6,7 @@ from sharegroup.protocol.request_rows import ALTER_OFFSETS, ShareGroupRequest, S
 from sharegroup.protocol.response_rows import ShareGroupResponse
 from tests.unit.group_coordinator.driver import GROUP, ORDERS, Driver
 
+DELETING = SharePartitionStatus.DELETING
 INITIALIZING, INITIALIZED = SharePartitionStatus.INITIALIZING, SharePartitionStatus.INITIALIZED
 UNKNOWN = (int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "This server does not host this topic-partition.")
 
@@ -28,7 +29,8 @@ def left(driver: Driver) -> Driver:
 def partition(
     number: int, status: SharePartitionStatus, epoch: int, start_offset: int, topic_id: str = "id-orders"
 ) -> SharePartitionRecord:
-    return SharePartitionRecord(GROUP, "orders", topic_id, number, status, epoch, start_offset)
+    reset = "latest" if start_offset == -1 else None
+    return SharePartitionRecord(GROUP, "orders", topic_id, number, status, epoch, start_offset, reset)
 
 
 def test_an_altered_share_partition_is_initialized_anew_under_the_next_epoch() -> None:
@@ -36,18 +38,18 @@ def test_an_altered_share_partition_is_initialized_anew_under_the_next_epoch() -
     response = alter(driver, ("orders", 0, 17))
     assert (response.error_code, response.partition_errors) == (0, (("orders", 0, 0, None),))
     assert driver.epochs() == (4, 3, {})
-    known = driver.group.metadata.share_partitions["orders"]
+    known = driver.group.metadata.share_partitions["id-orders"]
     assert known == {0: partition(0, INITIALIZING, 4, 17), 1: partition(1, INITIALIZED, 1, -1)}
     driver.initialize_all()
     assert driver.join("a").assignment == {"orders": ["id-orders", [0, 1]]}
-    assert driver.group.metadata.share_partitions["orders"][0].start_offset == 17
+    assert driver.group.metadata.share_partitions["id-orders"][0].start_offset == 17
 
 
 def test_the_notice_of_the_state_before_does_not_initialize_it() -> None:
     driver = left(Driver())
     alter(driver, ("orders", 0, 17))
-    driver.apply(driver.group.initialized([("orders", 0, 1)], driver.now_ms))
-    assert driver.group.metadata.share_partitions["orders"][0].status is INITIALIZING
+    driver.apply(driver.group.initialized([("id-orders", 0, 1)], driver.now_ms))
+    assert driver.group.metadata.share_partitions["id-orders"][0].status is INITIALIZING
 
 
 def test_an_unknown_group_is_made_empty() -> None:
@@ -55,7 +57,7 @@ def test_an_unknown_group_is_made_empty() -> None:
     alter(driver, ("orders", 0, 5), ("orders", 1, 0))
     group = driver.group.metadata
     assert (group.exists, group.group_state, group.group_epoch) == (True, GroupState.EMPTY, 1)
-    assert group.share_partitions["orders"] == {
+    assert group.share_partitions["id-orders"] == {
         0: partition(0, INITIALIZING, 1, 5),
         1: partition(1, INITIALIZING, 1, 0),
     }
@@ -72,7 +74,7 @@ def test_each_share_partition_has_its_own_error() -> None:
         ("orders", 1, int(ErrorCode.INVALID_REQUEST), "StartOffset -1 is negative."),
         ("orders", 0, 0, None),
     )
-    assert driver.group.metadata.share_partitions["orders"][1].state_epoch == 1
+    assert driver.group.metadata.share_partitions["id-orders"][1].state_epoch == 1
 
 
 def test_nothing_that_can_be_altered_makes_no_group() -> None:
@@ -91,20 +93,32 @@ def test_a_group_with_members_and_a_blank_id_are_refused() -> None:
     assert alter(Driver(group_id=" "), ("orders", 0, 5)).error_code == ErrorCode.INVALID_GROUP_ID
 
 
-def test_the_topic_of_now_is_meant() -> None:
+def test_the_topic_of_now_is_meant_and_what_there_is_of_the_one_before_is_deleted() -> None:
     driver = left(Driver())
     alter(driver, ("orders", 1, 5), topic_id="id-new")
-    assert driver.group.metadata.share_partitions["orders"] == {
-        0: partition(0, INITIALIZED, 1, -1, "id-new"),
-        1: partition(1, INITIALIZING, 4, 5, "id-new"),
+    assert driver.group.metadata.share_partitions == {
+        "id-orders": {0: partition(0, DELETING, 1, -1), 1: partition(1, DELETING, 1, -1)},
+        "id-new": {1: partition(1, INITIALIZING, 4, 5, "id-new")},
     }
+    assert driver.group.metadata.topic_ids() == {"orders": "id-new"}
+    driver.join("a", metadata=ORDERS)
+    assert driver.group.metadata.topic_ids() == {"orders": "id-new"}, "old metadata of a member is left alone"
+    driver.initialize_all()
+    assert driver.beat("a").assignment == {"orders": ["id-new", [1]]}
+
+
+def test_a_topic_that_is_known_to_be_no_more_is_not_altered() -> None:
+    driver = left(Driver())
+    driver.topics_deleted("id-orders")
+    assert alter(driver, ("orders", 0, 5)).partition_errors == (("orders", 0, *UNKNOWN),)
+    assert driver.last.records == ()
 
 
 def test_a_member_discovers_the_partitions_that_were_not_altered() -> None:
     driver = Driver()
     alter(driver, ("orders", 1, 5))
     driver.join("a", metadata=ORDERS)
-    assert driver.group.metadata.share_partitions["orders"] == {
+    assert driver.group.metadata.share_partitions["id-orders"] == {
         0: partition(0, INITIALIZING, 2, -1),  # it has always been there: by share.auto.offset.reset
         1: partition(1, INITIALIZING, 1, 5),
     }

@@ -1,15 +1,19 @@
 """Random lives of a group: whatever members do, and wherever the operator stops and starts, the invariants hold."""
 
+import dataclasses
 from collections.abc import Mapping
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from sharegroup.config import JobConfig
 from sharegroup.errors import ErrorCode
-from sharegroup.group_coordinator import GroupState, ShareGroup, SharePartitionStatus
+from sharegroup.group_coordinator import CoordinatorResult, GroupState, ShareGroup, SharePartitionStatus
 from sharegroup.group_coordinator.group_metadata import GroupMetadata
+from sharegroup.group_coordinator.records import ShareGroupConfigRecord
 from sharegroup.protocol.request_rows import (
+    ALTER_CONFIGS,
     ALTER_OFFSETS,
     DELETE_GROUP,
     DELETE_OFFSETS,
@@ -17,13 +21,17 @@ from sharegroup.protocol.request_rows import (
     StartOffset,
     TopicMetadata,
 )
-from tests.unit.group_coordinator.driver import GROUP, Driver, request
+from tests.unit.group_coordinator.driver import CONFIG, GROUP, Driver, request
 
 MEMBERS = st.sampled_from("abcd")
 TOPICS = st.lists(st.sampled_from(["bills", "events", "orders"]), min_size=1, max_size=3)
-METADATA = st.dictionaries(
-    st.sampled_from(["bills", "orders"]),
-    st.builds(TopicMetadata, st.sampled_from(["id-1", "id-1", "id-2"]), st.integers(0, 3)),
+TOPIC_IDS = {"bills": ["bills-1", "bills-1", "bills-2"], "orders": ["orders-1", "orders-1", "orders-2"]}
+METADATA = st.fixed_dictionaries(
+    {},
+    optional={
+        name: st.builds(TopicMetadata, st.sampled_from(topic_ids), st.integers(0, 3))
+        for name, topic_ids in TOPIC_IDS.items()
+    },
 )
 
 
@@ -99,11 +107,11 @@ class GroupLife(RuleBasedStateMachine):
     def some_are_initialized(self, data: st.DataObject) -> None:
         records = [record for topic in self.metadata.share_partitions.values() for record in topic.values()]
         chosen = data.draw(st.lists(st.sampled_from(records), unique=True))
-        notices = [(record.topic, record.partition, record.state_epoch) for record in chosen]
+        notices = [(record.topic_id, record.partition, record.state_epoch) for record in chosen]
         self.driver.apply(self.driver.group.initialized(notices, self.driver.now_ms))
         for record in chosen:
             is_deleting = record.status is SharePartitionStatus.DELETING
-            status = self.metadata.share_partitions[record.topic][record.partition].status
+            status = self.metadata.share_partitions[record.topic_id][record.partition].status
             assert status is (SharePartitionStatus.DELETING if is_deleting else SharePartitionStatus.INITIALIZED)
 
     @precondition(lambda self: self.metadata.share_partitions)
@@ -111,10 +119,10 @@ class GroupLife(RuleBasedStateMachine):
     def some_deletions_are_durable(self, data: st.DataObject, is_stale: bool) -> None:
         records = [record for topic in self.metadata.share_partitions.values() for record in topic.values()]
         chosen = data.draw(st.lists(st.sampled_from(records), unique=True))
-        notices = [(record.topic, record.partition, record.state_epoch - is_stale) for record in chosen]
+        notices = [(record.topic_id, record.partition, record.state_epoch - is_stale) for record in chosen]
         self.driver.apply(self.driver.group.deleted(notices))
         for record in chosen:
-            is_gone = record.partition not in self.metadata.share_partitions.get(record.topic, {})
+            is_gone = record.partition not in self.metadata.share_partitions.get(record.topic_id, {})
             assert is_gone == (record.status is SharePartitionStatus.DELETING and not is_stale)
 
     @rule(
@@ -137,6 +145,22 @@ class GroupLife(RuleBasedStateMachine):
         assert response.error_code == expected
         if expected is not ErrorCode.NONE:
             assert self.driver.group.dump() == before
+
+    @rule(topic_ids=st.sets(st.sampled_from(["bills-1", "bills-2", "orders-1", "orders-2"]), min_size=1))
+    def topics_are_deleted(self, topic_ids: set[str]) -> None:
+        self.driver.topics_deleted(*sorted(topic_ids))
+        assert not topic_ids & set(self.metadata.topic_ids().values())
+        self.driver.topics_deleted(*sorted(topic_ids))
+        assert self.driver.last == CoordinatorResult()
+
+    @rule(reset=st.sampled_from([None, "earliest", "latest", "by_duration:PT1S"]))
+    def the_reset_is_altered(self, reset: str | None) -> None:
+        configs = {"share.auto.offset.reset": reset}
+        request = ShareGroupRequest(ALTER_CONFIGS, "x", GROUP, configs=configs)
+        assert self.driver.administer(request).error_code == ErrorCode.NONE
+        self.driver.config = dataclasses.replace(
+            CONFIG, auto_offset_reset=JobConfig().effective(GROUP, self.metadata.configs).config.auto_offset_reset
+        )
 
     @rule()
     def operator_stops_and_starts(self) -> None:
@@ -165,7 +189,22 @@ class GroupLife(RuleBasedStateMachine):
         for member_id, target in self.metadata.targets.items():
             subscribed = self.metadata.members[member_id].subscribed_topic_names
             expected = {topic: ids for topic, ids in self.metadata.assignable().items() if topic in subscribed}
-            assert dict(target) == expected
+            assert {item.topic: item for item in target} == expected
+
+    @invariant()
+    def a_name_is_one_topic(self) -> None:
+        records = [record for of_topic in self.metadata.share_partitions.values() for record in of_topic.values()]
+        living = {(r.topic, r.topic_id) for r in records if r.status is not SharePartitionStatus.DELETING}
+        assert len(living) == len(dict(living))
+
+    @invariant()
+    def what_is_still_to_be_initialized_starts_by_the_reset_of_now(self) -> None:
+        reset = str(self.driver.config.auto_offset_reset)
+        for records in self.metadata.share_partitions.values():
+            for record in records.values():
+                assert (record.start_offset == -1) == (record.auto_offset_reset is not None)
+                if record.start_offset == -1 and record.status is SharePartitionStatus.INITIALIZING:
+                    assert record.auto_offset_reset == reset
 
     @invariant()
     def every_member_has_a_target_and_a_session(self) -> None:
@@ -186,12 +225,14 @@ class GroupLife(RuleBasedStateMachine):
         rows = self.driver.group_tables()
         loaded = ShareGroup.load(GROUP, rows, self.driver.now_ms, self.driver.config).metadata
         if self.driver.group.is_deleted or not self.metadata.group_epoch:
-            assert (rows, loaded) == ([], GroupMetadata(GROUP))
+            rows = [row for row in rows if not isinstance(row, ShareGroupConfigRecord)]
+            assert (rows, loaded) == ([], GroupMetadata(GROUP, configs=self.metadata.configs))
             return
         for member_id, member in self.metadata.members.items():  # the epoch before is not in the tables
             previous = member.previous_member_epoch
             loaded.members[member_id] = loaded.members[member_id]._replace(previous_member_epoch=previous)
         loaded.session_deadlines = dict(self.metadata.session_deadlines)
+        loaded.deleted_topics = dict(self.metadata.deleted_topics)
         assert loaded == self.metadata
 
 

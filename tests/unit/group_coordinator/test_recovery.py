@@ -98,7 +98,7 @@ def test_tables_that_were_not_committed_together_give_a_group_that_goes_on(lost:
     assert driver.beat("a").error_code == 0
     driver.send(request("b", 0, ["orders"], ORDERS))
     for member in driver.group.metadata.members.values():
-        assert member.assignment == (("orders", (0, 1, 2)),)
+        assert member.assignment == (("orders", "id-orders", (0, 1, 2)),)
         assert member.member_epoch == driver.group.metadata.group_epoch
 
 
@@ -112,7 +112,7 @@ def test_a_repaired_group_writes_its_new_epoch_with_the_first_heartbeat() -> Non
 
 
 def member(epoch: int, *partitions: int) -> ShareGroupMemberRecord:
-    assignment = (TopicPartitions("orders", partitions),)
+    assignment = (TopicPartitions("orders", "id-orders", partitions),)
     return ShareGroupMemberRecord(GROUP, "a", epoch, None, "client", "/10.0.0.1", ("orders",), assignment)
 
 
@@ -130,11 +130,11 @@ def member(epoch: int, *partitions: int) -> ShareGroupMemberRecord:
 def test_rows_that_contradict_each_other_start_a_new_epoch(
     group: ShareGroupRecord, of_member: ShareGroupMemberRecord, loaded: tuple[int, int]
 ) -> None:
-    initialized = SharePartitionRecord(GROUP, "orders", "id-orders", 0, SharePartitionStatus.INITIALIZED, 2, -1)
+    initialized = SharePartitionRecord(GROUP, "orders", "id-orders", 0, SharePartitionStatus.INITIALIZED, 2, 7)
     metadata = ShareGroup.load(GROUP, [group, of_member, initialized], LATER_MS, CONFIG).metadata
     assert (metadata.group_epoch, metadata.assignment_epoch) == loaded
     assert metadata.group_state is GroupState.STABLE
-    assert metadata.targets == {"a": (("orders", (0,)),)}
+    assert metadata.targets == {"a": (("orders", "id-orders", (0,)),)}
 
 
 def test_a_dump_holds_ranges_and_each_assignment_once() -> None:
@@ -146,13 +146,17 @@ def test_a_dump_holds_ranges_and_each_assignment_once() -> None:
     for member in "abc":
         driver.beat(member)
     content = driver.group.dump()
-    assert content["assignments"] == [[["orders", [[0, 999]]]]]
-    assert content["share_partitions"] == {"orders": [[0, 999, "id-orders", "initialized", 1, -1]]}
-    assert len(json.dumps(content)) < 700
+    assert content["assignments"] == [[["orders", "id-orders", [[0, 999]]]]]
+    assert content["share_partitions"] == {"id-orders": ["orders", [[0, 999, "initialized", 1, -1, "latest"]]]}
+    assert len(json.dumps(content)) < 750
     assert driver.through_json().metadata == driver.group.metadata
 
 
 def test_a_dump_of_another_format_is_refused() -> None:
     content = stable().group.dump()
-    with pytest.raises(ValueError, match="group orders-readers: state format 99, not 1"):
-        ShareGroup.restore(GROUP, {**content, "version": 99})
+    told = (
+        "group orders-readers: the checkpoint of the query group_coordinator has state of format 1, this job reads 2: "
+        "remove that checkpoint, and the job comes back from the tables"
+    )
+    with pytest.raises(ValueError, match=told):
+        ShareGroup.restore(GROUP, {**content, "version": 1})

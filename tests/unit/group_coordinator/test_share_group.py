@@ -2,7 +2,9 @@
 
 import dataclasses
 
+from sharegroup.config.offset_reset import AutoOffsetReset, OffsetResetStrategy
 from sharegroup.group_coordinator import (
+    CoordinatorResult,
     GroupState,
     ReleaseMember,
     SessionRecord,
@@ -32,14 +34,26 @@ def stable(*members: str) -> Driver:
 
 
 def share_partition(partition: int, status: SharePartitionStatus, epoch: int, offset: int) -> SharePartitionRecord:
-    return SharePartitionRecord(GROUP, "orders", "id-orders", partition, status, epoch, offset)
+    reset = "latest" if offset == -1 else None
+    return SharePartitionRecord(GROUP, "orders", "id-orders", partition, status, epoch, offset, reset)
 
 
 def test_the_first_join_makes_the_group_its_member_and_its_share_partitions() -> None:
     driver = Driver()
     response = driver.join("a")
     assert response == ShareGroupResponse(
-        "heartbeat", "request-a", "gateway-1", GROUP, "a", 0, None, 1, 200, {}, subscribed_topic_names=("orders",)
+        "heartbeat",
+        "request-a",
+        "gateway-1",
+        GROUP,
+        "a",
+        0,
+        None,
+        1,
+        200,
+        {},
+        subscribed_topic_names=("orders",),
+        session_deadline_ms=driver.now_ms + 45_000,
     )
     assert set(driver.last.records) == {
         ShareGroupRecord(GROUP, 1, 1, GroupState.STABLE),
@@ -60,7 +74,7 @@ def test_initialized_share_partitions_are_assigned_with_the_next_heartbeat() -> 
     }
     response = driver.beat("a")
     assert (response.member_epoch, response.heartbeat_interval_ms, response.assignment) == (2, 5_000, ALL_ORDERS)
-    assignment = (TopicPartitions("orders", (0, 1)),)
+    assignment = (TopicPartitions("orders", "id-orders", (0, 1)),)
     assert driver.last.records == (
         ShareGroupMemberRecord(GROUP, "a", 2, None, "client", "/10.0.0.1", ("orders",), assignment, 1),
     )
@@ -69,11 +83,11 @@ def test_initialized_share_partitions_are_assigned_with_the_next_heartbeat() -> 
 def test_only_initialized_share_partitions_are_assigned_and_the_rest_is_awaited_in_short_intervals() -> None:
     driver = Driver()
     driver.join("a")
-    driver.apply(driver.group.initialized([("orders", 1, 1)], driver.now_ms))
+    driver.apply(driver.group.initialized([("id-orders", 1, 1)], driver.now_ms))
     response = driver.beat("a")
     assert response.assignment == {"orders": ["id-orders", [1]]}
     assert response.heartbeat_interval_ms == 200
-    driver.apply(driver.group.initialized([("orders", 0, 1)], driver.now_ms))
+    driver.apply(driver.group.initialized([("id-orders", 0, 1)], driver.now_ms))
     assert driver.beat("a").assignment == ALL_ORDERS
 
 
@@ -85,10 +99,10 @@ def test_a_heartbeat_interval_below_the_short_one_stays() -> None:
 def test_a_notice_that_is_repeated_or_old_or_of_something_unknown_changes_nothing() -> None:
     driver = Driver()
     driver.join("a")
-    for notice in (("orders", 0, 0), ("orders", 2, 1), ("bills", 0, 1)):
-        assert driver.apply(driver.group.initialized([notice], driver.now_ms)) == ((), (), None, ())
+    for notice in (("id-orders", 0, 0), ("id-orders", 2, 1), ("id-bills", 0, 1)):
+        assert driver.apply(driver.group.initialized([notice], driver.now_ms)) == CoordinatorResult()
     driver.initialize_all()
-    assert driver.initialize_all() == ((), (), None, ())
+    assert driver.initialize_all() == CoordinatorResult(), "an active share-partition is initialized already"
 
 
 def test_a_quiet_heartbeat_writes_no_row_and_only_moves_the_session_deadline() -> None:
@@ -100,11 +114,19 @@ def test_a_quiet_heartbeat_writes_no_row_and_only_moves_the_session_deadline() -
     assert driver.last.soft_records == (SessionRecord("a", driver.now_ms + 45_000),)
 
 
+def test_a_member_is_told_its_session_deadline_as_the_group_has_it() -> None:
+    driver = stable("a")
+    driver.now_ms += 5_000
+    assert driver.beat("a").session_deadline_ms == driver.now_ms + 45_000 == driver.group.next_deadline_ms
+    assert driver.send(request("a", 99)).session_deadline_ms == -1
+    assert driver.leave("a").session_deadline_ms == -1
+
+
 def test_a_clock_that_steps_back_shortens_no_session() -> None:
     driver = stable("a")
     deadline_ms = driver.group.next_deadline_ms
     driver.now_ms -= 10_000
-    driver.beat("a")
+    assert driver.beat("a").session_deadline_ms == deadline_ms
     assert driver.group.next_deadline_ms == deadline_ms
 
 
@@ -163,13 +185,13 @@ def test_a_topic_without_metadata_is_subscribed_and_unassigned() -> None:
     assert (response.error_code, response.heartbeat_interval_ms, response.assignment) == (0, 5_000, {})
     assert driver.group.metadata.members["a"].subscribed_topic_names == ("unheard-of",)
     driver.send(request("a", 1, None, {"unheard-of": TopicMetadata("id", 1)}))
-    assert driver.group.metadata.partitions("unheard-of", INITIALIZING) == (0,)
+    assert driver.group.metadata.partitions("id", INITIALIZING) == (0,)
 
 
 def test_metadata_of_a_topic_nobody_subscribed_to_is_ignored() -> None:
     driver = Driver()
     driver.join("a", ["orders"], ORDERS_AND_BILLS)
-    assert list(driver.group.metadata.share_partitions) == ["orders"]
+    assert list(driver.group.metadata.share_partitions) == ["id-orders"]
 
 
 def test_partitions_added_later_start_at_the_beginning() -> None:
@@ -179,6 +201,21 @@ def test_partitions_added_later_start_at_the_beginning() -> None:
     assert (response.member_epoch, response.heartbeat_interval_ms, response.assignment) == (3, 200, None)
     driver.initialize_all()
     assert driver.beat("a").assignment == {"orders": ["id-orders", [0, 1, 2, 3]]}
+
+
+def test_a_new_share_partition_has_the_reset_that_is_in_force_when_it_is_made() -> None:
+    earliest = dataclasses.replace(CONFIG, auto_offset_reset=AutoOffsetReset(OffsetResetStrategy.EARLIEST))
+    driver = Driver(earliest)
+    driver.join("a")
+    driver.config = CONFIG
+    driver.join("b", ["bills"], ORDERS_AND_BILLS)
+    assert [
+        r.auto_offset_reset for records in driver.group.metadata.share_partitions.values() for r in records.values()
+    ] == [
+        "earliest",
+        "earliest",
+        "latest",
+    ]
 
 
 def test_old_metadata_takes_no_partition_away_and_another_topic_of_the_name_is_left_alone() -> None:
@@ -193,7 +230,7 @@ def test_a_topic_subscribed_again_keeps_its_share_partitions() -> None:
     driver.send(request("a", 2, [], {}))
     assert driver.group.metadata.members["a"].assignment == ()
     driver.send(request("a", 3, ["orders"], ORDERS))
-    assert driver.group.metadata.share_partitions["orders"] == {
+    assert driver.group.metadata.share_partitions["id-orders"] == {
         0: share_partition(0, INITIALIZED, 1, -1),
         1: share_partition(1, INITIALIZED, 1, -1),
     }
@@ -214,7 +251,7 @@ def test_rack_and_client_are_rows_but_no_reason_for_a_new_epoch() -> None:
 def test_leaving_releases_by_member_epoch_what_the_group_has_initialized() -> None:
     driver = stable("a", "b")
     driver.leave("a")
-    assert driver.last.releases == (ReleaseMember(GROUP, "a", 3, {"orders": (0, 1)}),)
+    assert driver.last.releases == (ReleaseMember(GROUP, "a", 3, (TopicPartitions("orders", "id-orders", (0, 1)),)),)
     assert [record.is_tombstone for record in driver.last.records if isinstance(record, ShareGroupMemberRecord)] == [
         True
     ]
@@ -235,13 +272,13 @@ def test_members_past_their_session_deadline_leave_together() -> None:
     driver.beat("c")
     driver.now_ms += 43_999
     assert driver.group.next_deadline_ms == driver.now_ms + 1
-    assert driver.expire() == ((), (), None, ()), "not before the deadline"
+    assert driver.expire() == CoordinatorResult(), "not before the deadline"
     driver.now_ms += 1
     result = driver.expire()
     assert [release.member_id for release in result.releases] == ["a", "b"]
     assert driver.epochs() == (5, 5, {"c": 4})
     assert driver.group.next_deadline_ms == driver.now_ms + 1_000
-    assert driver.expire() == ((), (), None, ())
+    assert driver.expire() == CoordinatorResult()
 
 
 def test_a_heartbeat_past_the_deadline_but_before_expire_keeps_the_member() -> None:
@@ -265,7 +302,7 @@ def test_handlers_change_nothing_by_themselves() -> None:
     before = driver.group.dump()
     even_more_orders = more_orders._replace(member_epoch=4, topics={"orders": TopicMetadata("id-orders", 4)})
     assert driver.group.heartbeat(even_more_orders, driver.now_ms, CONFIG).records
-    assert driver.group.initialized([("orders", 2, 4)], driver.now_ms).records
+    assert driver.group.initialized([("id-orders", 2, 4)], driver.now_ms).records
     assert driver.group.heartbeat(request("c", 0, ["bills"], ORDERS_AND_BILLS), driver.now_ms, CONFIG).records
     assert driver.group.heartbeat(request("a", -1), driver.now_ms, CONFIG).records
     assert driver.group.expire(driver.now_ms + 100_000).records

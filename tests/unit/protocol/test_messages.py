@@ -62,10 +62,12 @@ def test_a_message_survives_the_wire(cls: Any, version: int) -> None:
 
 def test_the_keys_and_versions_are_those_of_kafka_4_3() -> None:
     assert {(cls.API_KEY, *cls.valid_versions) for cls in CLASSES} == {
+        (69, 0, 1),
         (76, 1, 1),
         (77, 1, 1),
         (78, 1, 2),
         (79, 1, 2),
+        (89, 0, 0),
         (90, 0, 1),
         (91, 0, 0),
         (92, 0, 0),

@@ -15,6 +15,7 @@ from sharegroup.protocol.request_rows import (
     ACKNOWLEDGE,
     ALTER_CONFIGS,
     ALTER_OFFSETS,
+    CONFIGURE,
     DELETE_GROUP,
     DELETE_OFFSETS,
     DELETED,
@@ -24,6 +25,7 @@ from sharegroup.protocol.request_rows import (
     MAX_INT32,
     MAX_OFFSET,
     RELEASE_MEMBER,
+    TOPIC_DELETED,
     UNACQUIRE,
     AnswerableError,
     ShareGroupRequest,
@@ -60,13 +62,18 @@ BATCHES = st.lists(
 ).map(tuple)
 
 
-COMMON = st.tuples(TEXT, TEXT, TEXT, NUMBER, MEMBER_ID, st.integers(-1, MAX_INT32), st.just("") | TEXT)
+COMMON = st.tuples(TEXT, TEXT, TEXT, TEXT, NUMBER, MEMBER_ID, st.integers(-1, MAX_INT32), st.just("") | TEXT)
 FIELDS = {
     FETCH: st.fixed_dictionaries({"max_records": st.integers(1, MAX_INT32), "max_wait_ms": NUMBER}),
-    ACKNOWLEDGE: st.fixed_dictionaries({"is_renew_ack": st.booleans(), "batches": BATCHES}),
+    ACKNOWLEDGE: st.fixed_dictionaries(
+        {"is_renew_ack": st.booleans(), "batches": BATCHES}, optional={"acquired": GRANTS}
+    ),
     UNACQUIRE: st.one_of(st.fixed_dictionaries({"ranges": RANGES}), st.fixed_dictionaries({"acquired": GRANTS})),
     RELEASE_MEMBER: st.one_of(
         st.just({"delivered": None}), st.fixed_dictionaries({"delivered": RANGES, "requester": st.just("") | TEXT})
+    ),
+    CONFIGURE: st.fixed_dictionaries(
+        {"member_id": st.just(""), "config": st.dictionaries(TEXT, st.none() | TEXT | NUMBER | st.booleans())}
     ),
 }
 
@@ -74,7 +81,7 @@ FIELDS = {
 @st.composite
 def share_partition_requests(draw: st.DrawFn) -> SharePartitionRequest:
     kind = draw(st.sampled_from(list(FIELDS)))
-    return SharePartitionRequest(kind, *draw(COMMON), **draw(FIELDS[kind]))
+    return SharePartitionRequest(kind, *draw(COMMON))._replace(**draw(FIELDS[kind]))
 
 
 @settings(max_examples=50)
@@ -88,6 +95,7 @@ GROUP_FIELDS = {
     HEARTBEAT: st.just({}),
     INITIALIZED: st.just({}),
     DELETED: st.fixed_dictionaries({"deleted": st.lists(st.tuples(TEXT, NUMBER, NUMBER), max_size=3).map(tuple)}),
+    TOPIC_DELETED: st.fixed_dictionaries({"topic_ids": st.lists(TEXT, min_size=1, max_size=3).map(tuple)}),
     ALTER_OFFSETS: st.fixed_dictionaries({"offsets": st.lists(OFFSETS, min_size=1, max_size=3).map(tuple)}),
     DELETE_OFFSETS: st.fixed_dictionaries({"topic_names": st.lists(TEXT, min_size=1, max_size=3).map(tuple)}),
     DELETE_GROUP: st.just({}),
@@ -118,6 +126,7 @@ def share_group_requests(draw: st.DrawFn) -> ShareGroupRequest:
         topics=st.dictionaries(TOPIC, st.builds(TopicMetadata, TEXT, PARTITIONS), max_size=3),
         initialized=st.lists(st.tuples(TEXT, NUMBER, NUMBER), max_size=3).map(tuple),
         deleted=st.just(()),
+        topic_ids=st.just(()),
         offsets=st.just(()),
         topic_names=st.just(()),
         configs=st.just({}),
@@ -134,11 +143,11 @@ def test_a_share_group_request_comes_back(request: ShareGroupRequest) -> None:
 
 def test_a_heartbeat_row_has_no_fields_of_administrators() -> None:
     fields = set(json.loads(ShareGroupRequest(HEARTBEAT, "x", "g").encode()))
-    assert not fields & {"deleted", "offsets", "topic_names", "configs", "validate_only"}
+    assert not fields & {"deleted", "topic_ids", "offsets", "topic_names", "configs", "validate_only"}
 
 
 def test_rows_of_a_share_partition_and_of_a_group_share_a_kafka_key() -> None:
-    assert SharePartitionRequest(FETCH, "x", "g", "orders", 3, "m").kafka_key == b"g\torders\t3"
+    assert SharePartitionRequest(FETCH, "x", "g", "orders", "id-orders", 3, "m").kafka_key == b"g\tid-orders\t3"
     assert ShareGroupRequest(HEARTBEAT, "x", "grüße").kafka_key == "grüße".encode()
 
 
@@ -177,15 +186,26 @@ VALID: dict[str, dict[str, Any]] = {
     ACKNOWLEDGE: {"batches": [[0, 9, [1]]], "is_renew_ack": False},
     UNACQUIRE: {"ranges": [[0, 9]]},
     RELEASE_MEMBER: {},
+    CONFIGURE: {"member_id": ..., "config": {"session_timeout_ms": 45_000}},
     HEARTBEAT: {"member_epoch": 0, "subscribed_topic_names": ["orders"], "topics": {"orders": ["id", 2]}},
-    INITIALIZED: {"initialized": [["orders", 0, 1]]},
-    DELETED: {"deleted": [["orders", 0, 1]]},
+    INITIALIZED: {"initialized": [["id", 0, 1]]},
+    DELETED: {"deleted": [["id", 0, 1]]},
+    TOPIC_DELETED: {"topic_ids": ["id"]},
     ALTER_OFFSETS: {"offsets": [["orders", 0, 17]], "topics": {"orders": ["id", 2]}},
     DELETE_OFFSETS: {"topic_names": ["orders"]},
     DELETE_GROUP: {},
     ALTER_CONFIGS: {"configs": {"share.isolation.level": "read_committed"}},
 }
-GROUP_TYPES = (HEARTBEAT, INITIALIZED, DELETED, ALTER_OFFSETS, DELETE_OFFSETS, DELETE_GROUP, ALTER_CONFIGS)
+GROUP_TYPES = (
+    HEARTBEAT,
+    INITIALIZED,
+    DELETED,
+    TOPIC_DELETED,
+    ALTER_OFFSETS,
+    DELETE_OFFSETS,
+    DELETE_GROUP,
+    ALTER_CONFIGS,
+)
 BATCHES_MUST_BE = "batches must be a list of [first_offset, last_offset, [acknowledge_type, ...]]"
 RANGES_MUST_BE = "ranges must be a list of [first_offset, last_offset]"
 ACQUIRED_MUST_BE = "acquired must be a list of [first_offset, last_offset, delivery_count]"
@@ -193,13 +213,13 @@ TOPICS_MUST_BE = "topics must map topic names to [topic_id, partitions]"
 OFFSETS_MUST_BE = "offsets must be a list of [topic, partition, start_offset]"
 TOO_LONG = "has more than 249 characters"
 TEXTS = ("group_id", "member_id", "rack_id", "client_id", "client_host")
-INITIALIZED_MUST_BE = "initialized must be a list of [topic, partition, state_epoch]"
+INITIALIZED_MUST_BE = "initialized must be a list of [topic_id, partition, state_epoch]"
 
 
 def row(kind: str, **values: object) -> dict[str, Any]:
     common = {"type": kind, "id": "x", "reply_to": "me", "group_id": "g", "member_id": "m"}
     if kind not in GROUP_TYPES:
-        common |= {"topic": "orders", "partition": 0}  # type: ignore[dict-item]
+        common |= {"topic": "orders", "topic_id": "id", "partition": 0}  # type: ignore[dict-item]
     content = {**common, **VALID[kind], **values}
     return {field: value for field, value in content.items() if value is not Ellipsis}
 
@@ -224,6 +244,9 @@ def test_the_rows_that_the_next_test_breaks_are_right(kind: str) -> None:
         (FETCH, {"group_id": 5}, "group_id must be a string"),
         (FETCH, {"topic": ...}, "lacks the field topic"),
         (FETCH, {"topic": None}, "topic must be a string"),
+        (FETCH, {"topic_id": ...}, "lacks the field topic_id"),
+        (FETCH, {"topic_id": ""}, "topic_id must be a string"),
+        (FETCH, {"topic_id": LONG}, "topic_id has more than 1024 characters"),
         (FETCH, {"partition": ...}, "lacks the field partition"),
         (FETCH, {"partition": "0"}, f"partition must be an integer of 0..{MAX_INT32}"),
         (FETCH, {"partition": True}, f"partition must be an integer of 0..{MAX_INT32}"),
@@ -249,6 +272,7 @@ def test_the_rows_that_the_next_test_breaks_are_right(kind: str) -> None:
         (ACKNOWLEDGE, {"batches": [[0, 9, 1]]}, BATCHES_MUST_BE),
         (ACKNOWLEDGE, {"batches": [[0, 9, [128]]]}, BATCHES_MUST_BE),
         (ACKNOWLEDGE, {"batches": [[0, 9, [1]], 5]}, BATCHES_MUST_BE),
+        (ACKNOWLEDGE, {"acquired": [[0, 9]]}, ACQUIRED_MUST_BE),
         (UNACQUIRE, {"ranges": ...}, RANGES_MUST_BE),
         (UNACQUIRE, {"ranges": []}, RANGES_MUST_BE),
         (UNACQUIRE, {"ranges": [[1]]}, RANGES_MUST_BE),
@@ -261,6 +285,8 @@ def test_the_rows_that_the_next_test_breaks_are_right(kind: str) -> None:
         (UNACQUIRE, {"acquired": [[0, 9, 0]]}, ACQUIRED_MUST_BE),
         (UNACQUIRE, {"acquired": [[0, 9, 2**15]]}, ACQUIRED_MUST_BE),
         (RELEASE_MEMBER, {"requester": 7}, "requester must be a string"),
+        (CONFIGURE, {"config": ...}, "config must be a JSON object"),
+        (CONFIGURE, {"config": []}, "config must be a JSON object"),
         (RELEASE_MEMBER, {"type": "leave"}, "type must be one of fetch, acknowledge, unacquire, release_member"),
         (RELEASE_MEMBER, {"type": ["fetch"]}, "type must be one of fetch, acknowledge, unacquire, release_member"),
         (RELEASE_MEMBER, {"type": None}, "type must be one of fetch, acknowledge, unacquire, release_member"),
@@ -294,10 +320,14 @@ def test_the_rows_that_the_next_test_breaks_are_right(kind: str) -> None:
             f"topics have more than {MAX_PARTITIONS} partitions together",
         ),
         (INITIALIZED, {"initialized": {}}, INITIALIZED_MUST_BE),
-        (INITIALIZED, {"initialized": [["orders", 0]]}, INITIALIZED_MUST_BE),
-        (INITIALIZED, {"initialized": [["orders", 0, -1]]}, INITIALIZED_MUST_BE),
+        (INITIALIZED, {"initialized": [["id", 0]]}, INITIALIZED_MUST_BE),
+        (INITIALIZED, {"initialized": [["id", 0, -1]]}, INITIALIZED_MUST_BE),
         (INITIALIZED, {"initialized": [[0, 0, 1]]}, INITIALIZED_MUST_BE),
-        (DELETED, {"deleted": [["orders", -1, 1]]}, "deleted must be a list of [topic, partition, state_epoch]"),
+        (DELETED, {"deleted": [["id", -1, 1]]}, "deleted must be a list of [topic_id, partition, state_epoch]"),
+        (TOPIC_DELETED, {"topic_ids": ...}, "topic_ids must be a list of topic ids"),
+        (TOPIC_DELETED, {"topic_ids": []}, "topic_ids must be a list of topic ids"),
+        (TOPIC_DELETED, {"topic_ids": [5]}, "topic_ids must be a list of topic ids"),
+        (TOPIC_DELETED, {"topic_ids": [LONG]}, "topic_ids must be a list of topic ids"),
         (ALTER_OFFSETS, {"offsets": ...}, OFFSETS_MUST_BE),
         (ALTER_OFFSETS, {"offsets": []}, OFFSETS_MUST_BE),
         (ALTER_OFFSETS, {"offsets": [["orders", 0]]}, OFFSETS_MUST_BE),
@@ -381,4 +411,4 @@ def test_nobody_waits_for_the_answer_to_what_is_no_row(value: bytes) -> None:
 
 @pytest.mark.parametrize("reply_to", ["", "me"])
 def test_who_names_a_reader_waits(reply_to: str) -> None:
-    assert is_awaited(SharePartitionRequest(FETCH, "1", "g", "t", 0, "m", 1, reply_to).encode()) == bool(reply_to)
+    assert is_awaited(SharePartitionRequest(FETCH, "1", "g", "t", "id", 0, "m", 1, reply_to).encode()) == bool(reply_to)

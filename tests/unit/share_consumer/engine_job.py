@@ -1,6 +1,7 @@
 """A share-group job in memory for members of `orders`-0: the engine's own shard, a clock by hand, and Kafka as a list.
 
-Times are milliseconds after `T0`; they pass by `advance` alone.
+Times are milliseconds after `T0`; they pass by `advance` alone. The topic can be deleted and made again under its name;
+the one shard then stands for the new one, whose id is in the rows.
 """
 
 from __future__ import annotations
@@ -13,12 +14,26 @@ from collections.abc import Callable, Sequence
 from kafka.errors import KafkaTimeoutError
 
 from sharegroup.errors import ErrorCode
-from sharegroup.protocol.request_rows import ShareGroupRequest, SharePartitionRequest, TopicMetadata
+from sharegroup.protocol.request_rows import ACKNOWLEDGE, ShareGroupRequest, SharePartitionRequest, TopicMetadata
 from sharegroup.protocol.response_rows import Response, ShareGroupResponse, SharePartitionResponse, decode_response
 from sharegroup.spark.share_consumer.ranges import OfferedBatch
-from tests.unit.engine.shard_driver import T0, TOPIC, ShardDriver, acknowledge, config, fetch, load, log, release, tick
+from tests.unit.engine.shard_driver import (
+    T0,
+    TOPIC,
+    ShardDriver,
+    acknowledge,
+    config,
+    fetch,
+    load,
+    log,
+    release,
+    tick,
+)
 
 PATIENCE_S = 10
+HEARTBEAT_MS = 5_000
+#: The id that the shard's driver gives the topic.
+TOPIC_ID = fetch("any").topic_id
 
 
 class EngineJob:
@@ -32,11 +47,16 @@ class EngineJob:
         self.is_reachable = True
         self.given_up = 0
         self.closed: list[str] = []
+        self.topic_id = TOPIC_ID
+        self.looks = 0
+        self._assigned: dict[str, str] = {}
         self._shard = ShardDriver(restarts=False)
         self._at = 0
         self._end = records
         self._responses: dict[str, list[Response]] = defaultdict(list)
+        self._answered: set[str] = set()
         self._transitions: list[tuple[int, int, str, str, int]] = []
+        self._values = values
         self._run(config(**values), load(0, (0, records)))
 
     # -- what a test does ------------------------------------------------------------------------------------------
@@ -55,6 +75,16 @@ class EngineJob:
         with self.changed:
             self._end += records
             self._run(log(self._end))
+
+    def make_topic_again(self, topic_id: str, records: int = 0) -> None:
+        """The topic is deleted, and one of its name made; demands that stood are refused."""
+        with self.changed:
+            old, self.topic_id, self._end = self.topic_id, topic_id, records
+            for request in self.sent("fetch"):
+                if request.topic_id == old and request.id not in self._answered:
+                    self._refuse(request)
+            self._shard = ShardDriver(restarts=False)
+            self._run(config(**self._values), load(0, (0, records)))
 
     def delete_records(self, below: int) -> None:
         """The log starts there now."""
@@ -77,7 +107,7 @@ class EngineJob:
         with self.changed:
             request = acknowledge("a", *batches, member=member)._replace(reply_to="test")
             self._run(self._shard.line(request, self._at))
-            [response] = self._responses.pop("test")
+            [response] = [response for response in self._responses.pop("test") if response.type == ACKNOWLEDGE]
             assert response.error_code == 0, response
 
     def release(self, member: str) -> None:
@@ -86,6 +116,7 @@ class EngineJob:
 
     def respond(self, response: Response) -> None:
         with self.changed:
+            self._answered.add(response.id)
             self._responses[response.reply_to].append(response)
             self.changed.notify_all()
 
@@ -110,7 +141,8 @@ class EngineJob:
         return True
 
     def topics_metadata(self, names: Sequence[str]) -> dict[str, TopicMetadata]:
-        return {name: TopicMetadata("id", 1) for name in names}
+        self.looks += 1
+        return {name: TopicMetadata(self.topic_id, 1) for name in names}
 
     def take(self, member_id: str, timeout_ms: int) -> list[Response]:
         with self.changed:
@@ -129,8 +161,10 @@ class EngineJob:
                 self.requests.append(request)
                 if isinstance(request, ShareGroupRequest):
                     self._heartbeat(request)
+                elif request.topic_id != self.topic_id:
+                    self._refuse(request)
                 else:
-                    self._run(self._shard.line(request, self._at))
+                    self._run(self._shard.line(request._replace(topic_id=TOPIC_ID), self._at))
 
     def close(self, member_id: str) -> None:
         with self.changed:
@@ -139,9 +173,15 @@ class EngineJob:
 
     def _heartbeat(self, request: ShareGroupRequest) -> None:
         code = self.refuse_joins_with or ErrorCode.NONE
-        assignment = {TOPIC: ["id", [0]]} if request.member_epoch == 0 else None
+        is_news = request.member_epoch == 0 or self._assigned.get(request.member_id) != self.topic_id
+        assignment = {TOPIC: [self.topic_id, [0]]} if is_news else None
+        self._assigned[request.member_id] = self.topic_id
         who = request.reply_to, request.group_id, request.member_id
-        self.respond(ShareGroupResponse("heartbeat", request.id, *who, code, "why", 1, 5_000, assignment))
+        self.respond(ShareGroupResponse("heartbeat", request.id, *who, code, "why", 1, HEARTBEAT_MS, assignment))
+
+    def _refuse(self, request: SharePartitionRequest) -> None:
+        who = request.reply_to, request.group_id, request.topic, request.topic_id, request.partition, request.member_id
+        self.respond(SharePartitionResponse(request.type, request.id, *who, ErrorCode.UNKNOWN_TOPIC_ID, "deleted"))
 
     def _run(self, *lines: str) -> None:
         with self.changed:
@@ -150,7 +190,7 @@ class EngineJob:
                 names = ("first_offset", "last_offset", "cause", "member_id", "delivery_count")
                 self._transitions.append(tuple(row[name] for name in names))  # type: ignore[arg-type]
             for response in output.responses:
-                self.respond(decode_response(json.dumps(response).encode()))
+                self.respond(decode_response(json.dumps(response | {"topic_id": self.topic_id}).encode()))
             self.changed.notify_all()
 
 

@@ -1,10 +1,12 @@
 """Acknowledgement rows: sent once, again when unanswered, in parts when refused."""
 
 import itertools
+import json
 
 from sharegroup.errors import ErrorCode
-from sharegroup.protocol.request_rows import MAX_RANGES_PER_ROW, SharePartitionRequest
+from sharegroup.protocol.request_rows import MAX_OFFSET, MAX_RANGES_PER_ROW, SharePartitionRequest
 from sharegroup.protocol.response_rows import SharePartitionResponse
+from sharegroup.protocol.row_fields import MAX_DELIVERY_COUNT
 from sharegroup.spark.share_consumer.acknowledgement_round import (
     PARTS,
     RESPONSE_TIMEOUT_MS,
@@ -15,19 +17,26 @@ from sharegroup.spark.share_consumer.acknowledgement_round import (
 from sharegroup.spark.share_consumer.ranges import HeldRange, SharePartition
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
 
-P0, P1 = SharePartition("t", 0), SharePartition("t", 1)
+P0, P1 = SharePartition("t", "id", 0), SharePartition("t", "id", 1)
 EPOCH = 7
 
 
+def held(where: SharePartition, first: int, last: int, count: int = 1) -> HeldRange:
+    return HeldRange(*where, first, last, count, 0)
+
+
 def a_round(*ranges: tuple[SharePartition, int, int], is_renewal: bool = False) -> AcknowledgementRound:
+    return round_of(*(held(*item) for item in ranges), is_renewal=is_renewal)
+
+
+def round_of(*ranges: HeldRange, is_renewal: bool = False) -> AcknowledgementRound:
     batches = uniform(ranges, AcknowledgeType.RENEW if is_renewal else AcknowledgeType.ACCEPT)
-    return AcknowledgementRound("g", "m", batches, map(str, itertools.count()), is_renewal)
+    return AcknowledgementRound("g", "m", batches, ranges, map(str, itertools.count()), is_renewal)
 
 
 def answer(request: SharePartitionRequest, code: int = 0, deadline_ms: int = -1) -> SharePartitionResponse:
-    return SharePartitionResponse(
-        request.type, request.id, "m", "g", request.topic, request.partition, "m", code, None, (), deadline_ms
-    )
+    who = "m", "g", request.topic, request.topic_id, request.partition, "m"
+    return SharePartitionResponse(request.type, request.id, *who, code, None, (), deadline_ms)
 
 
 def test_a_row_for_each_share_partition() -> None:
@@ -44,6 +53,47 @@ def test_a_row_for_each_share_partition() -> None:
 def test_a_long_row_is_cut() -> None:
     sent = a_round(*((P0, n, n) for n in range(MAX_RANGES_PER_ROW + 1))).due(EPOCH, 0)
     assert [len(r.batches) for r in sent] == [MAX_RANGES_PER_ROW, 1]
+
+
+def test_a_row_names_the_grants_that_it_answers() -> None:
+    acks = round_of(held(P0, 0, 9), held(P0, 10, 19), held(P0, 30, 39, 3), held(P1, 5, 5, 2))
+    assert [r.acquired for r in acks.due(EPOCH, 0)] == [((0, 19, 1), (30, 39, 3)), ((5, 5, 2),)]
+
+
+def test_a_part_of_a_row_names_its_part_of_the_grants() -> None:
+    ranges = (held(P0, 0, 9), held(P0, 10, 19, 2))
+    batches = {
+        P0: [AcknowledgementBatch(0, 4, (1,)), AcknowledgementBatch(5, 9, (2,)), AcknowledgementBatch(10, 19, (1,))]
+    }
+    acks = AcknowledgementRound("g", "m", batches, ranges, map(str, itertools.count()))
+    [whole] = acks.due(EPOCH, 0)
+    assert whole.acquired == ((0, 9, 1), (10, 19, 2))
+    acks.take(answer(whole, ErrorCode.INVALID_RECORD_STATE), 0)
+    assert [r.acquired for r in acks.due(EPOCH, 0)] == [((0, 4, 1),), ((5, 9, 1),), ((10, 19, 2),)]
+
+
+def test_a_renewal_without_grants_is_of_what_is_held_now() -> None:
+    batches = uniform([held(P0, 0, 9)], AcknowledgeType.RENEW)
+    [request] = AcknowledgementRound("g", "m", batches, (), map(str, itertools.count()), is_renewal=True).due(EPOCH, 0)
+    assert "acquired" not in json.loads(request.encode())
+
+
+def test_the_longest_row_fits_into_a_message() -> None:
+    """A megabyte is what brokers and producers take, if they are not told otherwise."""
+    first = MAX_OFFSET - 3 * MAX_RANGES_PER_ROW
+    counts = itertools.cycle([MAX_DELIVERY_COUNT, MAX_DELIVERY_COUNT - 1])  # so that no two grants become one
+    offsets = range(first, first + 2 * MAX_RANGES_PER_ROW, 2)
+    [request] = round_of(*(held(P0, o, o + 1, next(counts)) for o in offsets)).due(EPOCH, 0)
+    assert (len(request.batches), len(request.acquired)) == (MAX_RANGES_PER_ROW, MAX_RANGES_PER_ROW)
+    assert len(request.encode()) < 1_000_000
+
+
+def test_what_is_of_a_deleted_topic_is_neither_tried_again_nor_delivered_again() -> None:
+    acks = a_round((P0, 0, 9), (P1, 0, 9))
+    one, two = acks.due(EPOCH, 0)
+    acks.take(answer(one, ErrorCode.UNKNOWN_TOPIC_ID), 0)
+    acks.take(answer(two), 0)
+    assert (acks.is_done, acks.gone, acks.refused) == (True, {P0}, [])
 
 
 def test_an_unanswered_row_is_sent_again_with_its_id_and_the_first_answer_counts() -> None:
@@ -97,13 +147,13 @@ def test_renewals_that_the_group_does_not_allow() -> None:
 
 
 def test_only_what_an_answer_lists_was_renewed() -> None:
-    ranges = [HeldRange("t", partition, first, first + 9, 1, 0) for partition in (0, 1) for first in (0, 10, 20)]
-    renewal = a_round(*((r.share_partition, r.first_offset, r.last_offset) for r in ranges), is_renewal=True)
+    ranges = [held(where, first, first + 9) for where in (P0, P1) for first in (0, 10, 20)]
+    renewal = round_of(*ranges, is_renewal=True)
     one, two = renewal.due(EPOCH, 0)
     acquired = AcquiredRange(5, 12, 1), AcquiredRange(13, 15, 3), AcquiredRange(28, 40, 2)
     renewal.take(answer(one, deadline_ms=2_000)._replace(acquired=acquired), 0)
     renewal.take(answer(two), 0)
     assert renewal.renewed(reversed(ranges)) == tuple(
-        HeldRange("t", 0, first, last, count, 2_000)
+        HeldRange("t", "id", 0, first, last, count, 2_000)
         for first, last, count in [(5, 9, 1), (10, 12, 1), (13, 15, 3), (28, 29, 2)]
     )

@@ -18,12 +18,12 @@ from sharegroup.spark.share_consumer.acknowledgements import (
 from sharegroup.spark.share_consumer.ranges import HeldRange, SharePartition
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType
 
-P0, P1 = SharePartition("t", 0), SharePartition("t", 1)
+P0, P1 = SharePartition("t", "id", 0), SharePartition("t", "id", 1)
 A, R, X = (int(t) for t in (AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT))
 
 
 def held(first: int, last: int, partition: int = 0) -> HeldRange:
-    return HeldRange("t", partition, first, last, 1, 30_000)
+    return HeldRange("t", "id", partition, first, last, 1, 30_000)
 
 
 def result(rows: Sequence[tuple[str, int, int, object]], type_: pa.DataType | None = None) -> pa.Table:
@@ -38,6 +38,10 @@ def result(rows: Sequence[tuple[str, int, int, object]], type_: pa.DataType | No
     )
 
 
+def runs_of(table: pa.Table) -> dict[SharePartition, list[Run]]:
+    return exception_runs(table, [held(0, 0)])
+
+
 def test_no_result_accepts_each_range_in_a_batch_of_its_own() -> None:
     assert acknowledge_all([held(10, 19), held(0, 9), held(5, 5, 1)], AcknowledgeType.ACCEPT) == {
         P0: [AcknowledgementBatch(0, 9, (A,)), AcknowledgementBatch(10, 19, (A,))],
@@ -47,7 +51,7 @@ def test_no_result_accepts_each_range_in_a_batch_of_its_own() -> None:
 
 def test_exceptions_are_joined_to_runs_and_the_rest_is_accepted() -> None:
     rows = [("t", 0, 4, "release"), ("t", 0, 3, "RELEASE"), ("t", 0, 9, "Reject"), ("t", 0, 5, "accept")]
-    assert acknowledge_with_exceptions([held(0, 9)], exception_runs(result(rows))) == {
+    assert acknowledge_with_exceptions([held(0, 9)], runs_of(result(rows))) == {
         P0: [
             AcknowledgementBatch(0, 2, (A,)),
             AcknowledgementBatch(3, 4, (R,)),
@@ -60,13 +64,11 @@ def test_exceptions_are_joined_to_runs_and_the_rest_is_accepted() -> None:
 
 def test_types_may_be_numbers() -> None:
     rows = [("t", 0, 1, 2), ("t", 1, 1, 3)]
-    assert exception_runs(result(rows, pa.int32())) == {P0: [Run(1, 1, R)], P1: [Run(1, 1, X)]}
+    assert runs_of(result(rows, pa.int32())) == {P0: [Run(1, 1, R)], P1: [Run(1, 1, X)]}
 
 
 def test_an_empty_result_accepts_all() -> None:
-    assert acknowledge_with_exceptions([held(0, 1)], exception_runs(result([]))) == {
-        P0: [AcknowledgementBatch(0, 1, (A,))]
-    }
+    assert acknowledge_with_exceptions([held(0, 1)], runs_of(result([]))) == {P0: [AcknowledgementBatch(0, 1, (A,))]}
 
 
 @pytest.mark.parametrize(
@@ -82,23 +84,28 @@ def test_an_empty_result_accepts_all() -> None:
 )
 def test_what_is_wrong_is_told(rows: list[tuple[str, int, int, object]], type_: pa.DataType, problem: str) -> None:
     with pytest.raises(InvalidResultError, match=problem):
-        exception_runs(result(rows, type_))
+        runs_of(result(rows, type_))
 
 
 @pytest.mark.parametrize("offset", [4, 10, 15, 30])
 def test_an_offset_outside_of_the_batch_is_told(offset: int) -> None:
-    runs = exception_runs(result([("t", 0, offset, "reject"), ("t", 0, 7, "reject")]))
+    runs = runs_of(result([("t", 0, offset, "reject"), ("t", 0, 7, "reject")]))
     with pytest.raises(InvalidResultError, match=f"offset {offset} "):
         acknowledge_with_exceptions([held(5, 9), held(20, 29)], runs)
 
 
 def test_another_partition_is_outside_of_the_batch() -> None:
     with pytest.raises(InvalidResultError, match="is not in the batch"):
-        acknowledge_with_exceptions([held(0, 9)], exception_runs(result([("t", 1, 0, "reject")])))
+        acknowledge_with_exceptions([held(0, 9)], runs_of(result([("t", 1, 0, "reject")])))
+
+
+def test_another_topic_is_outside_of_the_batch() -> None:
+    with pytest.raises(InvalidResultError, match="is not in the batch"):
+        acknowledge_with_exceptions([held(0, 9)], runs_of(result([("u", 0, 0, "reject")])))
 
 
 def test_the_same_row_twice_says_no_more_than_once() -> None:
-    assert exception_runs(result([("t", 0, 1, "reject"), ("t", 0, 1, "reject")])) == {P0: [Run(1, 1, X)]}
+    assert runs_of(result([("t", 0, 1, "reject"), ("t", 0, 1, "reject")])) == {P0: [Run(1, 1, X)]}
 
 
 @settings(deadline=None)
@@ -114,7 +121,7 @@ def test_every_offset_gets_its_type(pieces: list[tuple[int, int]], said: dict[in
         next_offset = ranges[-1].last_offset + 1
     inside = {offset for r in ranges for offset in range(r.first_offset, r.last_offset + 1)}
     rows = [("t", 0, offset, number) for offset, number in said.items() if offset in inside]
-    batches = acknowledge_with_exceptions(ranges, exception_runs(result(rows, pa.int64())))[P0]
+    batches = acknowledge_with_exceptions(ranges, runs_of(result(rows, pa.int64())))[P0]
     acknowledged = {
         offset: batch.acknowledge_types[0]
         for batch in batches

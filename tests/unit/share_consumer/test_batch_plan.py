@@ -9,9 +9,11 @@ from sharegroup.spark.share_consumer.batch_plan import MAX_GAP_FACTOR, MAX_READS
 from sharegroup.spark.share_consumer.ranges import HeldRange, SharePartition
 from sharegroup.types import OffsetRange
 
+P0 = SharePartition("t", "id-t", 0)
+
 
 def held(first: int, last: int, partition: int = 0, topic: str = "t", count: int = 1) -> HeldRange:
-    return HeldRange(topic, partition, first, last, count, 30_000)
+    return HeldRange(topic, f"id-{topic}", partition, first, last, count, 30_000)
 
 
 def offsets(ranges: tuple[HeldRange, ...]) -> Counter[tuple[str, int, int]]:
@@ -27,7 +29,7 @@ def test_oldest_first_and_the_last_range_is_split() -> None:
 
 def test_one_read_for_all_partitions_when_ranges_are_dense() -> None:
     ranges = [held(0, 9), held(12, 19), held(5, 6, 1)]
-    assert reads_of(ranges) == [{SharePartition("t", 0): OffsetRange(0, 19), SharePartition("t", 1): OffsetRange(5, 6)}]
+    assert reads_of(ranges) == [{P0: OffsetRange(0, 19), P0._replace(partition=1): OffsetRange(5, 6)}]
 
 
 def test_a_gap_of_twice_what_is_wanted_is_read_and_a_larger_one_is_not() -> None:
@@ -41,6 +43,21 @@ def test_what_lies_far_apart_waits_and_the_oldest_goes_first() -> None:
     assert plan.batch == far[:MAX_READS]
     assert plan.rest == far[MAX_READS:]
     assert len(reads_of(plan.batch)) == MAX_READS
+
+
+def test_a_batch_is_read_with_one_isolation_level() -> None:
+    committed = held(20, 29)._replace(read_committed=True)
+    plan = plan_batch((held(0, 9), committed, held(10, 19)), 100)
+    assert plan.batch == (held(0, 9), held(10, 19))
+    assert plan.rest == (committed,)
+    assert plan_batch(plan.rest, 100).batch == (committed,)
+
+
+def test_topics_of_one_name_are_not_in_one_batch() -> None:
+    again = held(0, 9)._replace(topic_id="another")
+    plan = plan_batch((held(0, 9), again, held(5, 5, topic="u")), 100)
+    assert plan.batch == (held(0, 9), held(5, 5, topic="u"))
+    assert plan.rest == (again,)
 
 
 @st.composite
@@ -67,7 +84,7 @@ def test_nothing_is_lost_and_every_bound_holds(queued: tuple[HeldRange, ...], ma
     assert len(reads) <= MAX_READS
     covered: Counter[tuple[str, int, int]] = Counter()
     for read in reads:
-        for (topic, partition), (first, last) in read.items():
+        for (topic, _, partition), (first, last) in read.items():
             wanted = sum(r.size for r in plan.batch if r.partition == partition and first <= r.first_offset <= last)
             assert last - first + 1 <= (1 + MAX_GAP_FACTOR) * wanted
             covered.update((topic, partition, offset) for offset in range(first, last + 1))

@@ -11,7 +11,7 @@ from sharegroup.spark.share_consumer.fetch_demands import GRACE_MS, RETRY_MS, Fe
 from sharegroup.spark.share_consumer.ranges import HeldRange, SharePartition
 from sharegroup.types import AcquiredRange
 
-ASSIGNMENT = {SharePartition("t", partition) for partition in range(4)}
+ASSIGNMENT = {SharePartition("t", "id", partition) for partition in range(4)}
 TARGET = 1_000
 WAIT_MS = 10_000
 EPOCH = 3
@@ -24,9 +24,8 @@ def demands() -> FetchDemands:
 
 def answer(request: SharePartitionRequest, *ranges: tuple[int, int], code: int = 0) -> SharePartitionResponse:
     acquired = tuple(AcquiredRange(first, last, 1) for first, last in ranges)
-    return SharePartitionResponse(
-        "fetch", request.id, "m", "g", request.topic, request.partition, "m", code, "why", acquired, 99
-    )
+    who = "m", "g", request.topic, request.topic_id, request.partition, "m"
+    return SharePartitionResponse("fetch", request.id, *who, code, "why", acquired, 99)
 
 
 def asked(requests: list[SharePartitionRequest]) -> dict[int, int]:
@@ -43,8 +42,15 @@ def test_at_first_each_share_partition_is_asked_for_an_even_share(demands: Fetch
 def test_what_was_granted_is_told_once(demands: FetchDemands) -> None:
     request = demands.due(ASSIGNMENT, 0, EPOCH, 0)[0]
     response = answer(request, (0, 9), (20, 29))
-    assert demands.take(response, 1) == (HeldRange("t", 0, 0, 9, 1, 99), HeldRange("t", 0, 20, 29, 1, 99))
+    assert demands.take(response, 1) == (HeldRange("t", "id", 0, 0, 9, 1, 99), HeldRange("t", "id", 0, 20, 29, 1, 99))
     assert demands.take(response, 2) == ()
+
+
+def test_a_grant_is_to_be_read_as_the_group_reads(demands: FetchDemands) -> None:
+    one, two, *_ = demands.due(ASSIGNMENT, 0, EPOCH, 0)
+    assert [held.read_committed for held in demands.take(answer(one, (0, 9)), 1)] == [False]
+    committed = answer(two, (0, 9))._replace(read_committed=True)
+    assert [held.read_committed for held in demands.take(committed, 1)] == [True]
 
 
 def test_the_busy_share_partition_gets_all_the_room(demands: FetchDemands) -> None:
@@ -86,7 +92,7 @@ def test_a_refused_demand_is_repeated_after_a_pause(demands: FetchDemands) -> No
 
 def test_a_share_partition_that_is_taken_away_is_not_asked_again_but_its_answer_is_taken(demands: FetchDemands) -> None:
     request = demands.due(ASSIGNMENT, 0, EPOCH, 0)[0]
-    fewer = ASSIGNMENT - {SharePartition("t", 0)}
+    fewer = ASSIGNMENT - {SharePartition("t", "id", 0)}
     assert demands.due(fewer, 0, EPOCH, 1) == []
     assert len(demands.take(answer(request, (0, 9)), 2)) == 1
     assert demands.due(fewer, 0, EPOCH, 3) == []

@@ -3,9 +3,10 @@
 import pytest
 
 from sharegroup.spark.share_consumer.holdings import Holdings, RunningBatch
-from sharegroup.spark.share_consumer.ranges import HeldRange, OfferedBatch
+from sharegroup.spark.share_consumer.ranges import HeldRange, OfferedBatch, SharePartition
 
 LOCK_MS = 30_000
+P1 = SharePartition("t", "id", 1)
 
 
 class FakeOffers:
@@ -46,7 +47,7 @@ def holdings(offers: FakeOffers) -> Holdings:
 
 
 def held(first: int, last: int, now_ms: int = 0, partition: int = 0) -> HeldRange:
-    return HeldRange("t", partition, first, last, 1, now_ms + LOCK_MS)
+    return HeldRange("t", "id", partition, first, last, 1, now_ms + LOCK_MS)
 
 
 def test_a_grant_is_offered_up_to_max_records(holdings: Holdings, offers: FakeOffers) -> None:
@@ -167,3 +168,40 @@ def test_a_fenced_member_holds_nothing_that_is_not_running(holdings: Holdings, o
     holdings.forget(2)
     assert (offers.offer, holdings.waiting_records) == (None, 0)
     assert holdings.running is not None
+
+
+def test_what_is_queued_or_offered_of_a_deleted_topic_is_forgotten(holdings: Holdings, offers: FakeOffers) -> None:
+    holdings.add([held(0, 49), held(0, 49, partition=1), held(50, 99, partition=1)], 0)
+    holdings.step(0)
+    assert offers.offer is not None
+    holdings.forget_gone(P1.__eq__, 1)
+    assert holdings.waiting_records == 50
+    holdings.step(1)
+    assert offers.offer == OfferedBatch(2, "i", (held(0, 49),))
+    holdings.forget_gone(P1.__eq__, 2)
+    assert offers.offer.seq == 2  # nothing of it was in there: it stays
+    holdings.step(LOCK_MS)
+    assert holdings.waiting_records == 0
+
+
+def test_a_running_batch_that_has_lost_a_topic_is_not_held(holdings: Holdings, offers: FakeOffers) -> None:
+    holdings.add([held(0, 9), held(0, 9, partition=1)], 0)
+    holdings.step(0)
+    offers.claim()
+    holdings.step(1)
+    assert holdings.running is not None
+    assert holdings.running.is_held(1)
+    holdings.forget_gone(P1.__eq__, 1)
+    assert not holdings.running.is_held(1)
+    assert holdings.running.renewable == {held(0, 9)}
+
+
+def test_what_went_before_its_batch_began_is_left_out(holdings: Holdings, offers: FakeOffers) -> None:
+    holdings.add([held(0, 9), held(0, 9, partition=1)], 0)
+    holdings.step(0)
+    offers.claim()
+    holdings.see_claim(1)
+    holdings.forget_gone(P1.__eq__, 1)
+    assert holdings.running is not None
+    assert holdings.running.without_gone() == (held(0, 9),)
+    assert holdings.running.is_held(1)

@@ -10,15 +10,17 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.protocol.request_rows import ShareGroupRequest
 from sharegroup.protocol.response_rows import SharePartitionResponse
 from sharegroup.spark.share_consumer import member as member_module
+from sharegroup.spark.share_consumer import member_logic
 from sharegroup.spark.share_consumer.acknowledgements import acknowledge_all
 from sharegroup.spark.share_consumer.batch_runner import AcquiredBatch
 from sharegroup.spark.share_consumer.delta_sink import delivered_before
-from sharegroup.spark.share_consumer.member import Member, MemberSettings
+from sharegroup.spark.share_consumer.member import Member
+from sharegroup.spark.share_consumer.member_logic import MemberSettings
 from sharegroup.spark.share_consumer.ranges import HeldRange, OfferedBatch
 from sharegroup.types import AcknowledgeType, AcquiredRange
 from tests.unit.engine.shard_driver import GROUP, LOCK_MS, T0, TOPIC
 
-from .engine_job import PATIENCE_S, EngineJob, MemberChannel, Offers
+from .engine_job import PATIENCE_S, TOPIC_ID, EngineJob, MemberChannel, Offers
 
 ACCEPT, RELEASE = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE
 #: After it a member's locks are over, and the engine takes its standing demand for abandoned.
@@ -47,7 +49,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
 
 
 def held(first: int, last: int, until: int = LOCK_MS, count: int = 1) -> HeldRange:
-    return HeldRange(TOPIC, 0, first, last, count, T0 + until)
+    return HeldRange(TOPIC, TOPIC_ID, 0, first, last, count, T0 + until)
 
 
 def of_an_earlier_process(*ranges: HeldRange) -> OfferedBatch:
@@ -70,7 +72,7 @@ def test_it_joins_asks_offers_acknowledges_and_leaves(start: Start) -> None:
     batch = offers.claim()
     assert offsets(batch.ranges) == [(0, 99, 1)]
     assert member.begin(batch) == batch.ranges
-    member.acknowledge(acknowledge_all(batch.ranges, ACCEPT))
+    member.acknowledge(acknowledge_all(batch.ranges, ACCEPT), batch.ranges)
     member.finish(batch.seq)
     member.close()
     assert job.log_of("accept") == [(0, 99, "m", 1)]
@@ -103,20 +105,20 @@ def test_what_is_not_used_is_given_back_at_the_end(start: Start) -> None:
     job = EngineJob(records=200)
     member, offers = start(job)
     member.begin(batch := offers.claim())
-    member.acknowledge(acknowledge_all(batch.ranges, ACCEPT))
+    member.acknowledge(acknowledge_all(batch.ranges, ACCEPT), batch.ranges)
     member.close()
     assert job.log_of("unacquire") == [(100, 199, "m", 0)]
 
 
 def test_a_row_that_gives_back_is_cut(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member_module, "MAX_RANGES_PER_ROW", 10)
+    monkeypatch.setattr(member_logic, "MAX_RANGES_PER_ROW", 10)
     job = EngineJob(records=22)
     job.fetch("another")
     job.acknowledge("another", *((offset, offset, RELEASE) for offset in range(0, 22, 2)))
     member, offers = start(job)
     offers.wait_for_offer()
     member.close()
-    assert [len(row.ranges) for row in job.sent("unacquire")] == [10, 1]
+    assert [len(row.acquired) for row in job.sent("unacquire")] == [10, 1]
 
 
 def test_locks_are_renewed_while_a_batch_runs(start: Start) -> None:
@@ -146,7 +148,7 @@ def test_a_batch_that_takes_too_long_loses_its_records(start: Start, caplog: pyt
         job.advance(STANDSTILL_MS)
         assert job.fetch("another") == [(0, 99, 2)]
     assert len(job.log_of("renew")) == 1
-    member.acknowledge(acknowledge_all(batch.ranges, ACCEPT))
+    member.acknowledge(acknowledge_all(batch.ranges, ACCEPT), batch.ranges)
     member.finish(batch.seq)
     member.close()
     assert (member.redelivered, job.log_of("accept")) == (1, [])
@@ -162,7 +164,7 @@ def test_a_member_that_stood_still_knows_that_its_locks_were_lost(start: Start) 
         assert job.fetch("another") == [(0, 99, 2)]
         job.acknowledge("another", (0, 99, ACCEPT))
     job.wait_for(lambda: job.sent("acknowledge", is_renew_ack=True))
-    job.wait_for(lambda: member._renewal is None)
+    job.wait_for(lambda: member._logic.renewal is None)
     assert not member.holds_batch()  # its renewal was no error: the records are finished
 
 
@@ -211,7 +213,7 @@ def test_an_acknowledgement_that_comes_too_late_is_counted(start: Start) -> None
     with job.changed:
         job.advance(STANDSTILL_MS)
         job.fetch("another")
-    member.acknowledge(acknowledge_all(batch.ranges, ACCEPT))
+    member.acknowledge(acknowledge_all(batch.ranges, ACCEPT), batch.ranges)
     member.close()
     assert (member.redelivered, job.log_of("accept")) == (1, [])
 
@@ -226,7 +228,7 @@ def test_a_batch_of_an_earlier_process_runs_with_what_is_still_held(start: Start
     batch = of_an_earlier_process(held(0, 9), held(10, 19), held(20, 29), held(30, 39))
     found = member.begin(batch)
     assert found == (held(10, 19, until=LOCK_MS * 3 // 2), held(30, 39, until=LOCK_MS * 3 // 2))
-    member.acknowledge(acknowledge_all(found, ACCEPT))
+    member.acknowledge(acknowledge_all(found, ACCEPT), found)
     member.finish(7)
     member.close()
     assert job.log_of("accept")[2:] == [(10, 19, "m", 1), (30, 39, "m", 1)]
@@ -292,12 +294,12 @@ def test_without_renewals_a_batch_is_held_as_long_as_its_locks(start: Start) -> 
     member, offers = start(job)
     member.begin(first := offers.claim())
     job.advance(LOCK_MS // 2)
-    job.wait_for(lambda: member._holdings.running is not None and not member._holdings.running.renewable)
+    job.wait_for(lambda: member._logic.holdings.running is not None and not member._logic.holdings.running.renewable)
     assert member.holds_batch()
     job.advance(LOCK_MS // 2)
     assert not member.holds_batch()
     assert len(job.sent("acknowledge", is_renew_ack=True)) == 1
-    member.acknowledge(acknowledge_all(first.ranges, ACCEPT))
+    member.acknowledge(acknowledge_all(first.ranges, ACCEPT), first.ranges)
     member.finish(first.seq)
     job.configure(renew_acknowledge_enable=True)
     job.produce(100)
@@ -312,7 +314,16 @@ def test_a_grant_to_an_earlier_process_is_released(start: Start) -> None:
     start(job)
     job.respond(
         SharePartitionResponse(
-            "fetch", "earlier-1", "m", GROUP, TOPIC, 0, "m", acquired=(AcquiredRange(50, 59, 1),), lock_deadline_ms=1
+            "fetch",
+            "earlier-1",
+            "m",
+            GROUP,
+            TOPIC,
+            TOPIC_ID,
+            0,
+            "m",
+            acquired=(AcquiredRange(50, 59, 1),),
+            lock_deadline_ms=1,
         )
     )
     job.wait_for(lambda: job.log_of("release"))
@@ -325,7 +336,16 @@ def test_an_old_grant_of_what_is_held_again_is_not_released(start: Start) -> Non
     _, offers = start(job)
     offers.wait_for_offer()
     old = SharePartitionResponse(
-        "fetch", "earlier-1", "m", GROUP, TOPIC, 0, "m", acquired=(AcquiredRange(0, 9, 1),), lock_deadline_ms=1
+        "fetch",
+        "earlier-1",
+        "m",
+        GROUP,
+        TOPIC,
+        TOPIC_ID,
+        0,
+        "m",
+        acquired=(AcquiredRange(0, 9, 1),),
+        lock_deadline_ms=1,
     )
     job.respond(old)
     job.wait_for(lambda: old not in job._responses["m"])

@@ -43,7 +43,7 @@ def test_it_joins_with_its_topics_and_is_told_its_assignment(member: Membership)
     assert (join.reply_to, join.client_id, join.client_host) == ("m", "client", "host")
     member.take(answer(join, partitions=[0, 1]), 10)
     assert (member.has_joined, member.member_epoch) == (True, 3)
-    assert member.assignment == {SharePartition("t", 0), SharePartition("t", 1)}
+    assert member.assignment == {SharePartition("t", "id", 0), SharePartition("t", "id", 1)}
 
 
 def test_it_heartbeats_as_it_was_told(member: Membership) -> None:
@@ -53,6 +53,15 @@ def test_it_heartbeats_as_it_was_told(member: Membership) -> None:
     assert (request.member_epoch, request.subscribed_topic_names) == (3, None)
     member.take(answer(request, epoch=4), INTERVAL_MS)
     assert (member.member_epoch, len(member.assignment)) == (4, 2)  # no assignment in the answer: it did not change
+
+
+def test_news_are_told_at_once(member: Membership) -> None:
+    joined(member)
+    assert member.heartbeat(METADATA, 1) is None
+    member.hurry(1)
+    request = beat(member, 1)
+    assert request.topics == METADATA
+    assert member.heartbeat(METADATA, 2) is None
 
 
 def test_it_asks_sooner_while_nothing_is_assigned(member: Membership) -> None:

@@ -4,11 +4,19 @@ import copy
 import json
 from pathlib import Path
 
+import pytest
+
 from sharegroup.spark.share_consumer.offer_file import OfferFile, OfferReader
 from sharegroup.spark.share_consumer.ranges import NOTHING, HeldRange, OfferedBatch
-from sharegroup.spark.share_consumer.source import AcquiredRangesReader
+from sharegroup.spark.share_consumer.source import AcquiredRangesReader, OlderCheckpointError
 
-BATCH = OfferedBatch(1, "i", (HeldRange("t", 0, 0, 9, 1, 30_000), HeldRange("u", 3, 5, 5, 2, 31_000)))
+BATCH = OfferedBatch(
+    1, "i", (HeldRange("t", "id", 0, 0, 9, 1, 30_000), HeldRange("u", "id-u", 3, 5, 5, 2, 31_000, read_committed=True))
+)
+
+
+def reader_of(offers: str) -> AcquiredRangesReader:
+    return AcquiredRangesReader({"offers": offers, "checkpoint": "/data/checkpoint"})
 
 
 def test_an_offer_has_one_taker(tmp_path: Path) -> None:
@@ -36,22 +44,28 @@ def test_nobody_waits_when_no_offer_will_come(tmp_path: Path) -> None:
 
 def test_a_batch_is_its_offset_and_runs_again_from_it(tmp_path: Path) -> None:
     OfferFile(str(tmp_path)).put(BATCH)
-    reader = AcquiredRangesReader({"offers": str(tmp_path)})
+    reader = reader_of(str(tmp_path))
     start = reader.initialOffset()
     rows, end = reader.read(start)
     first = list(copy.copy(rows))  # as Spark's wrapper does
     stored = json.loads(json.dumps(end))
-    again = list(AcquiredRangesReader({"offers": "elsewhere"}).readBetweenOffsets(start, stored))
+    again = list(reader_of("elsewhere").readBetweenOffsets(start, stored))
     assert first == again == BATCH.rows()
     assert OfferedBatch.of_rows(first) == BATCH
 
 
 def test_nothing_on_offer_is_no_rows_and_the_same_offset(tmp_path: Path) -> None:
     OfferFile(str(tmp_path)).close()
-    reader = AcquiredRangesReader({"offers": str(tmp_path)})
+    reader = reader_of(str(tmp_path))
     rows, end = reader.read(BATCH.to_json())
     assert (list(rows), end) == ([], BATCH.to_json())
     assert list(reader.readBetweenOffsets(end, end)) == []
+
+
+def test_a_batch_of_a_version_without_topic_ids_is_not_run_again() -> None:
+    older = {"seq": 7, "incarnation": "i", "ranges": [["t", 0, 0, 9, 1, 30_000]]}
+    with pytest.raises(OlderCheckpointError, match="Remove /data/checkpoint; "):
+        reader_of("elsewhere").readBetweenOffsets(NOTHING.to_json(), older)
 
 
 def test_no_rows_is_no_batch() -> None:

@@ -18,8 +18,8 @@ from sharegroup.types import SharePartitionKey, StateBatch
 
 from .state_batch_strategies import acknowledged, acquired, available
 
-KEY = SharePartitionKey("g", "t1", 0)
-OTHER = SharePartitionKey("g", "t1", 1)
+KEY = SharePartitionKey("g", "t1", "t1-id", 0)
+OTHER = SharePartitionKey("g", "t1", "t1-id", 1)
 
 
 def snapshot(

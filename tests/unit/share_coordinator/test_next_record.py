@@ -10,10 +10,7 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.share_coordinator.next_record import (
     StateWrite,
     initial_record,
-    leader_epoch_record,
     next_record,
-    repeated_snapshot,
-    spelled_out,
 )
 from sharegroup.share_coordinator.records import RecordKind, ShareGroupStateRecord
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffsetHeader
@@ -21,7 +18,7 @@ from sharegroup.types import SharePartitionKey, StateBatch
 
 from .state_batch_strategies import acknowledged, acquired, available
 
-KEY = SharePartitionKey("g", "t1", 0)
+KEY = SharePartitionKey("g", "t1", "t1-id", 0)
 HEADER = ShareGroupOffsetHeader(
     snapshot_epoch=3,
     state_epoch=2,
@@ -138,40 +135,3 @@ def test_initialising_with_a_lower_state_epoch_is_fenced(state_epoch: int, code:
     with pytest.raises(RequestError) as refused:
         initial_record(KEY, HEADER, state_epoch, 0)
     assert refused.value.code is code
-
-
-def test_a_new_leader_is_recorded() -> None:
-    assert leader_epoch_record(KEY, HEADER, 8, 500, no_batches) == UPDATE._replace(leader_epoch=8)
-    snapshot = leader_epoch_record(KEY, HEADER, 8, 0, lambda: (available(10, 14),))
-    assert snapshot == ShareGroupStateRecord(RecordKind.SNAPSHOT, KEY, 4, 2, 8, 10, 4, (available(10, 14),))
-
-
-def test_a_known_leader_is_not_recorded_again() -> None:
-    assert leader_epoch_record(KEY, HEADER, 7, 0, no_batches) is None
-
-
-@pytest.mark.parametrize(
-    ("leader_epoch", "code"), [(6, ErrorCode.FENCED_LEADER_EPOCH), (-1, ErrorCode.INVALID_REQUEST)]
-)
-def test_an_old_leader_cannot_read(leader_epoch: int, code: ErrorCode) -> None:
-    with pytest.raises(RequestError) as refused:
-        leader_epoch_record(KEY, HEADER, leader_epoch, 500, no_batches)
-    assert refused.value.code is code
-
-
-def test_a_repeated_snapshot_changes_only_its_epoch() -> None:
-    batches = (available(10, 14),)
-    record = repeated_snapshot(KEY, HEADER, batches)
-    assert record == ShareGroupStateRecord(RecordKind.SNAPSHOT, KEY, 4, 2, 0, 10, 4, batches)
-
-
-def test_spelling_out_fills_in_what_did_not_change_and_replays_the_same() -> None:
-    compact = changed(start_offset=12)
-    full = spelled_out(compact, HEADER)
-    assert full == UPDATE._replace(leader_epoch=0, start_offset=12, delivery_complete_count=4)
-    assert HEADER.after(full, 2_000) == HEADER.after(compact, 2_000)
-
-
-def test_a_snapshot_is_spelled_out_already() -> None:
-    snapshot = repeated_snapshot(KEY, HEADER, ())
-    assert spelled_out(snapshot, HEADER) is snapshot

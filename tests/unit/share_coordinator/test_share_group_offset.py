@@ -7,34 +7,34 @@ import json
 import pytest
 
 from sharegroup.errors import IllegalTransitionError
+from sharegroup.share_coordinator.fold import fold
 from sharegroup.share_coordinator.records import (
     RecordKind,
     ShareGroupStateRecord,
     tombstone,
 )
 from sharegroup.share_coordinator.share_group_offset import (
+    REWRITE_INTERVAL_MS,
     ShareGroupOffset,
     ShareGroupOffsetHeader,
 )
-from sharegroup.share_coordinator.state_batch_combiner import Precedence
 from sharegroup.types import SharePartitionKey
 
 from .state_batch_strategies import acknowledged, acquired, available
 
-KEY = SharePartitionKey("g", "t1", 0)
+KEY = SharePartitionKey("g", "t1", "t1-id", 0)
 SNAPSHOT = ShareGroupStateRecord(RecordKind.SNAPSHOT, KEY, 3, 2, 7, 10, 4, (acknowledged(11, 14), acquired(15, 19)))
-STATE = ShareGroupOffset.of(SNAPSHOT, 1_000, Precedence.NEWEST)
+HEADER = ShareGroupOffsetHeader.of(SNAPSHOT, 1_000)
 
 
 def update(snapshot_epoch: int = 3, **changed: int) -> ShareGroupStateRecord:
-    """An update of `STATE` that changes what is named."""
+    """An update of `SNAPSHOT` that changes what is named."""
     return ShareGroupStateRecord(RecordKind.UPDATE, KEY, snapshot_epoch)._replace(**changed)
 
 
 def test_a_snapshot_sets_everything() -> None:
-    assert STATE.header == ShareGroupOffsetHeader(3, 2, 7, 10, 4, 0, 1_000, 7)
-    assert STATE.state_batches == SNAPSHOT.state_batches
-    assert not STATE.rewritten
+    assert ShareGroupOffsetHeader(3, 2, 7, 10, 4, 0, 1_000, 7) == HEADER
+    assert fold([SNAPSHOT], 1_000) == {KEY: ShareGroupOffset(HEADER, SNAPSHOT.state_batches)}
 
 
 @pytest.mark.parametrize(
@@ -49,37 +49,30 @@ def test_a_snapshot_sets_everything() -> None:
     ],
 )
 def test_an_update_keeps_what_is_minus_one(changed: dict[str, int], expected: ShareGroupOffsetHeader) -> None:
-    assert STATE.header.after(update(**changed), 2_000) == expected
+    assert HEADER.after(update(**changed), 2_000) == expected
 
 
 def test_an_update_trims_below_the_start_offset() -> None:
     record = update(start_offset=13)._replace(state_batches=(available(15, 16), acquired(20, 24)))
-    batches = STATE.after(record, 2_000, Precedence.NEWEST).state_batches
-    assert batches == (acknowledged(13, 14), available(15, 16), acquired(17, 24))
+    assert fold([SNAPSHOT, record])[KEY].state_batches == (acknowledged(13, 14), available(15, 16), acquired(17, 24))
 
 
 def test_a_snapshot_replaces_batches_but_not_the_leader_fence() -> None:
-    after = STATE.after(ShareGroupStateRecord(RecordKind.SNAPSHOT, KEY, 4, 3, 0, 50, 0), 2_000, Precedence.NEWEST)
-    assert after == ShareGroupOffset(ShareGroupOffsetHeader(4, 3, 0, 50, 0, 0, 2_000, 7), ())
-
-
-def test_a_snapshot_that_repeats_the_state_is_a_rewrite_until_something_changes() -> None:
-    repeated = STATE.after(SNAPSHOT._replace(snapshot_epoch=4), 2_000, Precedence.NEWEST)
-    assert repeated.rewritten
-    assert not repeated.after(update(4), 3_000, Precedence.NEWEST).rewritten
-    assert not STATE.after(SNAPSHOT._replace(snapshot_epoch=4, start_offset=12), 2_000, Precedence.NEWEST).rewritten
-    assert not STATE.after(SNAPSHOT._replace(snapshot_epoch=4, state_batches=()), 2_000, Precedence.NEWEST).rewritten
+    replacing = ShareGroupStateRecord(RecordKind.SNAPSHOT, KEY, 4, 3, 0, 50, 0)
+    after = ShareGroupOffsetHeader(4, 3, 0, 50, 0, 0, 2_000, 7)
+    assert HEADER.after(replacing, 2_000) == after
+    assert fold([SNAPSHOT, replacing], 2_000) == {KEY: ShareGroupOffset(after, ())}
 
 
 @pytest.mark.parametrize("record", [update(2, start_offset=99), SNAPSHOT._replace(snapshot_epoch=2, start_offset=99)])
 def test_a_record_of_an_older_snapshot_changes_nothing(record: ShareGroupStateRecord) -> None:
-    assert STATE.after(record, 2_000, Precedence.NEWEST) is STATE
-    assert STATE.header.after(record, 2_000) is STATE.header
+    assert HEADER.after(record, 2_000) is HEADER
+    assert fold([SNAPSHOT, record], 1_000) == fold([SNAPSHOT], 1_000)
 
 
 def test_nothing_follows_a_tombstone() -> None:
     with pytest.raises(IllegalTransitionError, match="tombstone"):
-        STATE.after(tombstone(KEY), 2_000, Precedence.NEWEST)
+        HEADER.after(tombstone(KEY), 2_000)
 
 
 @pytest.mark.parametrize("record", [update(), tombstone(KEY)])
@@ -89,9 +82,9 @@ def test_a_state_begins_with_a_snapshot(record: ShareGroupStateRecord) -> None:
 
 
 def test_the_header_survives_json() -> None:
-    dumped = json.dumps(STATE.header.dump())
+    dumped = json.dumps(HEADER.dump())
     assert dumped == "[3, 2, 7, 10, 4, 0, 1000, 7]"
-    assert ShareGroupOffsetHeader.restore(json.loads(dumped)) == STATE.header
+    assert ShareGroupOffsetHeader.restore(json.loads(dumped)) == HEADER
 
 
 @pytest.mark.parametrize("dumped", [[], [1, 2, 3], [0] * 9])
@@ -100,6 +93,6 @@ def test_a_dump_of_another_length_is_refused(dumped: list[int]) -> None:
         ShareGroupOffsetHeader.restore(dumped)
 
 
-@pytest.mark.parametrize(("now_ms", "cold"), [(1_000, False), (1_499, False), (1_500, True), (9_000, True)])
-def test_a_state_gets_cold_with_the_age_of_its_snapshot(now_ms: int, cold: bool) -> None:
-    assert STATE.header.is_cold(now_ms, 500) is cold
+def test_a_state_is_repeated_soon_after_updates_and_seldom_without() -> None:
+    assert HEADER.snapshot_due_ms(500) == 1_000 + REWRITE_INTERVAL_MS
+    assert HEADER.after(update(), 1_200).snapshot_due_ms(500) == 1_500

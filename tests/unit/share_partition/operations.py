@@ -51,7 +51,9 @@ GRANTS = st.lists(
 
 MEMBER_OPERATIONS = st.one_of(
     st.builds(Operation, st.just("acquire"), st.tuples(MEMBERS, st.integers(0, 12))),
-    st.builds(Operation, st.just("acknowledge"), st.tuples(MEMBERS, acknowledgement_batches())),
+    st.builds(
+        Operation, st.just("acknowledge"), st.tuples(MEMBERS, acknowledgement_batches(), st.one_of(st.just([]), GRANTS))
+    ),
     st.builds(Operation, st.just("unacquire"), st.tuples(MEMBERS, RANGES)),
     st.builds(Operation, st.just("never_delivered"), st.tuples(MEMBERS, GRANTS)),
     st.builds(Operation, st.just("release_member"), st.tuples(MEMBERS)),
@@ -82,7 +84,8 @@ class Driver:
         if name == "acquire":
             return partition.acquire(*arguments, self.now_ms, config)
         if name == "acknowledge":
-            return partition.acknowledge(*arguments, self.now_ms, config, True)
+            member, batches, grants = arguments
+            return partition.acknowledge(member, batches, self.now_ms, config, True, grants)
         if name == "release_member":
             return partition.release_member(*arguments, config)
         if name == "append":

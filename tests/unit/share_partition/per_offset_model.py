@@ -88,9 +88,15 @@ class PerOffsetModel:
         return taken
 
     def acknowledge(
-        self, member: str, batches: list[AcknowledgementBatch], now: int, config: SharePartitionConfig
+        self,
+        member: str,
+        batches: list[AcknowledgementBatch],
+        grants: list[tuple[int, int, int]],
+        now: int,
+        config: SharePartitionConfig,
     ) -> None:
         after = dict(self.records)
+        granted = {offset: count for first, last, count in grants for offset in range(first, last + 1)}
         for first, last, types in batches:
             if last < self.start:
                 continue
@@ -101,6 +107,8 @@ class PerOffsetModel:
             for offset in range(max(first, self.start), last + 1):
                 record = after[offset]
                 if record.state is not RecordState.ACQUIRED or record.member != member:
+                    raise Refused("INVALID_RECORD_STATE")
+                if grants and granted.get(offset) != record.count:
                     raise Refused("INVALID_RECORD_STATE")
                 type_ = types[0] if len(types) == 1 else types[offset - first]
                 if type_ == AcknowledgeType.RENEW:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from typing import TypeGuard
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sharegroup.errors import RequestError
 from sharegroup.share_partition import Outcome, SharePartition, SharePartitionConfig
-from sharegroup.types import OffsetRange, RecordState, StateBatch
+from sharegroup.types import AcknowledgementBatch, AcknowledgeType, OffsetRange, RecordState, StateBatch
 from tests.unit.share_partition.operations import ALL_OPERATIONS, CONFIGS, MEMBER_OPERATIONS, Driver, Operation
 from tests.unit.share_partition.per_offset_model import PerOffsetModel, Refused
 
@@ -19,6 +20,16 @@ OPERATIONS = st.lists(ALL_OPERATIONS, max_size=25)
 
 def by_offset(batches: list[StateBatch]) -> dict[int, StateBatch]:
     return {offset: batch for batch in batches for offset in range(batch.first_offset, batch.last_offset + 1)}
+
+
+def is_outcome(outcome: Outcome | str) -> TypeGuard[Outcome]:
+    return isinstance(outcome, Outcome)
+
+
+def renewing(operation: Operation) -> list[AcknowledgementBatch]:
+    """The batches of an acknowledgement that renew something."""
+    batches = operation.arguments[1] if operation.name == "acknowledge" else []
+    return [batch for batch in batches if AcknowledgeType.RENEW in batch.acknowledge_types]
 
 
 @given(CONFIGS, OPERATIONS)
@@ -54,8 +65,12 @@ def test_invariants(config: SharePartitionConfig, operations: list[Operation]) -
         deadline = partition.next_deadline_ms()
         assert deadline is not None or not deadlines
         assert deadline is None or all(deadline <= other for other in deadlines)
-        if isinstance(outcome, Outcome) and outcome.response:
-            assert sum(last - first + 1 for first, last, _ in outcome.response) <= operation.arguments[1]
+        told = [o for first, last, _ in outcome.response for o in range(first, last + 1)] if is_outcome(outcome) else []
+        if operation.name == "acquire":
+            assert len(told) <= operation.arguments[1]
+        else:  # only what a renewal renewed
+            named = {o for batch in renewing(operation) for o in range(batch.first_offset, batch.last_offset + 1)}
+            assert set(told) <= named
 
 
 @given(CONFIGS, OPERATIONS)

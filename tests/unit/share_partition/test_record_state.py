@@ -29,8 +29,10 @@ LEGAL = {
     (Q, X, Cause.MEMBER_LEFT),
     (Q, X, Cause.LOG_TRUNCATED),
     (Q, X, Cause.RESET),
+    (Q, X, Cause.TOPIC_DELETED),
     (A, X, Cause.LOG_TRUNCATED),
     (A, X, Cause.RESET),
+    (A, X, Cause.TOPIC_DELETED),
 }
 
 

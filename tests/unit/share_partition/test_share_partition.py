@@ -347,3 +347,81 @@ def test_a_window_of_alternating_records_is_dumped_in_a_few_bytes_for_each() -> 
     assert partition.in_flight_ranges > 1_000
     assert len(json.dumps(partition.dump())) < 10 * partition.in_flight_ranges
     assert SharePartition.restore(partition.dump()).state_batches() == partition.state_batches()
+
+
+# -- grants ------------------------------------------------------------------------------------------------------------
+
+
+def answered(
+    partition: SharePartition, grants: list[tuple[int, int, int]], *batches: tuple[int, int, int], member: str = "m1"
+) -> str:
+    """Acknowledges what was granted with these delivery counts; the error, or what it did."""
+    request = [AcknowledgementBatch(first, last, (type_,)) for first, last, type_ in batches]
+    try:
+        outcome = partition.acknowledge(member, request, 0, CONFIG, True, [AcquiredRange(*grant) for grant in grants])
+    except RequestError as error:
+        return str(error)
+    partition.replay(outcome)
+    return ", ".join(f"{t.first_offset}..{t.last_offset} {t.cause.value}" for t in outcome.transitions)
+
+
+def granted_twice() -> SharePartition:
+    """m1 holds 0..4 in their second delivery and 5..9 in their first."""
+    partition = SharePartition(0, 0, 10)
+    acquired(partition)
+    acknowledged(partition, (0, 4, RELEASE))
+    assert acquired(partition) == (AcquiredRange(0, 4, 2),)
+    return partition
+
+
+@pytest.mark.parametrize(
+    ("grants", "batch", "said"),
+    [
+        ([(0, 4, 2), (5, 9, 1)], (0, 9, ACCEPT), "0..4 accept, 5..9 accept"),
+        ([(0, 2, 2), (3, 4, 2), (5, 20, 1)], (0, 9, ACCEPT), "0..4 accept, 5..9 accept"),
+        ([(5, 9, 1)], (5, 6, RENEW), "5..6 renew"),
+        ([(0, 9, 1)], (0, 9, ACCEPT), "INVALID_RECORD_STATE: 0..4 is in delivery 2, not 1"),
+        ([(0, 4, 1)], (2, 3, RELEASE), "INVALID_RECORD_STATE: 2..3 is in delivery 2, not 1"),
+        ([(0, 3, 2), (4, 4, 3)], (0, 4, RENEW), "INVALID_RECORD_STATE: 4..4 is in delivery 2, not 3"),
+        ([(0, 3, 2)], (0, 4, ACCEPT), "INVALID_RECORD_STATE: 4..4 is not among the grants that are answered"),
+        (
+            [(0, 1, 2), (3, 4, 2)],
+            (0, 4, REJECT),
+            "INVALID_RECORD_STATE: 2..4 is not among the grants that are answered",
+        ),
+        ([(40, 49, 1)], (0, 4, ACCEPT), "INVALID_RECORD_STATE: 0..4 is not among the grants that are answered"),
+        ([(0, 29, 1)], (20, 29, ACCEPT), "INVALID_REQUEST: 20..29 reaches past the records in flight"),
+        ([], (0, 9, ACCEPT), "0..4 accept, 5..9 accept"),
+    ],
+)
+def test_an_acknowledgement_applies_to_the_grants_that_it_answers(
+    grants: list[tuple[int, int, int]], batch: tuple[int, int, int], said: str
+) -> None:
+    partition = granted_twice()
+    before = partition.state_batches()
+    assert answered(partition, grants, batch) == said
+    if said.startswith("INVALID"):
+        assert partition.state_batches() == before
+
+
+def test_what_is_finished_needs_no_grant() -> None:
+    partition = granted_twice()
+    acknowledged(partition, (0, 4, ACCEPT))
+    assert answered(partition, [(5, 9, 1)], (0, 6, ACCEPT)) == "5..6 accept"
+
+
+def test_an_acknowledgement_wholly_above_the_window_is_an_invalid_request() -> None:
+    for grants in ([], [(10, 19, 1)]):
+        said = answered(granted_twice(), grants, (10, 19, ACCEPT))
+        assert said == "INVALID_REQUEST: 10..19 reaches past the records in flight"
+
+
+def test_a_topic_that_is_deleted_takes_what_is_in_flight_with_it() -> None:
+    partition = granted_twice()
+    outcome = partition.reset(10, Cause.TOPIC_DELETED)
+    assert outcome.transitions == (
+        Transition(0, 4, Q, X, Cause.TOPIC_DELETED, "m1", 2),
+        Transition(5, 9, Q, X, Cause.TOPIC_DELETED, "m1", 1),
+    )
+    partition.replay(outcome)
+    assert (partition.start_offset, partition.state_batches()) == (10, [])

@@ -1,0 +1,51 @@
+"""What a member tells the job of its topics: their ids, and how many partitions they have."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from kafka import KafkaAdminClient
+
+from sharegroup.protocol.request_rows import TopicMetadata
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID, made_topic_id, topic_id_text
+
+
+class TopicLookup:
+    """Asks the brokers, by kafka-python's `settings`; connects at the first look. Methods raise KafkaError."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = settings
+        self._admin: KafkaAdminClient | None = None
+        self._cluster_id: str | None = None
+
+    def look(self, names: Iterable[str]) -> dict[str, TopicMetadata]:
+        """Those of the topics that exist, as they are now."""
+        if self._admin is None:
+            self._admin = KafkaAdminClient(**self._settings)
+        present = set(self._admin.list_topics())  # asking for a missing one could create it
+        wanted = [name for name in names if name in present]
+        described = self._admin.describe_topics(wanted) if wanted else []
+        return {
+            topic["name"]: TopicMetadata(
+                topic_id_text(self._topic_id(self._admin, topic["name"], topic.get("topic_id"))),
+                len(topic["partitions"]),
+            )
+            for topic in described
+            if not topic["error_code"] and topic["partitions"]
+        }
+
+    def _topic_id(self, admin: KafkaAdminClient, name: str, of_broker: uuid.UUID | str | None) -> uuid.UUID:
+        """The broker's id; one from before 2.8 has none, and the gateway and the job make the same of the name."""
+        topic_id = NO_TOPIC_ID if of_broker is None else uuid.UUID(str(of_broker))
+        if topic_id != NO_TOPIC_ID:
+            return topic_id
+        if self._cluster_id is None:
+            self._cluster_id = admin.describe_cluster().get("cluster_id")
+        return made_topic_id(self._cluster_id, name)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._admin is not None:
+            self._admin.close()

@@ -1,0 +1,99 @@
+"""The group's config in each share-partition of a shard.
+
+The source says it for the whole shard. A change comes as a `configure` request to each share-partition, in the order of
+its other requests: what is appended after the change was answered comes behind it, and two share-partitions of a shard
+may have read up to different points for a moment.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sharegroup.config import GroupConfig, IsolationLevel
+from sharegroup.config.offset_reset import OffsetResetStrategy
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.share_partition import SharePartitionConfig
+
+
+class PartitionConfig(NamedTuple):
+    """What a share-partition goes by.
+
+    `read_committed`: it gives out nothing at or above the last stable offset. `starts_at_end`: a new log is begun at
+    its end (share.auto.offset.reset is latest).
+    """
+
+    machine: SharePartitionConfig
+    read_committed: bool
+    starts_at_end: bool
+
+    @classmethod
+    def of(cls, config: GroupConfig) -> PartitionConfig:
+        """From the values in force for the group."""
+        machine = SharePartitionConfig(
+            delivery_count_limit=config.delivery_count_limit,
+            record_lock_duration_ms=config.record_lock_duration_ms,
+            max_record_locks=config.partition_max_record_locks,
+            renew_enabled=config.renew_acknowledge_enable,
+        )
+        read_committed = config.isolation_level is IsolationLevel.READ_COMMITTED
+        return cls(machine, read_committed, config.auto_offset_reset.strategy is OffsetResetStrategy.LATEST)
+
+    @classmethod
+    def of_request(cls, values: Mapping[str, Any]) -> PartitionConfig:
+        """From a `configure` request, which anybody may have written. Raises RequestError (INVALID_REQUEST)."""
+        try:
+            config = GroupConfig.from_json(values)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise RequestError(ErrorCode.INVALID_REQUEST, f"not a group's config: {error}") from error
+        for field in dataclasses.fields(config):
+            value, default = getattr(config, field.name), getattr(_DEFAULTS, field.name)
+            if type(value) is not type(default) or (isinstance(value, int) and value < 0):
+                raise RequestError(ErrorCode.INVALID_REQUEST, f"not a group's config: {field.name}")
+        return cls.of(config)
+
+    def dump(self) -> list[Any]:
+        """JSON-able; `restore` reads it back."""
+        return [list(vars(self.machine).values()), self.read_committed, self.starts_at_end]
+
+    @classmethod
+    def restore(cls, dumped: Sequence[Any]) -> PartitionConfig:
+        """The inverse of `dump`."""
+        machine, read_committed, starts_at_end = dumped
+        return cls(SharePartitionConfig(*machine), read_committed, starts_at_end)
+
+
+_DEFAULTS = GroupConfig.from_json({})
+
+
+class PartitionConfigs:
+    """The shard's config, and those of share-partitions that have another one."""
+
+    def __init__(self, dumped: Mapping[str, Sequence[Any]]) -> None:
+        self._own = {int(p): PartitionConfig.restore(config) for p, config in dumped.items() if p}
+        self._shards = PartitionConfig.restore(dumped[""]) if dumped else PartitionConfig.of(_DEFAULTS)
+
+    def dump(self) -> dict[str, list[Any]]:
+        """JSON-able; the constructor reads it back."""
+        return {"": self._shards.dump()} | {str(p): config.dump() for p, config in self._own.items()}
+
+    def of(self, partition: int) -> PartitionConfig:
+        """What is in force for a share-partition."""
+        return self._own.get(partition, self._shards)
+
+    def set_all(self, config: PartitionConfig) -> None:
+        """What the source says, for it reads it when all requests before are read."""
+        self._shards = config
+        self._own.clear()
+
+    def set(self, partition: int, config: PartitionConfig) -> None:
+        """A change has come to a share-partition."""
+        if config == self._shards:
+            self._own.pop(partition, None)
+        else:
+            self._own[partition] = config
+
+    def drop(self, partition: int) -> None:
+        """The share-partition is not here any more."""
+        self._own.pop(partition, None)

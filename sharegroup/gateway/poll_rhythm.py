@@ -1,0 +1,57 @@
+"""How long a member is usually away between its fetches, and whether it has been away for longer. No clock, no I/O."""
+
+from __future__ import annotations
+
+__all__ = ["PollRhythm"]
+
+#: A member that has been away for so many of its own intervals is idle.
+SEVERAL = 4
+
+
+class PollRhythm:
+    """The fetches of one session. A member works on records between two of them; all times are milliseconds.
+
+    Only pauses after records count: who got none comes back at once. What is usual rises with one longer pause and
+    falls slowly, and where a member got more records than before it may take as much longer for them.
+    """
+
+    def __init__(self) -> None:
+        self._here = 0
+        self._left_ms: int | None = None
+        self._handed_out = 0
+        self._usual_ms: float | None = None
+        self._ms_a_record = 0.0
+
+    def came(self, now_ms: int) -> None:
+        """A fetch of the member has begun."""
+        self._here += 1
+        if self._left_ms is None:
+            return
+        if self._handed_out:
+            away_ms = float(max(0, now_ms - self._left_ms))
+            self._usual_ms = _usual(self._usual_ms or 0.0, away_ms)
+            self._ms_a_record = _usual(self._ms_a_record, away_ms / self._handed_out)
+        self._left_ms = None
+
+    def went(self, records: int, now_ms: int) -> None:
+        """A fetch is answered, with so many records."""
+        self._here -= 1
+        if not self._here:
+            self._left_ms, self._handed_out = now_ms, records
+
+    def is_idle(self, now_ms: int, least_ms: int, most_ms: int) -> bool:
+        """Whether the member has been away for several of its own intervals.
+
+        Never before `least_ms` are over, always when `most_ms` are: so long waits who has not come back yet at all.
+        """
+        if self._left_ms is None:
+            return False
+        limit_ms = float(most_ms)
+        if self._usual_ms is not None:
+            own_ms = max(self._usual_ms, self._handed_out * self._ms_a_record)
+            limit_ms = min(limit_ms, max(least_ms, SEVERAL * own_ms))
+        return now_ms - self._left_ms >= limit_ms
+
+
+def _usual(before: float, newest: float) -> float:
+    return max(newest, (before + newest) / 2)

@@ -1,0 +1,98 @@
+"""What the fence needs of a table, whatever keeps it: versions, and commits that are a compare-and-set on them.
+
+`spark.delta_table` keeps tables in Delta, `testkit.memory_tables` in memory. Who may write is decided above, once for
+both, in `spark.table_writer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, NamedTuple, Protocol
+
+from sharegroup.errors import ShareGroupError
+from sharegroup.tables.schemas import TableSpec
+
+#: A row by its columns, as `pa.Table.from_pylist` takes it.
+Row = dict[str, Any]
+#: This project's entry in a commit: the batch's outbox and positions (see `spark.commit_steps`).
+Info = dict[str, Any]
+
+
+class TableStoreError(ShareGroupError):
+    """The store did not do what was asked; the cause is kept."""
+
+
+class NotCommittedError(TableStoreError):
+    """A commit failed: somebody else made that version, or the store says so. It may be there all the same."""
+
+
+class Commit(NamedTuple):
+    """A commit as the table's log tells it.
+
+    `writer` is the id of the job's writer that made it, None for anybody else's. `rearranges`: the same rows are in
+    other files, or files that no version needs are gone.
+    """
+
+    writer: str | None
+    rearranges: bool
+    info: Info | None
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """What a commit says of itself. `app_id` and `version` are its transaction, None for upkeep."""
+
+    writer: str
+    info: Info | None
+    app_id: str | None = None
+    version: int = 0
+
+
+@dataclass(frozen=True)
+class Upkeep:
+    """How long old versions stay, on a local disk also how many of them, and a predicate over `day` for old days."""
+
+    versions_retention: timedelta
+    local_versions: int
+    prune_before: str | None = None
+
+
+class VersionedTable(Protocol):
+    """A handle on a table. It stays at its version until it commits or is refreshed.
+
+    Each method raises TableStoreError while the store is away.
+    """
+
+    @property
+    def spec(self) -> TableSpec:
+        """The table's name and form."""
+
+    @property
+    def version(self) -> int:
+        """The handle's version."""
+
+    def refresh(self) -> None:
+        """Go to the newest version."""
+
+    def transaction_version(self, app_id: str) -> int | None:
+        """The newest version that was committed under a transaction id, None for none."""
+
+    def commits(self, count: int) -> Sequence[Commit]:
+        """The last `count` commits up to the handle's version, the newest first; fewer where the log is cut."""
+
+    def rows(self) -> list[Row]:
+        """All rows at the handle's version."""
+
+    def write(self, rows: Sequence[Row], replace: bool, stamp: Stamp) -> None:
+        """Append rows, or replace all rows by them, as the version after the handle's; the handle goes there.
+
+        Raises NotCommittedError, also when there is such a version already.
+        """
+
+    def upkeep(self, upkeep: Upkeep, stamp: Stamp) -> None:
+        """Bound the number of live files and the log, drop old days. Raises NotCommittedError.
+
+        What only rearranges may go over the commits of others, and take the handle past them.
+        """

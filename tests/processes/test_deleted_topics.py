@@ -1,0 +1,37 @@
+"""A DeleteTopics has passed through a gateway: it looks again which topics there are."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from sharegroup.gateway import server, upstream_cluster
+from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
+from tests.processes.served_clients import NODE_ID, serving
+
+DEADLINE_S = 60.0
+
+
+def test_the_gateway_looks_again_and_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(upstream_cluster, "REFRESH_PAUSE_S", 0.0)
+
+    async def test() -> None:
+        async with serving() as (gateway, _):
+            asked: list[object] = []
+
+            async def metadata(names: object = None) -> object:
+                asked.append(names)
+                raise UpstreamUnavailableError("away")
+
+            monkeypatch.setattr(gateway._cluster, "_metadata", metadata)
+            monkeypatch.setitem(gateway._cluster._addresses, NODE_ID, ("127.0.0.1", 1))
+            passthrough = gateway.passthrough(NODE_ID)
+            passthrough._topics_deleted()
+            passthrough._topics_deleted()  # the same look does for both
+            assert gateway._looking is not None
+            await gateway._looking
+            assert asked == [None, None]
+
+    asyncio.run(asyncio.wait_for(test(), DEADLINE_S))

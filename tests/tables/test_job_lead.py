@@ -1,0 +1,362 @@
+"""Two jobs on the same tables, in every order: one runs, and the other one is fenced.
+
+Each job takes its epoch, leads its tables one by one, and then commits batches; what one does may fall between any two
+steps of the other, and into its commits.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from sharegroup.errors import FencedLeaderError
+from sharegroup.spark.commit_steps import CommitSteps
+from sharegroup.spark.job_lead import LOOK_INTERVAL_S, JobLead, LeadWatch
+from sharegroup.spark.leaders import record_leader
+from sharegroup.spark.table_writer import TableWriter
+from sharegroup.spark.versioned_table import NotCommittedError
+from sharegroup.tables.schemas import (
+    DELIVERY_LOG,
+    GROUP_COORDINATOR_TABLES,
+    SHARE_GROUP_JOB,
+    SHARE_GROUP_STATE,
+    SHARE_GROUPS,
+    SHARE_PARTITION_TABLES,
+    TableSpec,
+)
+from sharegroup.testkit.memory_tables import MemoryTables
+from tests.tables.job_tables import RecordingProducer, batch
+from tests.tables.table_kinds import DeltaTables, Tables
+
+THREE_TABLES = (SHARE_GROUP_STATE, DELIVERY_LOG, SHARE_GROUPS)
+QUERIES = {"group_coordinator": GROUP_COORDINATOR_TABLES, "share_partition": SHARE_PARTITION_TABLES}
+
+
+@pytest.fixture(params=["delta", "memory"])
+def tables(request: pytest.FixtureRequest, tmp_path: Path) -> Tables:
+    return DeltaTables(tmp_path) if request.param == "delta" else MemoryTables()
+
+
+def job_lead(tables: Tables, name: str, specs: Sequence[TableSpec] = THREE_TABLES) -> JobLead:
+    return JobLead(tables.writer(SHARE_GROUP_JOB, f"{name}-deciding"), [tables.table(spec) for spec in specs])
+
+
+def fenced(mine: int, there: int) -> pytest.RaisesExc[FencedLeaderError]:
+    return pytest.RaisesExc(FencedLeaderError, match=rf"leader epoch {there} \(mine: {mine}\)")
+
+
+# -- the deciding epoch ------------------------------------------------------------------------------------------------
+
+
+def test_each_job_takes_a_higher_epoch(tables: Tables) -> None:
+    assert [job_lead(tables, name).take() for name in ("a", "b", "c")] == [1, 2, 3]
+
+
+def test_the_epoch_is_above_those_of_tables_that_an_earlier_version_led(tables: Tables) -> None:
+    tables.writer(DELIVERY_LOG, "earlier").lead(7)
+    lead = job_lead(tables, "a")
+    assert (lead.take(), lead.epoch) == (8, 8)
+
+
+def test_of_two_that_decide_in_the_same_moment_the_second_is_fenced(tables: Tables) -> None:
+    first, second = job_lead(tables, "first"), job_lead(tables, "second")
+    tables.before_next_commit(lambda: first.take() and None)
+    with pytest.raises(FencedLeaderError, match="mine: leader epoch 1; there now: leader epoch 1"):
+        second.take()
+    first.check()
+    assert tables.writer(SHARE_GROUP_JOB, "reader").leader_epoch == 1
+
+
+def test_an_answer_that_is_lost_does_not_cost_the_lead(tables: Tables) -> None:
+    lead = job_lead(tables, "a")
+    tables.lose_next_answer()
+    assert lead.take() == 1
+    lead.check()
+    assert job_lead(tables, "b").take() == 2
+
+
+def test_a_store_that_refuses_gives_no_epoch(tables: Tables) -> None:
+    lead = job_lead(tables, "a")
+    tables.refuse_next_commit()
+    with pytest.raises(NotCommittedError):
+        lead.take()
+    assert (lead.epoch, lead.take()) == (0, 1)
+
+
+def test_rows_about_leaders_are_in_nobody_s_way(tmp_path: Path) -> None:
+    tables = DeltaTables(tmp_path)
+    lead = job_lead(tables, "a")
+    tables.before_next_commit(lambda: record_leader(tables.root, "share_partition", 9, "earlier", "application", {}))
+    assert lead.take() == 1
+    record_leader(tables.root, "share_partition", 1, "mine", "application", {})
+    lead.check()
+    assert (lead.epoch_for("q"), lead.epoch_for("q")) == (1, 2)
+    assert len(tables.rows(SHARE_GROUP_JOB)) == 2
+
+
+def test_a_query_that_starts_again_has_another_epoch(tables: Tables) -> None:
+    lead = job_lead(tables, "a")
+    lead.take()
+    epochs = [lead.epoch_for(query) for query in ("groups", "partitions", "partitions", "groups", "groups")]
+    assert epochs == [1, 1, 2, 2, 3]
+
+
+def test_a_query_that_starts_again_does_not_take_the_lead_back(tables: Tables) -> None:
+    a, b = job_lead(tables, "a"), job_lead(tables, "b")
+    a.take()
+    a.epoch_for("groups")
+    b.take()
+    for start in (lambda: a.epoch_for("groups"), lambda: a.epoch_for("partitions"), a.take, a.check):
+        with fenced(1, 2):
+            start()
+    b.check()
+
+
+def test_a_job_of_an_earlier_version_that_came_after_is_found_in_its_tables(tables: Tables) -> None:
+    lead = job_lead(tables, "a")
+    lead.take()
+    lead.epoch_for("groups")
+    tables.writer(DELIVERY_LOG, "earlier").lead(2)
+    with fenced(1, 2):
+        lead.epoch_for("groups")
+
+
+# -- two jobs ----------------------------------------------------------------------------------------------------------
+
+
+class Job:
+    """A job whose start is taken step by step: its epoch, then its tables; `take_all` does what is left."""
+
+    def __init__(self, tables: Tables, name: str, specs: Sequence[TableSpec] = THREE_TABLES) -> None:
+        self.name = name
+        self.lead = job_lead(tables, name, specs)
+        self.writers = [tables.writer(spec, f"{name}-{spec.name}") for spec in specs]
+        self.fenced = False
+        self._steps = self._start()
+        self._batch_id = 0
+
+    def step(self) -> None:
+        """The next step of its start; it stops at the first fence."""
+        if not self.fenced:
+            self.fenced = not self._attempt(lambda: next(self._steps, None))
+
+    def batch(self) -> bool:
+        """A batch to each table; whether it was committed to all."""
+        return self._attempt(lambda: [self._commit(writer) for writer in self.writers])
+
+    def compact(self) -> None:
+        """The upkeep of its first table."""
+        self.fenced |= not self._attempt(lambda: self.writers[0].upkeep(timedelta(hours=24), 1_000, None))
+
+    def looks(self) -> bool:
+        """Whether it leads as far as it sees."""
+        return self._attempt(self.lead.check)
+
+    def _start(self) -> Iterator[None]:
+        epoch = self.lead.take()
+        yield
+        for writer in self.writers:
+            writer.lead(epoch)
+            yield
+
+    def _commit(self, writer: TableWriter) -> None:
+        self._batch_id += 1
+        info = {"leader_epoch": self.lead.epoch, "batch_id": self._batch_id}
+        writer.commit(self.name, self._batch_id, lambda: [{"group_id": self.name}], info)
+
+    @staticmethod
+    def _attempt(action: Callable[[], object]) -> bool:
+        try:
+            action()
+        except FencedLeaderError:
+            return False
+        return True
+
+
+def exactly_one_runs(tables: Tables, *jobs: Job) -> Job:
+    """Who it is: it commits again and again, and the others see that they do not lead, by a commit or by a look."""
+    running = [job for job in jobs if not job.fenced and job.looks()]
+    assert len(running) == 1
+    for _ in range(2):
+        for job in jobs:
+            assert job.batch() == (job is running[0])
+    assert [job.looks() for job in jobs] == [job is running[0] for job in jobs]
+    newest = max(job.lead.epoch for job in jobs)
+    assert running[0].lead.epoch == newest
+    for writer in running[0].writers:
+        reader = tables.writer(writer.spec, "reader")
+        assert (reader.leader_epoch, reader.last_info) == (newest, writer.last_info)
+    return running[0]
+
+
+def orders(of_each: int) -> list[str]:
+    """All ways to put the steps of "a" and of "b" in one row."""
+    places = itertools.combinations(range(2 * of_each), of_each)
+    return ["".join("a" if place in of_a else "b" for place in range(2 * of_each)) for of_a in places]
+
+
+@pytest.mark.parametrize("order", orders(4))
+def test_in_each_order_of_two_starts_one_runs(order: str) -> None:
+    """An epoch and three tables each."""
+    tables = MemoryTables()
+    jobs = {name: Job(tables, name) for name in "ab"}
+    for name in order:
+        jobs[name].step()
+    runs = exactly_one_runs(tables, *jobs.values())
+    assert runs.name == order.replace(order[0], "")[0]  # who decided last
+
+
+@pytest.mark.parametrize("compaction", ["none", "before", "after"])
+@pytest.mark.parametrize("order", orders(2))
+def test_in_each_order_of_two_leads_over_a_running_job_one_runs(tables: Tables, order: str, compaction: str) -> None:
+    """Both have their epochs already; the compaction of the job that runs comes right before, or after, a lead."""
+    specs = (DELIVERY_LOG, SHARE_GROUPS)
+    running = Job(tables, "running", specs)
+    for _ in range(3):
+        running.step()
+    assert all(running.batch() for _ in range(3))
+    jobs = {name: Job(tables, name, specs) for name in "ab"}
+    for job in jobs.values():
+        job.step()
+    if compaction == "before":
+        tables.before_next_commit(running.compact)
+        tables.before_next_commit(lambda: None)  # of the compaction itself
+    elif compaction == "after":
+        tables.before_next_commit(jobs[order[0]].step)
+        running.compact()
+        order = order[1:]
+    for name in order:
+        jobs[name].step()
+    assert exactly_one_runs(tables, running, *jobs.values()) is jobs["b"]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_falls_into_whose_commits_one_runs(tmp_path: Path, seed: int) -> None:
+    """Four jobs start, commit, compact and look, also between what another one reads and commits; answers are lost."""
+    chance = random.Random(seed)
+    tables: Tables = DeltaTables(tmp_path) if seed < 5 else MemoryTables()
+    jobs = [Job(tables, name) for name in "abcd"]
+    started = dict.fromkeys(jobs, 0)
+    busy: list[Job] = []
+
+    def act(depth: int) -> None:
+        """Something of a job that is not in the middle of something."""
+        idle = [job for job in jobs if job not in busy]
+        if not idle:
+            return
+        job = chance.choice(idle)
+        busy.append(job)
+        if depth and chance.random() < 0.5:
+            tables.before_next_commit(lambda: act(depth - 1))
+        if chance.random() < 0.1:
+            tables.lose_next_answer()
+        if started[job] < 4:
+            started[job] += 1
+            job.step()
+        elif not job.fenced:
+            chance.choice([job.batch, job.compact, job.looks])()
+        busy.remove(job)
+
+    while min(started.values()) < 4:
+        act(depth=2)
+    for _ in range(10):
+        act(depth=2)
+    busy += jobs  # nothing falls into a commit any more
+    exactly_one_runs(tables, *jobs)
+
+
+# -- dying on the way --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 4])
+def test_a_job_that_dies_on_its_way_to_the_lead_leaves_it_to_the_next(tables: Tables, steps: int) -> None:
+    """It has decided, and led none, some or all of the tables; nobody else leads then, until a job starts."""
+    running, died = Job(tables, "running"), Job(tables, "died")
+    for _ in range(4):
+        running.step()
+    assert running.batch()
+    for _ in range(steps):
+        died.step()
+    assert not running.looks()
+    if steps > 1:
+        assert not running.batch()
+    after = Job(tables, "after")
+    for _ in range(4):
+        after.step()
+    assert after.lead.epoch == 3
+    assert exactly_one_runs(tables, running, after) is after
+
+
+def test_a_job_that_was_asleep_does_not_take_back_what_another_one_leads(tables: Tables) -> None:
+    asleep, awake = Job(tables, "asleep"), Job(tables, "awake")
+    for _ in range(2):
+        asleep.step()
+    for _ in range(4):
+        awake.step()
+    for _ in range(2):
+        asleep.step()
+    assert exactly_one_runs(tables, asleep, awake) is awake
+
+
+def test_a_new_leader_owes_what_the_old_one_made_durable_while_it_came(tables: Tables) -> None:
+    """The old leader's batch comes between two tables of the new one: it is in the first table, with its outbox."""
+
+    def steps_of(name: str) -> tuple[CommitSteps, RecordingProducer]:
+        producer = RecordingProducer()
+        writers = [tables.writer(spec, f"{name}-{spec.name}") for spec in SHARE_PARTITION_TABLES]
+        return CommitSteps(writers, producer), producer
+
+    (old, old_producer), (new, new_producer) = steps_of("old"), steps_of("new")
+    old.lead(1)
+    old.query_id = "old"
+    old.commit(batch(0))
+
+    def old_commits() -> None:
+        """Its first table is not led yet, the other one is when it comes to it."""
+        tables.before_next_commit(lambda: None)
+        tables.before_next_commit(lambda: new.writers[1].lead(2))
+        with pytest.raises(FencedLeaderError):
+            old.commit(batch(1))
+
+    tables.before_next_commit(old_commits)
+    new.writers[0].lead(2)
+    assert old_producer.sent == [(["f0"], [("g", "notice-0")])]
+
+    new, new_producer = steps_of("newer")
+    new.lead(3)
+    assert (new.positions, (new.last_info or {})["batch_id"], new.committed("old")) == ({0: 2}, 1, 1)
+    new.complete_last_batch()
+    assert new_producer.sent == [(["f1"], [("g", "notice-1")])]
+    logged = [(row["batch_id"], row["leader_epoch"]) for row in tables.rows(DELIVERY_LOG)]
+    assert sorted(logged) == [(0, 1), (1, 1)]
+
+
+# -- looking now and then ----------------------------------------------------------------------------------------------
+
+
+def test_a_job_without_commits_sees_who_came_after_it(caplog: pytest.LogCaptureFixture) -> None:
+    tables, now = MemoryTables(), [0.0]
+    lead = job_lead(tables, "a")
+    lead.take()
+    watch = LeadWatch(lead.check, lambda: now[0])
+    watch.look()
+    tables.is_away = True
+    watch.look()  # not due
+    for _ in range(3):
+        now[0] += LOOK_INTERVAL_S
+        watch.look()
+    assert [record.message for record in caplog.records] == ["cannot see who leads: the store is away"]
+    tables.is_away = False
+    now[0] += LOOK_INTERVAL_S
+    watch.look()
+    job_lead(tables, "b").take()
+    now[0] += LOOK_INTERVAL_S - 0.1
+    watch.look()
+    now[0] += 0.1
+    with fenced(1, 2):
+        watch.look()

@@ -1,0 +1,124 @@
+"""A query without Spark: how it takes the lead, and what its batches leave behind."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sharegroup.engine.output import Output
+from sharegroup.errors import FencedLeaderError
+from sharegroup.spark.commit_steps import CommitSteps
+from sharegroup.spark.hand_over import HandOver
+from sharegroup.spark.query_run import QueryRun
+from sharegroup.spark.stale_checkpoint import Checkpoint, StaleCheckpointError
+from sharegroup.tables.schemas import SHARE_PARTITION_TABLES
+from sharegroup.testkit.memory_tables import MemoryTables
+from tests.tables.job_tables import T0, RecordingProducer
+
+
+class Run:
+    """A start of a query; `log` is what it does, in order."""
+
+    def __init__(self, tables: MemoryTables, name: str, leader_epoch: int, upkeep_interval: int = 100) -> None:
+        self.log: list[Any] = []
+        self.producer = RecordingProducer()
+        self._name, self._epoch = name, leader_epoch
+        self.steps = CommitSteps([tables.writer(spec, name + spec.name) for spec in SHARE_PARTITION_TABLES], self)
+        self.run = QueryRun(name, self.steps, self, self.on_lead, self.upkeep, upkeep_interval)
+
+    def lead(self, checkpoint: Checkpoint | None = None) -> None:
+        self.run.lead(self._epoch, checkpoint, lambda query_id: 0)
+        self.steps.query_id = self._name
+
+    def batch(self, batch_id: int, *outputs: Output) -> None:
+        self.run.begin(batch_id)
+        self.run.finish(batch_id, [output.encode() for output in outputs])
+
+    def send(self, responses: Any, requests: Any) -> None:
+        self.log.append(("send", [response["id"] for response in responses], list(requests)))
+
+    def write(self, content: HandOver) -> None:
+        self.log.append(content)
+
+    def on_lead(self) -> None:
+        self.log.append("leads")
+
+    def upkeep(self) -> None:
+        self.log.append("upkeep")
+
+
+def read(position: int) -> Output:
+    """Of a key that has read a request, and wants a tick."""
+    response = {"id": f"r{position}", "reply_to": "me"}
+    return Output("k", T0, responses=[response], positions={0: position}, deadline_ms=T0 + position, waiting=True)
+
+
+def handed_over(position: int) -> HandOver:
+    return HandOver({"k": T0 + position}, frozenset({"k"}), {0: position})
+
+
+def test_a_start_completes_the_last_batch_before_it_hands_anything_over() -> None:
+    tables = MemoryTables()
+    first = Run(tables, "first", 1)
+    first.lead()
+    assert first.log == ["leads", HandOver()]
+    first.batch(0, read(1))
+    first.batch(1, Output("k", T0, deadline_ms=None))
+    assert first.log[2:] == [("send", ["r1"], []), handed_over(1), HandOver({}, frozenset(), {0: 1})]
+    assert first.run.batches == 2
+
+    second = Run(tables, "second", 2)
+    second.lead()
+    assert second.log == [("send", ["r1"], []), "leads", HandOver(positions={0: 1})]
+    with pytest.raises(FencedLeaderError):
+        first.batch(2, read(2))
+    assert first.log[5:] == []
+
+
+def test_a_start_goes_on_from_what_the_old_leader_commits_until_it_is_fenced() -> None:
+    tables = MemoryTables()
+    old = Run(tables, "old", 1)
+    old.lead()
+    old.batch(0, read(1))
+    new = Run(tables, "new", 2)
+    tables.before_next_commit(lambda: old.batch(1, read(2)))
+    new.lead()
+    assert new.log == [("send", ["r2"], []), "leads", HandOver(positions={0: 2})]
+    new.batch(0, read(3))
+    assert new.log[3:] == [("send", ["r3"], []), handed_over(3)]
+
+
+def test_upkeep_comes_after_so_many_commits() -> None:
+    run = Run(MemoryTables(), "q", 1, upkeep_interval=2)
+    run.lead()
+    for batch_id in range(6):
+        run.batch(batch_id, *([read(batch_id)] if batch_id % 2 else []))
+    assert [number for number, entry in enumerate(run.log[2:]) if entry == "upkeep"] == [6]
+    assert run.log[2:].count("upkeep") == 1
+
+
+def test_what_the_old_leader_commits_until_it_is_fenced_can_make_a_checkpoint_stale() -> None:
+    """It was looked at before the job took the lead, and is again when nobody else can write any more."""
+    tables = MemoryTables()
+    old = Run(tables, "query-1", 1)
+    old.lead()
+    old.batch(4, read(1))
+    new = Run(tables, "query-1", 2)
+    tables.before_next_commit(lambda: old.batch(5, read(2)))
+    with pytest.raises(StaleCheckpointError, match="the tables have batch 5 of query query-1"):
+        new.lead(Checkpoint("/c", "query-1", 4))
+    assert new.log == []
+    Run(tables, "query-1", 3).lead(Checkpoint("/c", "query-1", 5))
+
+
+def test_rejected_rows_are_counted_and_the_first_of_them_logged(caplog: pytest.LogCaptureFixture) -> None:
+    run = Run(MemoryTables(), "q", 1)
+    run.lead()
+    run.batch(0, Output("k", T0, rejected=[(0, offset, "bad") for offset in range(30)], notes=["a new log"]))
+    assert run.run.rejected == 30
+    assert [record.getMessage() for record in caplog.records] == [
+        "query q: a new log",
+        *[f"query q rejected request 0@{offset}: bad" for offset in range(20)],
+        "query q rejected 30 in batch 0, 30 so far",
+    ]

@@ -1,0 +1,375 @@
+"""The fence between writers, on tables in Delta and in memory: one contract for both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sharegroup.errors import FencedLeaderError
+from sharegroup.spark.table_writer import TableWriter
+from sharegroup.spark.versioned_table import NotCommittedError, Row, TableStoreError
+from sharegroup.tables.schemas import DELIVERY_LOG, SHARE_GROUPS, TableSpec
+from sharegroup.testkit.memory_tables import MemoryTables
+from tests.tables.table_kinds import DeltaTables, Tables
+
+BOTH_FORMS = pytest.mark.parametrize("spec", [DELIVERY_LOG, SHARE_GROUPS], ids=["grows", "current"])
+
+
+@pytest.fixture(params=["delta", "memory"])
+def tables(request: pytest.FixtureRequest, tmp_path: Path) -> Tables:
+    return DeltaTables(tmp_path) if request.param == "delta" else MemoryTables()
+
+
+def info(leader_epoch: int, batch_id: int) -> dict[str, Any]:
+    return {"leader_epoch": leader_epoch, "batch_id": batch_id}
+
+
+def rows(batch_id: int) -> Callable[[], list[Row]]:
+    return lambda: [{"group_id": f"g{batch_id}"}]
+
+
+def commit(writer: TableWriter, epoch: int, batch_id: int) -> bool:
+    return writer.commit(f"query-{epoch}", batch_id, rows(batch_id), info(epoch, batch_id))
+
+
+def leader(tables: Tables, spec: TableSpec, epoch: int, batches: int = 0) -> TableWriter:
+    """A writer that leads, and has committed some batches."""
+    writer = tables.writer(spec, f"writer-{epoch}")
+    writer.lead(epoch)
+    for batch_id in range(batches):
+        assert commit(writer, epoch, batch_id)
+    return writer
+
+
+def groups(tables: Tables, spec: TableSpec) -> list[str]:
+    return sorted(row["group_id"] for row in tables.rows(spec))
+
+
+def upkeep(writer: TableWriter, prune_before: str | None = None) -> None:
+    writer.upkeep(timedelta(hours=24), 1_000, prune_before)
+
+
+def fenced(mine: int, there: int) -> Any:
+    return pytest.raises(
+        FencedLeaderError, match=rf"FENCED_LEADER_EPOCH: .*mine: leader epoch {mine}; there now: leader epoch {there},"
+    )
+
+
+# -- batches -----------------------------------------------------------------------------------------------------------
+
+
+@BOTH_FORMS
+def test_batches_are_rows_versions_and_the_newest_info(tables: Tables, spec: TableSpec) -> None:
+    writer = leader(tables, spec, 3, batches=2)
+    assert (writer.version, writer.leader_epoch, writer.committed("query-3"), writer.committed("other")) == (
+        3,
+        3,
+        1,
+        -1,
+    )
+    assert groups(tables, spec) == (["g0", "g1"] if spec.is_append_only else ["g1"])
+    assert [row["group_id"] for row in tables.rows(spec, version=2)] == ["g0"]
+    assert writer.read() == tables.rows(spec)
+    assert tables.writer(spec, "reader").last_info == writer.last_info == info(3, 1)
+    assert tables.newest_version(spec) == 3
+
+
+@BOTH_FORMS
+@pytest.mark.parametrize("batch_id", [5, 4, 0])
+def test_what_was_committed_is_not_again(tables: Tables, spec: TableSpec, batch_id: int) -> None:
+    writer = leader(tables, spec, 1)
+    assert commit(writer, 1, 5)
+    for again in (writer, leader(tables, spec, 2)):
+        version = again.version
+        assert not again.commit("query-1", batch_id, pytest.fail)
+        assert (again.version, again.last_info) == (version, info(1, 5))
+    assert again.commit("query-1", 6, rows(6))
+    assert again.commit("query-2", batch_id, rows(7))
+
+
+# -- taking the lead ---------------------------------------------------------------------------------------------------
+
+
+@BOTH_FORMS
+def test_a_higher_epoch_fences_for_good(tables: Tables, spec: TableSpec) -> None:
+    old = leader(tables, spec, 1, batches=1)
+    new = leader(tables, spec, 4)
+    for _ in range(2):
+        with fenced(1, 4):
+            commit(old, 1, 1)
+    assert commit(new, 4, 0)
+    with fenced(1, 4):
+        upkeep(old)
+
+
+@pytest.mark.parametrize("there", [3, 4])
+def test_a_lead_that_comes_late_is_fenced(tables: Tables, there: int) -> None:
+    late, later = (tables.writer(DELIVERY_LOG, f"late-{number}") for number in range(2))
+    first = leader(tables, DELIVERY_LOG, there)
+    with fenced(3, there):
+        late.lead(3)
+    tables.before_next_commit(lambda: pytest.fail("it sees it at once"))
+    later.refresh()
+    with fenced(3, there):
+        later.lead(3)
+    assert first.version == tables.newest_version(DELIVERY_LOG)
+
+
+@BOTH_FORMS
+def test_taking_the_lead_goes_over_what_the_old_leader_still_commits(tables: Tables, spec: TableSpec) -> None:
+    old = leader(tables, spec, 1, batches=1)
+    new = tables.writer(spec, "new")
+    assert (new.committed("query-1"), new.last_info) == (0, info(1, 0))
+    commit(old, 1, 1)
+    tables.before_next_commit(lambda: None)
+    tables.before_next_commit(lambda: commit(old, 1, 2) and None)
+    new.lead(2)
+    assert (new.committed("query-1"), new.last_info, new.leader_epoch) == (2, info(1, 2), 2)
+    assert new.read() == tables.rows(spec)
+    with fenced(1, 2):
+        commit(old, 1, 3)
+    assert commit(new, 2, 0)
+
+
+def test_taking_the_lead_goes_over_lower_leads_and_what_others_write(tables: Tables) -> None:
+    new = tables.writer(DELIVERY_LOG, "new")
+    leader(tables, DELIVERY_LOG, 3)
+    tables.write_from_outside(DELIVERY_LOG, [{"group_id": "outside"}])
+    new.lead(4)
+    assert commit(new, 4, 0)
+    assert groups(tables, DELIVERY_LOG) == ["g0", "outside"]
+
+
+# -- commits without an answer, and a store that fails -----------------------------------------------------------------
+
+
+@BOTH_FORMS
+def test_an_answer_that_is_lost_fences_nobody(tables: Tables, spec: TableSpec) -> None:
+    writer = tables.writer(spec, "mine")
+    for _ in range(3):
+        tables.lose_next_answer()
+    writer.lead(1)
+    assert commit(writer, 1, 0)
+    assert commit(writer, 1, 1)
+    assert commit(writer, 1, 2)
+    assert groups(tables, spec) == (["g0", "g1", "g2"] if spec.is_append_only else ["g2"])
+    assert writer.version == tables.newest_version(spec) == 4
+
+
+def test_who_led_and_lost_the_answer_and_then_the_lead_is_fenced(tables: Tables) -> None:
+    writer, first = tables.writer(DELIVERY_LOG, "mine"), tables.table(DELIVERY_LOG)
+    tables.lose_next_answer()
+    refresh = writer._table.refresh
+
+    def refresh_late() -> None:
+        if not first.version:
+            first.refresh()
+            leader(tables, DELIVERY_LOG, 2)
+        refresh()
+
+    writer._table.refresh = refresh_late  # type: ignore[method-assign]
+    with fenced(1, 2):
+        writer.lead(1)
+
+
+def test_a_commit_that_the_store_refuses_can_be_made_again(tables: Tables) -> None:
+    writer = tables.writer(DELIVERY_LOG, "mine")
+    tables.refuse_next_commit()
+    with pytest.raises(NotCommittedError, match="no space left"):
+        writer.lead(1)
+    writer.lead(1)
+    tables.refuse_next_commit()
+    with pytest.raises(NotCommittedError, match="no space left"):
+        commit(writer, 1, 0)
+    assert commit(writer, 1, 0)
+    assert groups(tables, DELIVERY_LOG) == ["g0"]
+
+
+def test_a_store_that_is_away_fences_nobody(tables: Tables) -> None:
+    writer = leader(tables, DELIVERY_LOG, 1)
+    tables.is_away = True
+    for action in (lambda: commit(writer, 1, 0), lambda: upkeep(writer), writer.refresh):
+        with pytest.raises(TableStoreError, match="the store is away"):
+            action()
+    tables.is_away = False
+    assert commit(writer, 1, 0)
+
+
+# -- what others write -------------------------------------------------------------------------------------------------
+
+
+@BOTH_FORMS
+def test_who_writes_from_outside_fences(tables: Tables, spec: TableSpec) -> None:
+    writer = leader(tables, spec, 2, batches=1)
+    tables.write_from_outside(spec)
+    before = tables.newest_version(spec)
+    for action in (lambda: commit(writer, 2, 1), lambda: commit(writer, 2, 1), lambda: upkeep(writer)):
+        with fenced(2, 2):
+            action()
+    assert tables.newest_version(spec) == before
+    assert commit(leader(tables, spec, 3), 3, 0)
+
+
+def test_who_compacts_from_outside_fences(tables: Tables) -> None:
+    writer = leader(tables, DELIVERY_LOG, 2, batches=3)
+    tables.compact_from_outside(DELIVERY_LOG)
+    with fenced(2, 2):
+        commit(writer, 2, 3)
+
+
+def test_a_writer_that_missed_commits_which_the_log_forgot_writes_nothing(tmp_path: Path) -> None:
+    """The file of the version that it would write is gone, so its name is free. A start after that one is fenced."""
+    tables = DeltaTables(tmp_path)
+    asleep = leader(tables, DELIVERY_LOG, 1, batches=1)
+    awake = leader(tables, DELIVERY_LOG, 2, batches=3)
+    for batch_id in range(3, 6):
+        awake.upkeep(timedelta(hours=24), 1, None)
+        assert commit(awake, 2, batch_id)
+    log = tmp_path / "delivery_log" / "_delta_log"
+    before = sorted(log.iterdir())
+    assert int(before[0].name[:20]) > asleep.version + 1
+    with pytest.raises(TableStoreError, match="Invalid table version"):
+        commit(asleep, 1, 1)
+    assert sorted(log.iterdir()) == before
+    assert commit(awake, 2, 6)
+
+
+def test_commits_that_cannot_be_looked_at_fence() -> None:
+    tables = MemoryTables()
+    table = tables.table(DELIVERY_LOG)
+    writer = TableWriter(table, "mine")
+    writer.lead(1)
+    old = leader(tables, DELIVERY_LOG, 2)
+    table.commits = lambda count: []  # type: ignore[method-assign]
+    with fenced(1, 2):
+        commit(writer, 1, 0)
+    assert commit(old, 2, 0)
+
+
+def test_upkeep_goes_over_nothing_from_outside(tables: Tables) -> None:
+    writer = leader(tables, DELIVERY_LOG, 1, batches=3)
+    tables.write_from_outside(DELIVERY_LOG)
+    with fenced(1, 1):
+        upkeep(writer)
+
+
+# -- the compaction of a leader of before ------------------------------------------------------------------------------
+
+
+def test_a_compaction_right_before_the_lead_is_gone_over(tables: Tables) -> None:
+    old, new = leader(tables, DELIVERY_LOG, 1, batches=3), tables.writer(DELIVERY_LOG, "new")
+    tables.before_next_commit(lambda: None)  # of the compaction
+    upkeep(old)
+    new.lead(2)
+    assert commit(new, 2, 0)
+    with fenced(1, 2):
+        commit(old, 1, 3)
+
+
+@pytest.mark.parametrize("batches", [0, 2])
+def test_a_compaction_right_after_the_lead_fences_who_made_it(tables: Tables, batches: int) -> None:
+    """It goes over the commits of the new leader, and carries what the old leader knew."""
+    old = leader(tables, DELIVERY_LOG, 1, batches=3)
+    new = tables.writer(DELIVERY_LOG, "new")
+
+    def lead() -> None:
+        new.lead(2)
+        for batch_id in range(batches):
+            assert commit(new, 2, batch_id)
+
+    before = tables.newest_version(DELIVERY_LOG)
+    tables.before_next_commit(lead)
+    with fenced(1, 2):
+        upkeep(old)
+    assert tables.newest_version(DELIVERY_LOG) > before + 1 + batches  # it was compacted
+    newest = info(2, batches - 1) if batches else info(1, 2)
+    assert tables.writer(DELIVERY_LOG, "reader").last_info == newest
+    assert commit(new, 2, batches)
+    upkeep(new)
+    assert commit(new, 2, batches + 1)
+    assert groups(tables, DELIVERY_LOG) == sorted(
+        [f"g{batch_id}" for batch_id in range(3)] + [f"g{batch_id}" for batch_id in range(batches + 2)]
+    )
+
+
+def test_the_upkeep_of_a_new_leader_goes_over_the_compaction_of_the_old_one(tables: Tables) -> None:
+    old, new = leader(tables, DELIVERY_LOG, 1, batches=3), tables.writer(DELIVERY_LOG, "new")
+    tables.before_next_commit(lambda: new.lead(2))
+    with fenced(1, 2):
+        upkeep(old)
+    upkeep(new)
+    assert commit(new, 2, 0)
+
+
+def test_who_loses_the_lead_after_the_compaction_of_an_upkeep_notices_at_its_end() -> None:
+    """Vacuum, too, goes over a lead commit, and takes the old leader's handle past it."""
+    tables = MemoryTables()
+    old, new = leader(tables, DELIVERY_LOG, 1, batches=3), tables.writer(DELIVERY_LOG, "new")
+    tables.before_next_commit(lambda: None)
+    tables.before_next_commit(lambda: new.lead(2))
+    with fenced(1, 2):
+        upkeep(old)
+    assert commit(new, 2, 0)
+
+
+def test_current_rows_are_not_compacted_over_a_new_leader_s(tables: Tables) -> None:
+    old, new = leader(tables, SHARE_GROUPS, 1, batches=3), tables.writer(SHARE_GROUPS, "new")
+
+    def lead() -> None:
+        new.lead(2)
+        assert commit(new, 2, 7)
+
+    tables.before_next_commit(lead)
+    with fenced(1, 2):
+        upkeep(old)
+    assert commit(new, 2, 8)
+    assert groups(tables, SHARE_GROUPS) == ["g8"]
+
+
+# -- upkeep ------------------------------------------------------------------------------------------------------------
+
+
+@BOTH_FORMS
+def test_upkeep_changes_no_rows_and_no_info(tables: Tables, spec: TableSpec) -> None:
+    writer = leader(tables, spec, 1, batches=4)
+    before = groups(tables, spec)
+    upkeep(writer)
+    upkeep(writer)
+    assert groups(tables, spec) == before
+    assert tables.writer(spec, "reader").last_info == info(1, 3)
+    assert commit(writer, 1, 4)
+
+
+def test_an_upkeep_that_the_store_refuses_fails(tables: Tables) -> None:
+    writer = leader(tables, DELIVERY_LOG, 1, batches=2)
+    tables.refuse_next_commit()
+    with pytest.raises(NotCommittedError, match="no space left"):
+        upkeep(writer)
+    upkeep(writer)
+    assert commit(writer, 1, 2)
+
+
+def test_an_upkeep_whose_answer_is_lost_is_done_again_another_time(
+    tables: Tables, caplog: pytest.LogCaptureFixture
+) -> None:
+    writer = leader(tables, DELIVERY_LOG, 1, batches=2)
+    tables.lose_next_answer()
+    upkeep(writer)
+    assert [record.getMessage() for record in caplog.records] == [
+        "the upkeep of delivery_log did not come to its end: no answer came"
+    ]
+    upkeep(writer)
+    assert commit(writer, 1, 2)
+
+
+def test_upkeep_drops_the_days_that_it_is_told(tables: Tables) -> None:
+    writer = leader(tables, DELIVERY_LOG, 1)
+    for number in range(2):
+        row = {"group_id": f"g{number}", "day": date(2023, 11, 13 + number)}
+        assert writer.commit("query-1", number, lambda row=row: [row])  # type: ignore[misc]
+    upkeep(writer, "day < '2023-11-14'")
+    assert groups(tables, DELIVERY_LOG) == ["g1"]

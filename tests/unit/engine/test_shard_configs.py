@@ -1,0 +1,162 @@
+"""The config of a shard's share-partitions: from the source, and by `configure` requests in their own order."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from .shard_driver import (
+    LOCK_MS,
+    ShardDriver,
+    acknowledge,
+    answered,
+    config,
+    configure,
+    fetch,
+    load,
+    log,
+    tick,
+    unload,
+)
+
+SHORT, LONG = {"record_lock_duration_ms": 15_000}, {"record_lock_duration_ms": 60_000}
+COMMITTED = {"isolation_level": "read_committed"}
+
+
+def lock_ms(shard: ShardDriver, at: int, partition: int = 0) -> int:
+    """How long a lock lasts now."""
+    (response,) = shard.send(fetch(f"f{at}", max_records=1, max_wait_ms=0, partition=partition), at=at).responses
+    deadline: int = shard.window(partition)[-1][5]
+    assert response["acquired"]
+    return deadline - at
+
+
+def two() -> ShardDriver:
+    shard = ShardDriver()
+    shard.batch(config(), load(0, (0, 100)), load(0, (0, 100), partition=1), at=0)
+    return shard
+
+
+def test_a_change_is_in_force_for_all_that_its_batch_asks_for() -> None:
+    shard = two()
+    ask = shard.line(fetch("f1", max_records=1), 5)
+    change = shard.line(configure(**LONG), 5)
+    assert shard.batch(ask, change, at=5).responses == [answered("fetch", "f1", acquired=[[0, 0, 1]], until=60_005)]
+    assert lock_ms(shard, 6) == 60_000
+
+
+def test_the_last_of_several_changes_counts() -> None:
+    shard = two()
+    shard.batch(*[shard.line(configure(**values), 5) for values in (LONG, {}, SHORT)], at=5)
+    assert lock_ms(shard, 6) == 15_000
+
+
+def test_each_share_partition_has_the_change_that_came_to_it() -> None:
+    shard = two()
+    shard.send(configure(0, **SHORT), configure(0, **LONG), at=5)
+    assert (lock_ms(shard, 6), lock_ms(shard, 7, 1)) == (60_000, LOCK_MS)
+    shard.send(configure(1, **SHORT), at=8)  # an earlier change comes later to this one
+    assert (lock_ms(shard, 9), lock_ms(shard, 10, 1)) == (60_000, 15_000)
+    shard.send(configure(1, **LONG), at=11)
+    assert (lock_ms(shard, 12), lock_ms(shard, 13, 1)) == (60_000, 60_000)
+
+
+def test_what_the_source_says_is_newer_than_all_changes_before() -> None:
+    shard = two()
+    shard.send(configure(0, **SHORT), at=5)
+    shard.batch(config(**LONG), at=6)
+    assert (lock_ms(shard, 7), lock_ms(shard, 8, 1)) == (60_000, 60_000)
+
+
+def test_a_change_that_comes_with_what_the_source_says_is_newer() -> None:
+    shard = two()
+    shard.batch(config(**LONG), shard.line(configure(0, **SHORT), 5), at=5)
+    assert (lock_ms(shard, 6), lock_ms(shard, 7, 1)) == (15_000, 60_000)
+
+
+def test_a_change_before_the_load_is_kept_where_anything_is() -> None:
+    shard = two()
+    shard.send(configure(5, **LONG), at=5)
+    shard.batch(load(0, (0, 100), partition=5), at=6)
+    assert lock_ms(shard, 7, 5) == 60_000
+    shard.batch(unload(5), at=8)
+    assert list(json.loads(shard.state or "")["configs"]) == [""]
+
+
+def test_a_change_where_nothing_is_kept_is_nothing_to_keep() -> None:
+    shard = ShardDriver()
+    output = shard.send(configure(**LONG), at=5)
+    assert (output.responses, output.rejected, shard.state) == ([], [], None)
+
+
+def test_a_change_takes_no_lock_back() -> None:
+    shard = two()
+    shard.send(fetch("f1", max_records=1), at=0)
+    shard.send(configure(**LONG), at=5)
+    assert shard.window() == [[0, 0, "ACQUIRED", 1, "m1", LOCK_MS]]
+    shard.batch(tick(LOCK_MS + 1), at=LOCK_MS + 1)
+    assert shard.window() == [[0, 0, "AVAILABLE", 1, None, None]]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"record_lock_duration_ms": "long"},
+        {"record_lock_duration_ms": -1},
+        {"delivery_count_limit": None},
+        {"delivery_count_limit": True},
+        {"renew_acknowledge_enable": 1},
+        {"auto_offset_reset": 5},
+        {"auto_offset_reset": "middle"},
+        {"isolation_level": "none"},
+        {"isolation_level": [1]},
+    ],
+)
+def test_what_is_no_config_changes_nothing(values: dict[str, object]) -> None:
+    shard = two()
+    output = shard.send(configure(**values), at=5)
+    assert [(partition, offset) for partition, offset, _ in output.rejected] == [(0, 0)]
+    assert lock_ms(shard, 6) == LOCK_MS
+
+
+# -- isolation ---------------------------------------------------------------------------------------------------------
+
+
+def acquired(shard: ShardDriver, at: int) -> list[Any]:
+    (response,) = shard.send(fetch(f"f{at}", max_records=100, max_wait_ms=0), at=at).responses
+    return [response["acquired"], response.get("read_committed", False)]
+
+
+def test_a_group_of_committed_records_gets_them_up_to_the_last_stable_offset_and_says_so() -> None:
+    shard = ShardDriver()
+    shard.batch(config(**COMMITTED), load(0, (0, 20, 5)), at=0)
+    assert acquired(shard, 1) == [[[0, 4, 1]], True]
+    shard.batch(log(20, stable=8), at=2)
+    assert acquired(shard, 3) == [[[5, 7, 1]], True]
+
+
+@pytest.mark.parametrize("first", [{}, COMMITTED])
+def test_nothing_new_is_given_out_while_the_last_stable_offset_is_not_known(first: dict[str, str]) -> None:
+    shard = ShardDriver()
+    shard.batch(config(**first), load(0, (0, 20)), at=0)
+    shard.send(configure(**COMMITTED), at=1)
+    assert acquired(shard, 2) == [[], True]
+    shard.batch(log(20, stable=8), at=3)
+    assert acquired(shard, 4) == [[[0, 7, 1]], True]
+
+
+def test_what_was_given_out_before_comes_again_whatever_is_stable() -> None:
+    shard = ShardDriver()
+    shard.batch(config(), load(0, (0, 10)), shard.line(fetch("f0"), 0), at=0)
+    shard.send(configure(**COMMITTED), acknowledge("a1", (3, 4, 2)), at=1)
+    shard.batch(log(20), at=2)
+    assert acquired(shard, 3) == [[[3, 4, 2]], True]
+
+
+def test_a_group_of_all_records_gets_them_from_the_moment_on() -> None:
+    shard = ShardDriver()
+    shard.batch(config(**COMMITTED), load(0, (0, 20, 5)), at=0)
+    shard.send(configure(), at=1)
+    assert acquired(shard, 2) == [[[0, 19, 1]], False]

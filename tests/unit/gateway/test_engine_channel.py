@@ -1,0 +1,88 @@
+"""Rows of the response topic on their way to whoever waits for them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sharegroup.channel.row_channel import RowTopics
+from sharegroup.gateway.engine_channel import EngineChannel
+from sharegroup.protocol.request_rows import FETCH
+from sharegroup.protocol.response_rows import (
+    EVERYBODY,
+    MEMBER_LEFT,
+    NEW_LEADER,
+    TOPIC_DELETED,
+    WANTED,
+    Broadcast,
+    SharePartitionResponse,
+    encode_response,
+)
+from tests.unit.gateway.known_cluster import KnownCluster
+from tests.unit.gateway.recording_engine import KEY
+
+
+def run(test: Callable[[EngineChannel, list[Any]], None]) -> list[Any]:
+    """What is told of the rows that a test has come in."""
+    told: list[Any] = []
+
+    async def main() -> None:
+        channel = EngineChannel({}, RowTopics("g", "p", "r"), 1.0, KnownCluster())
+        channel.on_broadcast(told.append)
+        channel.on_wanted(told.append)
+        rows: list[Any] = []
+        test(channel, rows)
+        channel._receive(rows)
+        while channel._subscribers and not told:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    return told
+
+
+def row(key: str | None, value: bytes) -> Any:
+    return SimpleNamespace(key=None if key is None else key.encode(), value=value, offset=0)
+
+
+def response(channel: EngineChannel, kind: str, request_id: str) -> Any:
+    found = SharePartitionResponse(kind, request_id, channel.reply_to, *KEY, "m")
+    return row(channel.reply_to, json.dumps(encode_response(found)).encode())
+
+
+def test_all_is_told_in_the_order_of_the_log() -> None:
+    left, gone = Broadcast(MEMBER_LEFT, "g", "m", 3), Broadcast(TOPIC_DELETED, topic_id="id")
+
+    def test(channel: EngineChannel, rows: list[Any]) -> None:
+        channel.subscribe("1", lambda found: told_responses.append(found.id))
+        rows += [
+            row(EVERYBODY, left.encode()),
+            response(channel, FETCH, "1"),
+            row("another gateway", b"no row at all"),
+            row(None, b""),
+            response(channel, WANTED, ""),
+            row(EVERYBODY, gone.encode()),
+        ]
+
+    told_responses: list[str] = []
+    assert run(test) == [left, KEY, gone]
+    assert told_responses == ["1"]
+
+
+def test_a_row_for_everybody_of_an_earlier_version_is_a_new_leaders() -> None:
+    assert run(lambda _, rows: rows.append(row(EVERYBODY, b"{}"))) == [Broadcast(NEW_LEADER)]
+
+
+def test_what_cannot_be_read_is_said_and_passed_over(caplog: pytest.LogCaptureFixture) -> None:
+    def test(channel: EngineChannel, rows: list[Any]) -> None:
+        rows += [row(EVERYBODY, b"[]"), row(channel.reply_to, b"{"), row(EVERYBODY, Broadcast(NEW_LEADER).encode())]
+
+    with caplog.at_level(logging.WARNING):
+        assert run(test) == [Broadcast(NEW_LEADER)]
+    assert len([line for line in caplog.messages if "cannot be read" in line]) == 2

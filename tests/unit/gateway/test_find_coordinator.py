@@ -1,0 +1,154 @@
+"""FindCoordinator: the upstream's coordinators at the gateway's ports, for one key and for many."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse
+
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.coordinators import ONE_KEY_REQUESTS
+from sharegroup.gateway.handlers.cluster import ClusterApis
+from sharegroup.gateway.listeners import Listeners
+from sharegroup.gateway.security.authorization import Authorization
+from tests.unit.gateway.scripted_upstream import ALICE, EVERYTHING_ALLOWED, ScriptedUpstream, answer
+
+GROUP, TRANSACTION, SHARE = 0, 1, 2
+API_KEY = FindCoordinatorRequest.API_KEY
+OLD, NEW = 3, 6
+LOADING = int(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+PORTS = {1: 9192, 2: 9193}
+
+
+class Coordinators(ScriptedUpstream):
+    """Keys that end with a 2 are broker 2's, "loading" is still loaded, "forgotten" is left out of an answer for many.
+
+    `most_at_once`: of the requests, how many were there at a time.
+    """
+
+    def __init__(self, newest: int) -> None:
+        super().__init__(versions={API_KEY: newest})
+        self._newest, self._now = newest, 0
+        self.most_at_once = 0
+
+    async def ask(self, node_id: int, request: Any, response: Any, max_version: int | None = None) -> Any:
+        self.asked.append(request)
+        self._now += 1
+        self.most_at_once = max(self.most_at_once, self._now)
+        await asyncio.sleep(0)
+        self._now -= 1
+        if self._newest < 4:
+            found = FindCoordinatorResponse(**_found(request.key))
+        else:
+            keys = [key for key in request.coordinator_keys if key != "forgotten"]
+            entry = FindCoordinatorResponse.Coordinator
+            found = FindCoordinatorResponse(coordinators=[entry(key=key, **_found(key)) for key in keys])
+        version = self._newest
+        return FindCoordinatorResponse.decode(bytes(found.encode(version=version)), version=version)
+
+
+def _found(key: str) -> dict[str, Any]:
+    code = LOADING if key == "loading" else 0
+    node_id = 2 if key.endswith("2") else 1
+    return {"error_code": code, "error_message": None, "node_id": node_id, "host": "upstream", "port": 9092}
+
+
+class NoSecrets(Authorization):
+    """Nobody may ask for the group `secret`, nor for what is no group."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+    def find_coordinator(self, caller: Any, group_id: str) -> None:
+        if group_id == "secret":
+            raise RequestError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "not you")
+
+    def pass_through(self, caller: Any) -> None:
+        raise RequestError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not you")
+
+
+async def no_new_ports() -> None:
+    """All brokers have their ports."""
+
+
+def find(
+    upstream: Coordinators, keys: list[str], key_type: int = GROUP, security: Authorization = EVERYTHING_ALLOWED
+) -> list[tuple[str, int, int, int]]:
+    """(key, error code, node, port) of the answer to one request for all the keys."""
+    listeners = Listeners("gateway")
+    for node_id, port in PORTS.items():
+        listeners.add(node_id, port)
+    handler = ClusterApis(upstream, listeners, no_new_ports, security).find_coordinator
+    asked = FindCoordinatorRequest(key_type=key_type, coordinator_keys=keys)
+    found = answer(handler, asked, FindCoordinatorResponse, version=4)
+    assert {c.host for c in found.coordinators if not c.error_code} <= {"gateway"}
+    return [(c.key, c.error_code, c.node_id, c.port) for c in found.coordinators]
+
+
+def keys_asked(upstream: Coordinators) -> list[list[str]]:
+    return [list(request.coordinator_keys) or [request.key] for request in upstream.asked]
+
+
+@pytest.mark.parametrize("newest", [4, NEW])
+def test_many_keys_are_asked_for_in_one_request(newest: int) -> None:
+    upstream = Coordinators(newest)
+    found = find(upstream, ["g1", "g2", "g1", "loading", "forgotten"])
+    assert found == [
+        ("g1", 0, 1, 9192),
+        ("g2", 0, 2, 9193),
+        ("g1", 0, 1, 9192),
+        ("loading", LOADING, -1, -1),
+        ("forgotten", ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, -1),
+    ]
+    assert keys_asked(upstream) == [["g1", "g2", "loading", "forgotten"]]
+
+
+def test_an_old_broker_is_asked_once_for_each_key_and_not_one_after_the_other() -> None:
+    upstream = Coordinators(OLD)
+    keys = [f"g{number}" for number in range(200)]
+    found = find(upstream, [*keys, *keys])
+    assert found == [(key, 0, 2, 9193) if key.endswith("2") else (key, 0, 1, 9192) for key in [*keys, *keys]]
+    assert sorted(keys_asked(upstream)) == sorted([key] for key in keys)
+    assert upstream.most_at_once == ONE_KEY_REQUESTS
+
+
+@pytest.mark.parametrize("newest", [OLD, NEW])
+def test_what_the_caller_may_not_ask_for_does_not_go_upstream(newest: int) -> None:
+    upstream = Coordinators(newest)
+    found = find(upstream, ["secret", "g1"], GROUP, NoSecrets())
+    assert found == [("secret", ErrorCode.GROUP_AUTHORIZATION_FAILED, -1, -1), ("g1", 0, 1, 9192)]
+    assert keys_asked(upstream) == [["g1"]]
+    refused = find(upstream, ["t1", "t2"], TRANSACTION, NoSecrets())
+    assert refused == [(key, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, -1, -1) for key in ("t1", "t2")]
+    assert len(upstream.asked) == 1
+
+
+def test_the_share_coordinator_is_the_gateway() -> None:
+    upstream = Coordinators(NEW)
+    assert find(upstream, ["g:t:0", "g:t:1"], SHARE) == [(key, 0, ALICE.node_id, 9192) for key in ("g:t:0", "g:t:1")]
+    assert not upstream.asked
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_one_key_of_an_old_client(version: int) -> None:
+    upstream = Coordinators(NEW)
+    listeners = Listeners("gateway")
+    listeners.add(2, 9193)
+    handler = ClusterApis(upstream, listeners, no_new_ports, EVERYTHING_ALLOWED).find_coordinator
+    found = answer(handler, FindCoordinatorRequest(key="g2"), FindCoordinatorResponse, version)
+    assert (found.error_code, found.node_id, found.host, found.port) == (0, 2, "gateway", 9193)
+
+
+def test_a_coordinator_without_a_port_is_not_available() -> None:
+    upstream, opened = Coordinators(NEW), []
+
+    async def open_ports() -> None:
+        opened.append(True)
+
+    handler = ClusterApis(upstream, Listeners("gateway"), open_ports, EVERYTHING_ALLOWED).find_coordinator
+    asked = FindCoordinatorRequest(coordinator_keys=["g1", "g2"])
+    found = answer(handler, asked, FindCoordinatorResponse, version=6)
+    assert {c.error_code for c in found.coordinators} == {int(ErrorCode.COORDINATOR_NOT_AVAILABLE)}
+    assert opened == [True]

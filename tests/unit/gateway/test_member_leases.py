@@ -1,0 +1,123 @@
+"""Until when a member is known to be in its group, as heartbeats pass through."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from sharegroup.gateway import member_leases
+from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat
+from sharegroup.gateway.member_leases import MemberLeases
+from sharegroup.gateway.request import Caller, Request
+from sharegroup.protocol.messages import ShareGroupHeartbeatRequest
+from sharegroup.protocol.request_rows import HEARTBEAT
+from sharegroup.protocol.response_rows import ShareGroupResponse
+from tests.unit.gateway.recording_engine import RecordingEngine
+from tests.unit.gateway.scripted_upstream import NoOtherGroups, ScriptedUpstream
+
+FENCED_MEMBER_EPOCH = 110
+
+
+def test_a_lease_lasts_until_its_deadline() -> None:
+    lease = MemberLeases().begin("g", "m")
+    assert not lease.lasts(0)
+    lease.extend(100)
+    assert (lease.lasts(99), lease.lasts(100)) == (True, False)
+    lease.extend(50)
+    assert not lease.lasts(50)
+
+
+def test_a_lease_that_is_over_stays_so_and_a_new_one_may_begin() -> None:
+    leases = MemberLeases()
+    old = leases.begin("g", "m")
+    assert leases.begin("g", "m") is leases.of("g", "m") is old
+    leases.end("g", "m")
+    old.extend(100)
+    assert not old.lasts(0)
+    leases.begin("g", "m").extend(200)
+    assert leases.of("g", "m").lasts(100)
+    assert not leases.of("g", "another").lasts(0)
+
+
+def test_only_so_many_members_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(member_leases, "MAX_REMEMBERED", 2)
+    leases = MemberLeases()
+    held = [leases.begin("g", name) for name in ("a", "b", "a", "c")]
+    for lease in held:
+        lease.extend(100)
+    assert [lease.lasts(0) for lease in held] == [True, False, True, True]
+    assert not leases.of("g", "b").lasts(0)
+
+
+class Heartbeats:
+    """The handler, and what the job answers."""
+
+    def __init__(self) -> None:
+        self.engine, self.leases = RecordingEngine(), MemberLeases()
+        security = SimpleNamespace(heartbeat=lambda *_: None)
+        cluster: Any = ScriptedUpstream()
+        groups: Any = NoOtherGroups()
+        self._handler = ShareGroupHeartbeat(cast(Any, self.engine), cluster, security, self.leases, groups)
+
+    async def send(self, member_epoch: int) -> asyncio.Future[Any]:
+        body = ShareGroupHeartbeatRequest(
+            group_id="g", member_id="m", member_epoch=member_epoch, rack_id=None, subscribed_topic_names=None
+        )
+        header: Any = SimpleNamespace(client_id="client")
+        count = len(self.engine.rows)
+        sent = asyncio.ensure_future(self._handler(Request(header, body, Caller(1, 1, "127.0.0.1"))))
+        while len(self.engine.rows) == count:
+            await asyncio.sleep(0)
+        return sent
+
+    async def answer(self, number: int, sent: asyncio.Future[Any], **fields: Any) -> None:
+        """The job's answer to one of the heartbeats that were sent."""
+        row = self.engine.rows[number]
+        answer = ShareGroupResponse(HEARTBEAT, row.id, row.reply_to, "g", "m", **fields)
+        self.engine.answers[row.id].set_result(answer)
+        await sent
+
+    def lasts(self, until_ms: int) -> bool:
+        return self.leases.of("g", "m").lasts(until_ms)
+
+
+def test_each_answer_to_a_heartbeat_extends_the_lease() -> None:
+    async def test() -> None:
+        heartbeats = Heartbeats()
+        await heartbeats.answer(0, await heartbeats.send(0), member_epoch=1, session_deadline_ms=100)
+        assert (heartbeats.lasts(99), heartbeats.lasts(100)) == (True, False)
+        await heartbeats.answer(1, await heartbeats.send(1), member_epoch=1, session_deadline_ms=200)
+        assert heartbeats.lasts(199)
+        await heartbeats.answer(2, await heartbeats.send(1), member_epoch=1)  # a job that does not tell
+        assert not heartbeats.lasts(0)
+
+    asyncio.run(test())
+
+
+def test_a_leave_ends_the_lease_before_its_row_is_sent_and_no_answer_brings_it_back() -> None:
+    async def test() -> None:
+        heartbeats = Heartbeats()
+        await heartbeats.answer(0, await heartbeats.send(0), member_epoch=1, session_deadline_ms=100)
+        late = await heartbeats.send(1)
+        left = await heartbeats.send(-1)
+        assert not heartbeats.lasts(0)
+        await heartbeats.answer(1, late, member_epoch=1, session_deadline_ms=200)
+        assert not heartbeats.lasts(0)
+        await heartbeats.answer(2, left, member_epoch=-1)
+        await heartbeats.answer(3, await heartbeats.send(0), member_epoch=2, session_deadline_ms=300)
+        assert heartbeats.lasts(299)
+
+    asyncio.run(test())
+
+
+def test_a_heartbeat_that_is_refused_ends_the_lease() -> None:
+    async def test() -> None:
+        heartbeats = Heartbeats()
+        await heartbeats.answer(0, await heartbeats.send(0), member_epoch=1, session_deadline_ms=100)
+        await heartbeats.answer(1, await heartbeats.send(1), error_code=FENCED_MEMBER_EPOCH)
+        assert not heartbeats.lasts(0)
+
+    asyncio.run(test())

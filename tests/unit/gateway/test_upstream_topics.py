@@ -1,0 +1,207 @@
+"""Whether topics are there: looked at again when that was last seen a while ago, without holding up anybody else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from sharegroup.gateway import upstream_cluster
+from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
+from tests.unit.gateway.known_cluster import KnownCluster
+
+ORDERS, BILLS, NEW = UUID(int=1), UUID(int=2), UUID(int=9)
+
+
+@pytest.fixture(autouse=True)
+def _short_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upstream_cluster, "REFRESH_PAUSE_S", 0.0)
+
+
+def run(test: Callable[[KnownCluster], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await test(KnownCluster(orders=(ORDERS, 1), bills=(BILLS, 1)))
+
+    asyncio.run(main())
+
+
+def test_what_was_just_seen_is_not_looked_at_again() -> None:
+    async def test(cluster: KnownCluster) -> None:
+        assert await cluster.exists(ORDERS)
+        assert await cluster.exists(ORDERS)
+        assert cluster.asked == [["orders"]]
+        await cluster.refresh()
+        assert await cluster.exists(BILLS)
+        assert cluster.asked == [["orders"], None]
+        assert not await cluster.exists(NEW)  # an id that nobody has told of
+
+    run(test)
+
+
+def test_what_was_seen_a_second_ago_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(upstream_cluster, "SEEN_FOR_S", 0.0)
+
+    async def test(cluster: KnownCluster) -> None:
+        for _ in range(3):
+            assert await cluster.exists(ORDERS)
+        assert cluster.asked == [["orders"]] * 3
+
+    run(test)
+
+
+def test_those_who_ask_in_one_moment_ask_once() -> None:
+    async def test(cluster: KnownCluster) -> None:
+        assert await asyncio.gather(*(cluster.exists(each) for each in (ORDERS, BILLS, ORDERS))) == [True] * 3
+        assert cluster.asked == [["bills", "orders"]]
+
+    run(test)
+
+
+def test_who_comes_while_others_are_looked_at_does_not_wait_for_them() -> None:
+    async def test(cluster: KnownCluster) -> None:
+        answer = asyncio.Event()
+        ask = cluster._metadata
+
+        async def slow(names: Any = None) -> Any:
+            found = await ask(names)
+            if names == {"orders"}:
+                await answer.wait()
+            return found
+
+        cluster._metadata = slow  # type: ignore[method-assign]
+        first = asyncio.ensure_future(cluster.exists(ORDERS))
+        while not cluster.asked:
+            await asyncio.sleep(0)
+        second = asyncio.ensure_future(cluster.exists(ORDERS))
+        assert await cluster.exists(BILLS)
+        assert not first.done()
+        answer.set()
+        assert await first
+        assert await second
+        assert cluster.asked == [["orders"], ["bills"]]
+
+    run(test)
+
+
+@pytest.mark.parametrize("again", [None, NEW], ids=["deleted", "made again"])
+def test_a_topic_that_is_gone_is_known_no_more_and_whoever_watches_is_told(again: UUID | None) -> None:
+    async def test(cluster: KnownCluster) -> None:
+        told: list[tuple[UUID, int]] = []
+        cluster.watch(lambda *changed: told.append(changed))
+        del cluster.there["orders"]
+        if again is not None:
+            cluster.there["orders"] = again, 1
+        assert not await cluster.exists(ORDERS)
+        assert told == [(ORDERS, 0)]
+        assert cluster.topic_by_id(ORDERS) is None
+        assert (cluster.topic("orders") is not None) == (again is not None)
+        assert again is None or await cluster.exists(again)
+        assert cluster.topic_by_id(BILLS) is not None
+
+    run(test)
+
+
+@pytest.mark.parametrize("is_silent", [False, True])
+def test_where_nobody_says_it_is_as_it_was_and_the_next_does_not_wait(
+    is_silent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(upstream_cluster, "LOOK_TIMEOUT_S", 0.01)
+
+    async def test(cluster: KnownCluster) -> None:
+        async def never(names: Any = None) -> Any:
+            cluster.asked.append(sorted(names))
+            await asyncio.Event().wait()
+
+        cluster.is_away = not is_silent
+        if is_silent:
+            cluster._metadata = never  # type: ignore[method-assign]
+        assert await cluster.exists(ORDERS)
+        assert await cluster.exists(ORDERS)
+        assert cluster.asked == [["orders"]]
+
+    run(test)
+
+
+def test_after_a_deletion_has_passed_nothing_that_was_seen_is_believed() -> None:
+    """Not what was asked before it, and not for a while what was asked after: brokers learn of it one by one."""
+
+    async def test(cluster: KnownCluster) -> None:
+        assert await cluster.exists(ORDERS)
+        cluster.doubt()
+        assert await cluster.exists(ORDERS)
+        del cluster.there["orders"]
+        assert not await cluster.exists(ORDERS)
+
+    run(test)
+
+
+def test_what_was_asked_before_a_deletion_has_passed_is_not_waited_for() -> None:
+    async def test(cluster: KnownCluster) -> None:
+        answers: list[asyncio.Future[None]] = []
+        ask = cluster._metadata
+
+        async def held(names: Any = None) -> Any:
+            found = await ask(names)
+            answers.append(asyncio.get_running_loop().create_future())
+            await answers[-1]
+            return found
+
+        cluster._metadata = held  # type: ignore[method-assign]
+        before = asyncio.ensure_future(cluster.exists(ORDERS))
+        while len(answers) < 1:
+            await asyncio.sleep(0)
+        cluster.doubt()
+        del cluster.there["orders"]
+        after = asyncio.ensure_future(cluster.exists(ORDERS))
+        while len(answers) < 2:
+            await asyncio.sleep(0)
+        answers[0].set_result(None)
+        assert await before
+        assert not after.done()
+        answers[1].set_result(None)
+        assert not await after
+
+    run(test)
+
+
+def test_what_the_job_says_is_deleted_is_not_brought_back_by_a_broker_that_does_not_know_it_yet() -> None:
+    async def test(cluster: KnownCluster) -> None:
+        cluster.deleted(ORDERS)
+        assert cluster.topic("orders") is None
+        await cluster.refresh()
+        assert cluster.topic_by_id(ORDERS) is None
+        assert await cluster.topics(["orders", "bills"]) == {"bills": cluster.topic("bills")}
+        cluster.there["orders"] = NEW, 1
+        assert (await cluster.topics(["orders"]))["orders"].topic_id == NEW
+
+    run(test)
+
+
+def test_an_id_that_is_made_from_the_name_comes_again_with_the_name() -> None:
+    async def test(cluster: KnownCluster) -> None:
+        cluster.there["orders"] = None, 1
+        await cluster.refresh()
+        made = cluster.topic("orders")
+        assert made is not None
+        assert made.has_made_id
+        cluster.deleted(made.topic_id)
+        assert cluster.topic("orders") is None
+        assert await cluster.topics(["orders"]) == {"orders": made}
+
+    run(test)
+
+
+def test_the_newest_of_named_topics() -> None:
+    async def test(cluster: KnownCluster) -> None:
+        cluster.there["orders"] = NEW, 1
+        del cluster.there["bills"]
+        found = await cluster.newest_topics(["orders", "bills", "nowhere"])
+        assert {name: topic.topic_id for name, topic in found.items()} == {"orders": NEW}
+        cluster.is_away = True
+        with pytest.raises(UpstreamUnavailableError):
+            await cluster.newest_topics(["nowhere"])
+
+    run(test)

@@ -1,0 +1,297 @@
+"""A member without threads: what drives it here is one loop, as in a simulation."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from sharegroup.errors import ErrorCode
+from sharegroup.protocol.request_rows import ShareGroupRequest, TopicMetadata
+from sharegroup.protocol.response_rows import SharePartitionResponse
+from sharegroup.spark.share_consumer.acknowledgements import acknowledge_all
+from sharegroup.spark.share_consumer.batch_calls import NotAnsweredError
+from sharegroup.spark.share_consumer.batch_runner import AcquiredBatch
+from sharegroup.spark.share_consumer.delta_sink import delivered_before, transaction_of
+from sharegroup.spark.share_consumer.member_logic import (
+    MISSING_TOPIC_INTERVAL_MS,
+    MemberLogic,
+    MemberSettings,
+    renews,
+)
+from sharegroup.spark.share_consumer.ranges import HeldRange, OfferedBatch, SharePartition
+from sharegroup.types import AcknowledgeType, AcquiredRange
+from tests.unit.engine.shard_driver import GROUP, LOCK_MS, T0, TOPIC
+
+from .engine_job import HEARTBEAT_MS, TOPIC_ID, EngineJob, Offers
+
+ANSWER_MS = 20_000
+
+
+class Drive:
+    """A process of member m and the job, in steps."""
+
+    def __init__(self, job: EngineJob, incarnation: str = "now", max_records: int = 100) -> None:
+        self.job, self.offers = job, Offers()
+        settings = MemberSettings(GROUP, "m", (TOPIC,), max_records, acknowledge_timeout_ms=ANSWER_MS)
+        self.logic = MemberLogic(settings, self.offers, incarnation)
+        self.logic.opened()
+
+    def step(self) -> None:
+        now_ms = self.job.now_ms()
+        if self.logic.metadata_is_due(now_ms):
+            self.logic.take_metadata(self.job.topics_metadata([TOPIC]), now_ms)
+        requests = self.logic.step(self.job.take("m", 0), now_ms)
+        self.job.send(requests, wait=renews(requests))
+        self.logic.appended(requests, now_ms)
+
+    def claim(self) -> OfferedBatch:
+        for _ in range(3):  # joined, granted, offered
+            self.step()
+        return self.offers.claim()
+
+    def begin(self, batch: OfferedBatch) -> tuple[HeldRange, ...]:
+        beginning = self.logic.begin(batch, self.job.now_ms())
+        for _ in range(4):  # what is to be renewed goes out, and is answered; once more in parts, if it was refused
+            ranges = beginning.poll(self.job.now_ms())
+            if ranges is not None:
+                return ranges
+            self.step()
+        raise AssertionError("no answer")
+
+    def accept(self, ranges: Sequence[HeldRange]) -> None:
+        accepted = acknowledge_all(ranges, AcknowledgeType.ACCEPT)
+        acknowledging = self.logic.acknowledge(accepted, ranges, self.job.now_ms())
+        self.job.send(acknowledging.due(self.job.now_ms()), wait=True)
+        acknowledging.appended()
+
+    def heartbeats(self) -> list[ShareGroupRequest]:
+        return [request for request in self.job.requests if isinstance(request, ShareGroupRequest)]
+
+
+@pytest.fixture
+def job() -> EngineJob:
+    return EngineJob(records=100)
+
+
+def held(first: int, last: int) -> HeldRange:
+    return HeldRange(TOPIC, TOPIC_ID, 0, first, last, 1, T0 + LOCK_MS)
+
+
+def test_a_batch_from_its_offer_to_its_end() -> None:
+    drive = Drive(EngineJob(records=100))
+    batch = drive.claim()
+    assert drive.logic.begin(batch, drive.job.now_ms()).poll(drive.job.now_ms()) == batch.ranges
+    acknowledging = drive.logic.acknowledge(
+        acknowledge_all(batch.ranges, AcknowledgeType.ACCEPT), batch.ranges, drive.job.now_ms()
+    )
+    assert (acknowledging.may_append(drive.job.now_ms()), acknowledging.is_done) == (True, False)
+    drive.job.send(acknowledging.due(drive.job.now_ms()), wait=True)
+    acknowledging.appended()
+    assert acknowledging.is_done
+    drive.logic.finish(batch.seq)
+    assert not drive.logic.holds_batch(drive.job.now_ms())
+    drive.logic.close(drive.job.now_ms())
+    for _ in range(2):  # the answer and the leave, then its answer
+        assert not drive.logic.is_over(drive.job.now_ms())
+        drive.step()
+    assert drive.logic.is_over(drive.job.now_ms())
+    assert drive.job.log_of("accept") == [(0, 99, "m", 1)]
+    last = drive.job.requests[-1]
+    assert isinstance(last, ShareGroupRequest)
+    assert last.member_epoch == -1
+
+
+def test_a_batch_of_an_earlier_process_is_known_when_its_renewal_is_answered() -> None:
+    drive = Drive(EngineJob(records=10))
+    drive.job.fetch("m")
+    beginning = drive.logic.begin(OfferedBatch(7, "earlier", (held(0, 9),)), drive.job.now_ms())
+    assert beginning.poll(drive.job.now_ms()) is None
+    drive.job.advance(1_000)
+    drive.step()  # the renewal goes out
+    assert beginning.poll(drive.job.now_ms()) is None
+    drive.step()  # and is answered
+    assert beginning.poll(drive.job.now_ms()) == (held(0, 9)._replace(lock_deadline_ms=T0 + LOCK_MS + 1_000),)
+    assert drive.logic.holds_batch(drive.job.now_ms())
+    assert [row.acquired for row in drive.job.sent("acknowledge", is_renew_ack=True)] == [()]  # whatever is held now
+
+
+def test_a_renewal_is_of_what_was_granted(job: EngineJob) -> None:
+    drive = Drive(job)
+    drive.begin(drive.claim())
+    drive.step()
+    job.advance(LOCK_MS // 2)
+    drive.step()
+    assert [row.acquired for row in job.sent("acknowledge", is_renew_ack=True)] == [((0, 99, 1),)]
+
+
+def test_answers_that_do_not_come_are_told() -> None:
+    drive = Drive(EngineJob(records=10))
+    beginning = drive.logic.begin(OfferedBatch(7, "earlier", (held(0, 9),)), 0)
+    assert beginning.poll(ANSWER_MS) is None
+    with pytest.raises(NotAnsweredError, match="has not answered"):
+        beginning.poll(ANSWER_MS + 1)
+
+
+def test_acknowledgements_that_cannot_be_appended_are_due_again_and_then_told() -> None:
+    drive = Drive(EngineJob(records=100))
+    batch = drive.claim()
+    acknowledging = drive.logic.acknowledge(acknowledge_all(batch.ranges, AcknowledgeType.ACCEPT), batch.ranges, 0)
+    [request] = acknowledging.due(0)
+    assert acknowledging.due(1_000) == []
+    assert acknowledging.due(ANSWER_MS) == [request]
+    assert not acknowledging.is_done
+    with pytest.raises(NotAnsweredError, match="could not be appended"):
+        acknowledging.due(ANSWER_MS + 1)
+
+
+def test_an_acknowledgement_does_not_touch_what_was_granted_again(job: EngineJob) -> None:
+    """It comes after its locks' end, when the member's own standing demand has been granted the same records."""
+    drive = Drive(job)
+    batch = drive.claim()
+    drive.begin(batch)
+    drive.step()  # a demand stands behind it
+    job.advance(LOCK_MS + 1)
+    assert job.log_of("fetch") == [(0, 99, "m", 1), (0, 99, "m", 2)]
+    drive.accept(batch.ranges)
+    drive.step()
+    assert job.log_of("accept") == []
+    assert (drive.logic.redelivered, drive.logic.failure) == (1, None)
+
+
+def test_what_is_given_back_names_its_grants(job: EngineJob) -> None:
+    """So that it does nothing to what was granted again in the meantime."""
+    drive = Drive(job, max_records=40)
+    drive.claim()
+    drive.step()
+    drive.logic.close(job.now_ms())
+    drive.step()
+    assert [row.acquired for row in job.sent("unacquire")] == [((40, 79, 1), (80, 99, 1))]
+    assert [row.ranges for row in job.sent("unacquire")] == [()]
+
+
+def test_a_batch_that_dies_twice_may_be_more_the_second_time(job: EngineJob) -> None:
+    """So Delta must not skip the second re-run's append because of the first one's: each is its own transaction."""
+    assert [job.fetch("m", 50), job.fetch("m", 50)] == [[(0, 49, 1)], [(50, 99, 1)]]
+    offered = OfferedBatch(7, "process 0", (held(0, 49), held(50, 99)))
+    job.advance(LOCK_MS + 1)  # Spark takes longer than the locks last to come back
+    assert job.fetch("another", 50) == [(0, 49, 2)]
+    first = Drive(job, "process 1")
+    first.claim()
+    handed = [first.begin(offered)]
+    job.acknowledge("another", (0, 49, AcknowledgeType.RELEASE))  # its handler has failed
+    first.step()  # a read-ahead demand has them now; it dies after its append, before its acknowledgements
+    handed.append(Drive(job, "process 2").begin(offered))
+    assert [[tuple(r.grant) for r in ranges] for ranges in handed] == [[(50, 99, 2)], [(0, 49, 3), (50, 99, 2)]]
+    reruns = [
+        AcquiredBatch("query", 7, ranges, is_rerun=True, incarnation=process)
+        for process, ranges in zip(("process 1", "process 2"), handed, strict=True)
+    ]
+    assert [delivered_before(batch) for batch in reruns] == [list(ranges) for ranges in handed]
+    assert len({transaction_of(batch) for batch in reruns}) == 2
+
+
+def test_a_topic_made_again_is_another_one(job: EngineJob) -> None:
+    drive = Drive(job, max_records=40)
+    batch = drive.claim()
+    drive.begin(batch)
+    for _ in range(2):  # it asks for more, and is granted the rest
+        drive.step()
+    assert drive.logic.holdings.waiting_records == 60
+    assert drive.logic.holds_batch(job.now_ms())
+    job.make_topic_again("another", records=10)
+    job.advance(MISSING_TOPIC_INTERVAL_MS)
+    for _ in range(4):  # the refused demand, the new assignment, its grant, its offer
+        drive.step()
+    assert drive.logic.assignment == {SharePartition(TOPIC, "another", 0)}
+    assert not drive.logic.holds_batch(job.now_ms())
+    assert drive.offers.wait_for_offer().ranges == (HeldRange(TOPIC, "another", 0, 0, 9, 1, job.now_ms() + LOCK_MS),)
+    assert drive.logic.holdings.waiting_records == 10
+    job.advance(LOCK_MS // 2)
+    drive.step()
+    assert job.sent("acknowledge", is_renew_ack=True) == []
+    drive.accept(batch.ranges)
+    drive.step()
+    assert drive.logic.acknowledgements is None  # refused for good: there is nothing to try again
+    assert (drive.logic.redelivered, drive.logic.failure) == (0, None)
+    assert job.log_of("accept") == []
+
+
+def test_a_new_topic_in_the_assignment_is_sign_enough(job: EngineJob) -> None:
+    drive = Drive(job, max_records=40)
+    drive.begin(drive.claim())
+    for _ in range(2):
+        drive.step()
+    assert drive.logic.holdings.waiting_records == 60
+    job.make_topic_again("another")
+    job.take("m", 0)  # the demand's refusal is on its way
+    job.advance(HEARTBEAT_MS)
+    for _ in range(2):
+        drive.step()
+    assert drive.logic.assignment == {SharePartition(TOPIC, "another", 0)}
+    assert drive.logic.holdings.waiting_records == 0
+    assert not drive.logic.holds_batch(job.now_ms())
+
+
+def test_a_refusal_of_a_deleted_topic_makes_it_look_at_its_topics_soon(job: EngineJob) -> None:
+    drive = Drive(job)
+    drive.claim()
+    job.advance(MISSING_TOPIC_INTERVAL_MS)
+    drive.step()
+    looks, heartbeats = job.looks, len(drive.heartbeats())
+    drive.step()
+    assert (job.looks, len(drive.heartbeats())) == (looks, heartbeats)
+    job.make_topic_again("another")
+    drive.step()  # the demand is refused
+    assert job.looks == looks
+    job.advance(MISSING_TOPIC_INTERVAL_MS)
+    drive.step()
+    assert job.looks == looks + 1
+    assert [request.topics for request in drive.heartbeats()[heartbeats:]] == [{TOPIC: TopicMetadata("another", 1)}]
+
+
+def test_a_renewal_that_is_refused_with_its_topic_ends(job: EngineJob) -> None:
+    """The refusal comes before anybody has told the member of the new topic."""
+    drive = Drive(job)
+    drive.begin(drive.claim())
+    job.make_topic_again("another")
+    job.take("m", 0)  # the demand's refusal is on its way
+    job.refuse_joins_with = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    job.advance(LOCK_MS // 2)
+    for _ in range(3):
+        drive.step()
+        job.advance(1_000)
+    assert len(job.sent("acknowledge", is_renew_ack=True)) == 1
+    assert not drive.logic.holds_batch(job.now_ms())
+    assert drive.logic.failure is None
+
+
+def test_a_late_grant_of_a_topic_that_is_no_more_is_not_taken() -> None:
+    job = EngineJob()
+    drive = Drive(job)
+    for _ in range(3):
+        drive.step()
+    [demand] = job.sent("fetch")
+    job.make_topic_again("another")
+    job.take("m", 0)  # its refusal is on its way
+    job.advance(HEARTBEAT_MS)
+    for _ in range(2):
+        drive.step()
+    assert drive.logic.assignment == {SharePartition(TOPIC, "another", 0)}
+    who = "m", GROUP, TOPIC, TOPIC_ID, 0, "m"
+    grant = AcquiredRange(0, 9, 1)
+    job.respond(
+        SharePartitionResponse("fetch", demand.id, *who, acquired=(grant,), lock_deadline_ms=job.now_ms() + LOCK_MS)
+    )
+    drive.step()
+    assert drive.logic.holdings.waiting_records == 0
+    assert [row.topic_id for row in job.sent("fetch")] == [TOPIC_ID, "another"]
+
+
+def test_a_batch_whose_topic_went_before_it_began_is_not_handled(job: EngineJob) -> None:
+    drive = Drive(job)
+    batch = drive.claim()
+    drive.step()  # sees the claim
+    job.make_topic_again("another")
+    job.advance(MISSING_TOPIC_INTERVAL_MS)
+    for _ in range(2):
+        drive.step()
+    assert drive.begin(batch) == ()

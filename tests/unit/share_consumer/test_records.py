@@ -1,0 +1,18 @@
+"""How Spark's reader is told to read what was granted."""
+
+from sharegroup.spark.share_consumer.ranges import HeldRange
+from sharegroup.spark.share_consumer.records import as_granted, merged_pieces
+
+HELD = HeldRange("t", "id", 0, 0, 9, 1, 30_000)
+
+
+def test_the_isolation_level_is_that_of_the_grant_whatever_the_consumer_was_told() -> None:
+    told = {"kafka.isolation.level": "read_committed", "kafka.client.id": "c"}
+    assert as_granted(told, [HELD]) == {"kafka.isolation.level": "read_uncommitted", "kafka.client.id": "c"}
+    assert as_granted({}, [HELD._replace(read_committed=True)]) == {"kafka.isolation.level": "read_committed"}
+
+
+def test_neighbours_with_one_delivery_count_are_one_piece() -> None:
+    ranges = [HELD, HELD._replace(first_offset=10, last_offset=19), HELD._replace(first_offset=20, delivery_count=2)]
+    assert merged_pieces(reversed(ranges[:2])) == [("t", 0, 0, 19, 1)]
+    assert merged_pieces([ranges[2]._replace(last_offset=29), *ranges[:2]]) == [("t", 0, 0, 19, 1), ("t", 0, 20, 29, 2)]
