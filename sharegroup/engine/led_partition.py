@@ -9,6 +9,7 @@ from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.engine.durable_rows import state_row
 from sharegroup.engine.log_offsets import LogOffsets
 from sharegroup.engine.partition_configs import PartitionConfig
+from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.protocol.request_rows import SharePartitionRequest
 from sharegroup.share_coordinator.next_record import StateWrite, initial_record, next_record
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffsetHeader
@@ -98,10 +99,17 @@ class LedPartition:
         return self._replay(self.window.acquire(member_id, max_records, now_ms, config))
 
     def acknowledge(
-        self, request: SharePartitionRequest, now_ms: int, config: SharePartitionConfig
+        self, request: SharePartitionRequest, append_ms: int, now_ms: int, config: SharePartitionConfig
     ) -> tuple[AcquiredRange, ...]:
-        """Apply an acknowledgement; what it renewed, which may be less than it names. Raises RequestError."""
+        """Apply an acknowledgement; what it renewed, which may be less than it names. Raises RequestError.
+
+        Records below the start offset are passed over, as they are finished, whoever did it: which is no answer to who
+        comes after the lock's end.
+        """
         member_id, batches, grants = request.member_id, request.batches, request.acquired
+        is_late = 0 <= request.lock_deadline_ms < append_ms
+        if is_late and any(batch.first_offset < self.window.start_offset for batch in batches):
+            raise RequestError(ErrorCode.INVALID_RECORD_STATE, "the records were finished after the lock's end")
         return self._replay(self.window.acknowledge(member_id, batches, now_ms, config, request.is_renew_ack, grants))
 
     def unacquire(self, request: SharePartitionRequest) -> None:

@@ -312,7 +312,7 @@ class Shard:
             self._demand(row, request)
         elif request.type == ACKNOWLEDGE:
             config = self._configs.of(request.partition).machine
-            renewed = led.acknowledge(request, self._now_ms, config)
+            renewed = led.acknowledge(request, row.append_ms, self._now_ms, config)
             deadline_ms = self._now_ms + config.record_lock_duration_ms if renewed else -1
             answer(self._output, request, renewed, deadline_ms)
         else:

@@ -220,7 +220,7 @@ class MemberPartition:
         latest_ms = now_ms + margin_ms
         is_early = not is_renew_ack and held.is_settled and latest_ms < held.deadline_ms and lease.lasts(latest_ms)
         outcomes: list[Awaitable[Outcome]] = []
-        for row in self._acknowledgements(batches, held.grants, is_renew_ack):
+        for row in self._acknowledgements(batches, held.grants, held.deadline_ms, is_renew_ack):
             if not is_early:
                 outcomes.append(self._by_the_job(row, self._engine.ask(row._replace(reply_to=self._engine.reply_to))))
             else:
@@ -233,11 +233,15 @@ class MemberPartition:
         return outcomes[0] if len(outcomes) == 1 else _first_error(outcomes)
 
     def _acknowledgements(
-        self, batches: Sequence[AcknowledgementBatch], grants: Sequence[AcquiredRange], is_renew_ack: bool = False
+        self,
+        batches: Sequence[AcknowledgementBatch],
+        grants: Sequence[AcquiredRange],
+        lock_deadline_ms: int = -1,
+        is_renew_ack: bool = False,
     ) -> list[SharePartitionRequest]:
         return [
             self._request(ACKNOWLEDGE, self._engine.new_id())._replace(
-                batches=part, acquired=granted, is_renew_ack=is_renew_ack
+                batches=part, acquired=granted, lock_deadline_ms=lock_deadline_ms, is_renew_ack=is_renew_ack
             )
             for part, granted in acknowledgement_rows(batches, grants)
         ]

@@ -107,7 +107,9 @@ class SharePartitionRequest(NamedTuple):
     ("": no response is wanted). `max_wait_ms` counts from the row's append to the topic.
 
     Of acknowledge: `acquired` are the grants that it answers, with the delivery counts that they were granted with; it
-    applies to these alone. Without any it applies to what the member holds, whenever it got it.
+    applies to these alone. Without any it applies to what the member holds, whenever it got it. `lock_deadline_ms` is
+    when the first of their locks ends, as the requester knows it (-1: it does not): what is appended later is not taken
+    for records that are finished by then, whoever finished them.
 
     Of unacquire: `ranges` must all be held by the member; `acquired` are ranges with the delivery counts that they were
     granted with, of which those go back that nothing has happened to since, whether they are still held or their locks
@@ -137,6 +139,7 @@ class SharePartitionRequest(NamedTuple):
     delivered: tuple[OffsetRange, ...] | None = None
     requester: str = ""
     config: Mapping[str, Any] = {}
+    lock_deadline_ms: int = -1
 
     def encode(self) -> bytes:
         """The row's value: a JSON object with the fields that this type uses."""
@@ -146,6 +149,7 @@ class SharePartitionRequest(NamedTuple):
         elif self.type == ACKNOWLEDGE:
             row |= {"batches": self.batches, "is_renew_ack": self.is_renew_ack}
             row |= {"acquired": self.acquired} if self.acquired else {}
+            row |= {"lock_deadline_ms": self.lock_deadline_ms} if self.lock_deadline_ms >= 0 else {}
         elif self.type == UNACQUIRE:
             row |= {"acquired": self.acquired} if self.acquired else {"ranges": self.ranges}
         elif self.type == CONFIGURE:
@@ -242,6 +246,7 @@ def decode_share_partition_request(value: str) -> SharePartitionRequest:
         delivered=_delivered(row) if kind == RELEASE_MEMBER else None,
         requester=text(row, "requester", may_be_empty=True, default="") if kind == RELEASE_MEMBER else "",
         config=json_field(row, "config") if kind == CONFIGURE else {},
+        lock_deadline_ms=integer(row, "lock_deadline_ms", -1, MAX_OFFSET, default=-1) if kind == ACKNOWLEDGE else -1,
     )
 
 

@@ -229,6 +229,28 @@ def test_a_late_acknowledgement_does_not_count_for_what_the_member_was_granted_s
     assert output.tables["delivery_log"] == [transition(0, 9, "ACQUIRED>ACKNOWLEDGED", "accept", 2)]
 
 
+@pytest.mark.parametrize(
+    ("known_ms", "append_ms", "code"),
+    [
+        (LOCK_MS, LOCK_MS + 10, ErrorCode.INVALID_RECORD_STATE),
+        (LOCK_MS, LOCK_MS, ErrorCode.NONE),
+        (None, LOCK_MS + 10, ErrorCode.NONE),  # as in Kafka: what is finished is passed over
+    ],
+)
+def test_who_comes_after_the_locks_end_is_not_told_that_others_finished_the_records(
+    known_ms: int | None, append_ms: int, code: ErrorCode
+) -> None:
+    shard = acquired_ten()
+    shard.batch(tick(LOCK_MS + 1), at=LOCK_MS + 1)
+    shard.send(fetch("f2", member="m2"), at=LOCK_MS + 2)
+    shard.send(acknowledge("by-m2", (0, 9, 3), member="m2"), at=LOCK_MS + 3)
+    deadline_ms = -1 if known_ms is None else T0 + known_ms
+    late = acknowledge("late", (0, 9, 1), grants=[(0, 9, 1)])._replace(lock_deadline_ms=deadline_ms)
+    output = shard.batch(shard.line(late, append_ms), at=LOCK_MS + 20)
+    assert errors(output) == [("late", code)]
+    assert output.tables == {}
+
+
 def test_the_time_of_a_batch_alone_expires_nothing() -> None:
     shard = acquired_ten()
     assert shard.batch(log(10), at=10 * LOCK_MS).tables == {}

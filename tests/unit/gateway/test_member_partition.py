@@ -179,6 +179,7 @@ def test_an_acknowledgement_is_in_time_when_its_row_was_appended_in_time(
         outcome = acknowledge(part, ACCEPT)
         ((row),) = engine.rows  # before anything is waited for
         assert (row.type, row.reply_to, row.acquired) == (ACKNOWLEDGE, "", (AcquiredRange(0, 9, 1),))
+        assert row.lock_deadline_ms == LOCK_MS
         assert (await outcome)[0] == code
 
     run(test)
