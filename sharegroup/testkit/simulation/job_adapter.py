@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from datetime import timedelta
+from typing import Any, NamedTuple
 
-import pyarrow as pa
 from kafka.errors import KafkaError
 
 from sharegroup.config import JobConfig
@@ -14,21 +14,28 @@ from sharegroup.engine.answers import reject_unkeyed
 from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.engine.share_group_operator import run_share_group
 from sharegroup.engine.share_partition_shard import Shard
-from sharegroup.protocol.response_rows import NEW_LEADER_KEY
+from sharegroup.protocol.response_rows import EVERYBODY, NEW_LEADER, Broadcast
 from sharegroup.spark.commit_steps import CommitSteps
-from sharegroup.spark.job_query import JobQuery
+from sharegroup.spark.job_lead import JobLead
 from sharegroup.spark.kafka_clients import KafkaUnavailableError
+from sharegroup.spark.query_run import QueryRun
 from sharegroup.spark.shard_keys import UNKEYED, ShardKey
+from sharegroup.spark.stale_checkpoint import Checkpoint, refuse_stale_checkpoint
 from sharegroup.spark.static_configs import write_static_configs
-from sharegroup.spark.stop_signal import StopSignal
-from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUP_JOB, SHARE_PARTITION_TABLES
+from sharegroup.tables.schemas import (
+    GROUP_COORDINATOR_TABLES,
+    SHARE_GROUP_JOB,
+    SHARE_PARTITION_TABLES,
+    TableSpec,
+)
 from sharegroup.testkit.simulation import job_sources
 from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
-from sharegroup.testkit.simulation.memory_delta import MemoryTables, MemoryTableWriter, StoreFaults, TableCommit
+from sharegroup.testkit.simulation.simulated_tables import SimulatedTables, StoreFaults
 from sharegroup.testkit.simulation.spark_stand_in import Operator, Process
 
 SHARE_PARTITION, GROUP_COORDINATOR = "share_partition", "group_coordinator"
 NAMES = (GROUP_COORDINATOR, SHARE_PARTITION)
+_TABLES = {GROUP_COORDINATOR: GROUP_COORDINATOR_TABLES, SHARE_PARTITION: SHARE_PARTITION_TABLES}
 
 
 def operator_of(name: str, config: JobConfig) -> Operator:
@@ -43,8 +50,8 @@ def operator_of(name: str, config: JobConfig) -> Operator:
     def run(key: str, lines: list[str], now_ms: int, state: str | None) -> Any:
         if key == UNKEYED:
             return reject_unkeyed(key, lines, now_ms), None
-        group_id, topic, _ = ShardKey.decode(key)
-        shard = Shard(key, group_id, topic, records, state)
+        group_id, topic_id, _ = ShardKey.decode(key)
+        shard = Shard(key, group_id, topic_id, records, state)
         output = shard.run(lines, now_ms)
         return output, shard.dump()
 
@@ -63,10 +70,10 @@ def key_of(name: str, shards: int) -> Callable[[str], str]:
 
     def of_share_partition(value: str) -> str:
         row = named(value)
-        group_id, topic, partition = row.get("group_id"), row.get("topic"), row.get("partition")
-        if not isinstance(group_id, str) or not isinstance(topic, str) or not isinstance(partition, int):
+        group_id, topic_id, partition = row.get("group_id"), row.get("topic_id"), row.get("partition")
+        if not isinstance(group_id, str) or not isinstance(topic_id, str) or not isinstance(partition, int):
             return UNKEYED
-        return f"{group_id}\t{topic}\t{partition % shards}"
+        return f"{group_id}\t{topic_id}\t{partition % shards}"
 
     def of_group(value: str) -> str:
         group_id = named(value).get("group_id")
@@ -89,13 +96,18 @@ class RowProducer:
             for row in responses
             if row["reply_to"]
         ]
+        self._broadcast([value for key, value in answers if key == EVERYBODY.encode()])
         self._produce(self._requests, requested)
-        self._produce(self._responses, answers)
+        self._produce(self._responses, [(key, value) for key, value in answers if key != EVERYBODY.encode()])
 
     def announce_leader(self) -> None:
         """As `spark.kafka_clients.RowProducer`."""
-        for partition in range(len(self._kafka.topic(self._responses).partitions)):
-            self._append(self._responses, partition, NEW_LEADER_KEY, b"{}")
+        self._broadcast([Broadcast(NEW_LEADER).encode()])
+
+    def _broadcast(self, values: list[bytes]) -> None:
+        for value in values:
+            for partition in range(len(self._kafka.topic(self._responses).partitions)):
+                self._append(self._responses, partition, EVERYBODY.encode(), value)
 
     def close(self) -> None:
         """Nothing is open."""
@@ -116,32 +128,31 @@ class RowProducer:
             raise KafkaUnavailableError(f"cannot produce to Kafka: {error}") from error
 
 
-class QueryParts:
+class QueryParts(NamedTuple):
     """What one start of a query is made of: see `make_query`."""
 
-    def __init__(self, query: JobQuery, steps: CommitSteps, hand_over: Any, source: Any) -> None:
-        self.query, self.steps, self.hand_over, self.source = query, steps, hand_over, source
+    run: QueryRun
+    source: Any
 
 
 def make_query(
     name: str,
     config: JobConfig,
     kafka: SimulatedKafka,
-    tables: MemoryTables,
+    tables: SimulatedTables,
     process: Any,
     faults: StoreFaults,
     poll: job_sources.SimulatedLogPoll,
-    start_stream: Callable[[Any, Mapping[int, int]], Any],
 ) -> QueryParts:
-    """One start of a query. `start_stream(on_batch, positions)` starts Spark's part and returns its query."""
+    """One start of a query, as `spark.job` and `spark.job_query` make it."""
     job = config.job
     is_group = name == GROUP_COORDINATOR
     requests_topic = job.partition_requests_topic if is_group else job.group_requests_topic
     producer = RowProducer(kafka, process, job.responses_topic, requests_topic)
-    specs = GROUP_COORDINATOR_TABLES if is_group else SHARE_PARTITION_TABLES
-    writers: Any = [MemoryTableWriter(tables, spec, faults) for spec in specs]
+    writers = [tables.slow_writer(spec, faults) for spec in _TABLES[name]]
     steps = CommitSteps(writers, producer, lambda step, batch_id: process.point(f"{name} {step}"))
     hand_over = job_sources.hand_over()
+    retention = timedelta(milliseconds=job.tables_retention_ms)
     source: Any
     if is_group:
         source = job_sources.GroupTicks(kafka, tables, config, hand_over)
@@ -149,75 +160,49 @@ def make_query(
         def on_lead() -> None:
             write_static_configs(steps, config, process.now_ms())
     else:
-        source = job_sources.LogOffsets(process.clock, kafka, tables, config, hand_over, poll)
+        source = job_sources.LogOffsets(kafka, tables, config, hand_over, poll)
         on_lead = producer.announce_leader
-    query = JobQuery(
-        process,
-        config,
+    run = QueryRun(
         name,
-        lambda path, positions: _Frame(start_stream, positions),  # type: ignore[arg-type, return-value]
         steps,
-        f"/nowhere/{name}",
-        StopSignal.__new__(StopSignal),
-        dict,
+        hand_over,
         on_lead,
+        lambda: steps.upkeep(retention, job.tables_local_versions, {}),
+        job.upkeep_interval_commits,
     )
-    query._hand_over = hand_over
-    query._stop = _NeverStopped()  # type: ignore[assignment]
-    return QueryParts(query, steps, hand_over, source)
+    return QueryParts(run, source)
 
 
-class _NeverStopped:
-    requested = False
+def make_lead(tables: SimulatedTables, faults: StoreFaults) -> JobLead:
+    """The job's lead, not taken yet."""
+    led: list[TableSpec] = [spec for specs in _TABLES.values() for spec in specs]
+    return JobLead(tables.slow_writer(SHARE_GROUP_JOB, faults), [tables.table(spec) for spec in led])
 
 
-class _Frame:
-    """The chain of calls by which a query is started."""
-
-    def __init__(self, start_stream: Callable[[Any, Mapping[int, int]], Any], positions: Mapping[int, int]) -> None:
-        self._start_stream, self._positions = start_stream, positions
-        self._on_batch: Any = None
-
-    @property
-    def writeStream(self) -> _Frame:  # noqa: N802 - Spark's name
-        """The writer."""
-        return self
-
-    def queryName(self, name: str) -> _Frame:  # noqa: N802 - Spark's name
-        """As Spark."""
-        return self
-
-    def outputMode(self, mode: str) -> _Frame:  # noqa: N802 - Spark's name
-        """As Spark."""
-        return self
-
-    def option(self, name: str, value: str) -> _Frame:
-        """As Spark."""
-        return self
-
-    def trigger(self, **options: str) -> _Frame:
-        """As Spark."""
-        return self
-
-    def foreachBatch(self, function: Any) -> _Frame:  # noqa: N802 - Spark's name
-        """As Spark."""
-        self._on_batch = function
-        return self
-
-    def start(self) -> Any:
-        """Start."""
-        return self._start_stream(self._on_batch, self._positions)
+def refuse_stale_checkpoints(tables: SimulatedTables, checkpoints: Mapping[str, Checkpoint | None]) -> None:
+    """As `spark.job` before it takes the lead. Raises StaleCheckpointError."""
+    for name, (first, *_) in _TABLES.items():
+        checkpoint = checkpoints[name]
+        if checkpoint is not None:
+            table = tables.slow_writer(first, StoreFaults())
+            committed = table.committed(checkpoint.query_id)
+            refuse_stale_checkpoint(checkpoint, table.last_info, committed, lambda id_: last_leader_epoch(tables, id_))
 
 
-def record_start(tables: MemoryTables, query: JobQuery, now_ms: int) -> None:
+def last_leader_epoch(tables: SimulatedTables, query_id: str) -> int:
+    """As `spark.leaders.last_leader_epoch`."""
+    rows = tables.rows(SHARE_GROUP_JOB)
+    return max((row["leader_epoch"] for row in rows if row["query_id"] == query_id), default=0)
+
+
+def record_start(tables: SimulatedTables, name: str, steps: CommitSteps, now_ms: int) -> None:
     """As `spark.leaders.record_leader`."""
     row = {
-        "query": query.name,
-        "leader_epoch": query.leader_epoch,
-        "query_id": str(query.query.id),
+        "query": name,
+        "leader_epoch": steps.leader_epoch,
+        "query_id": steps.query_id,
         "application_id": "simulation",
-        "positions": list(query.positions.items()),
+        "positions": list(steps.positions.items()),
         "time": now_ms * 1000,
     }
-    table = pa.Table.from_pylist([row], schema=SHARE_GROUP_JOB.schema)
-    tables[SHARE_GROUP_JOB.name].commits.append(TableCommit(table, False, "", 0, None, "leaders"))
+    tables.write_from_outside(SHARE_GROUP_JOB, [row])

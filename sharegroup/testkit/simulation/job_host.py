@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-import pyarrow as pa
-
 from sharegroup.errors import FencedLeaderError
-from sharegroup.spark.job_query import StaleCheckpointError
+from sharegroup.spark.stale_checkpoint import StaleCheckpointError
 from sharegroup.testkit.simulation.checkpoint_folder import CheckpointFolder
 from sharegroup.testkit.simulation.job_adapter import NAMES
-from sharegroup.testkit.simulation.memory_delta import TableCommit
-from sharegroup.testkit.simulation.simulated_job import SimulatedJob
+from sharegroup.testkit.simulation.simulated_job import SimulatedJob, checkpoint_path
+from sharegroup.testkit.simulation.simulated_tables import SPECS
 from sharegroup.testkit.simulation.world import World
 
 #: Where a job is made to die: names of points, and how many of them may pass before.
@@ -97,7 +95,7 @@ class JobHost:
         job is there."""
         if isinstance(error, StaleCheckpointError):
             self._checkpoints = {
-                name: CheckpointFolder() if folder.query_id and folder.query_id in str(error) else folder
+                name: CheckpointFolder() if f"checkpoint {checkpoint_path(name)} " in str(error) else folder
                 for name, folder in self._checkpoints.items()
             }
             self._world.trace.add("host", "removes the checkpoint that was refused")
@@ -137,10 +135,9 @@ class JobHost:
             self._world.judge.violate("one job", f"{names} run {_DECIDED_MS} ms after {launched.name} was started")
 
     def _foreign_write(self) -> None:
-        table = self._world.tables[self._random.choice(("share_group_state", "share_groups"))]
-        rows: pa.Table = table.spec.schema.empty_table()
-        table.commits.append(TableCommit(rows, False, "", 0, None, "somebody"))
-        self._world.trace.add("somebody", f"writes to {table.spec.name}")
+        name = self._random.choice(("share_group_state", "share_groups"))
+        self._world.tables.write_from_outside(SPECS[name])
+        self._world.trace.add("somebody", f"writes to {name}")
 
 
 def _empty() -> dict[str, CheckpointFolder]:

@@ -1,4 +1,4 @@
-"""The job's two sources over the simulated Kafka and tables. All decisions are the real readers'."""
+"""The job's two sources over the simulated Kafka and tables. All decisions are the real readers' and planner's."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from kafka import TopicPartition
-from kafka.errors import KafkaTimeoutError, UnknownTopicOrPartitionError
+from kafka.errors import KafkaTimeoutError
 
 from sharegroup.config import JobConfig
 from sharegroup.spark import log_offsets_source, share_groups_source
-from sharegroup.spark.config_poll import ConfigPoll
+from sharegroup.spark.config_poll import ConfigPoll, file_values
 from sharegroup.spark.hand_over import HandOver
+from sharegroup.spark.log_offsets_planner import LogOffsetsPlanner, PlannerSettings
 from sharegroup.spark.log_offsets_source import LogOffsetsReader
-from sharegroup.spark.partition_leaders import PartitionLeaders
 from sharegroup.spark.pinned_tables import PinnedTables
 from sharegroup.spark.request_clock import RequestClock
 from sharegroup.spark.share_groups_source import ShareGroupsReader
+from sharegroup.spark.topic_identities import TopicDescription
 from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUP_CONFIGS
 from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
-from sharegroup.testkit.simulation.memory_delta import MemoryTables, PinnedMemoryTable
+from sharegroup.testkit.simulation.simulated_tables import SimulatedTables
 from sharegroup.testkit.simulation.virtual_clock import Scheduler
 
 
@@ -73,15 +74,16 @@ class SimulatedLogPoll:
         """All partitions of a topic."""
         return [TopicPartition(topic, p) for p in range(len(self._kafka.topic(topic).partitions))]
 
-    def leaders_of(self, topics: Collection[str]) -> dict[TopicPartition, int]:
-        """Who leads."""
+    def describe(self, topics: Collection[str]) -> dict[str, TopicDescription | None]:
+        """What a broker says, which may be behind."""
         metadata = self._kafka.metadata(self._lag_ms())
         return {
-            TopicPartition(topic, p): leader
-            for topic in topics
+            topic: TopicDescription(
+                metadata[topic].topic_id, {p: at for p, at in enumerate(metadata[topic].leaders) if at >= 0}
+            )
             if topic in metadata
-            for p, leader in enumerate(metadata[topic].leaders)
-            if leader >= 0
+            else None
+            for topic in topics
         }
 
     def forget_leaders(self) -> None:
@@ -104,26 +106,25 @@ class _Clock(RequestClock):
 
 
 class _Pinned(PinnedTables):
-    def __init__(self, tables: MemoryTables) -> None:
+    def __init__(self, tables: SimulatedTables) -> None:
         super().__init__({}, {})
         self._memory = tables
 
     def _open(self, table: str, version: int | None) -> Any:
-        return PinnedMemoryTable(self._memory[table], version)
+        return self._memory.pinned(table, version)
 
 
 class _Configs(ConfigPoll):
-    def __init__(self, config: JobConfig, tables: MemoryTables) -> None:
-        super().__init__({}, "", {})
-        self._job = config
-        self._memory = tables[SHARE_GROUP_CONFIGS.name]
+    def __init__(self, config: JobConfig, tables: SimulatedTables) -> None:
+        super().__init__(file_values(config), "", {})
+        self._memory = tables
 
     def _newest_version(self) -> int:
-        return self._memory.version
+        return self._memory.newest_version(SHARE_GROUP_CONFIGS)
 
     def _read(self) -> dict[str, dict[str, object]]:
         stored: dict[str, dict[str, str]] = {}
-        for row in self._memory.read().to_pylist():
+        for row in self._memory.rows(SHARE_GROUP_CONFIGS):
             if row["config_source"] == "DYNAMIC_GROUP_CONFIG":
                 stored.setdefault(row["group_id"], {})[row["config_name"]] = row["config_value"]
         configs = {"": self._job.group_config("").to_json()}
@@ -152,29 +153,22 @@ class LogOffsets(LogOffsetsReader):
 
     def __init__(
         self,
-        clock: Scheduler,
         kafka: SimulatedKafka,
-        tables: MemoryTables,
+        tables: SimulatedTables,
         config: JobConfig,
         hand_over: _HandOver,
         poll: SimulatedLogPoll,
     ) -> None:
         job = config.job
-        self._options = {
-            "poll_ms": job.log_poll_interval_ms,
-            "idle_poll_ms": job.log_idle_poll_interval_ms,
-            "block_ms": 0,
-            "shards": job.operator_shards,
-        }
+        self._options = {"poll_ms": job.log_poll_interval_ms, "block_ms": 0}
         self._tables = _Pinned(tables)
         self._hand_over = hand_over  # type: ignore[assignment]
-        self._configs = _Configs(config, tables)
-        self._poll = poll  # type: ignore[assignment]
-        self._leaders = PartitionLeaders(poll.leaders_of)
+        settings = PlannerSettings(
+            job.operator_shards, job.log_poll_interval_ms, job.log_idle_poll_interval_ms, job.topic_deletion_grace_ms
+        )
+        self._planner = LogOffsetsPlanner(self._tables, poll, _Configs(config, tables), settings)
         always: Any = SimulatedLogPoll(kafka, lambda: 0, lambda: None)
         self._clock = _Clock(always, job.partition_requests_topic, job.log_idle_poll_interval_ms)
-        self._polled_ms = {"log": 0, "waiting": 0}
-        self._ticked_all = False
 
     def initial(self) -> Any:
         """Its first offset."""
@@ -188,7 +182,7 @@ class LogOffsets(LogOffsetsReader):
 class GroupTicks(ShareGroupsReader):
     """`share_groups_ticks` of one start of the query."""
 
-    def __init__(self, kafka: SimulatedKafka, tables: MemoryTables, config: JobConfig, hand_over: _HandOver) -> None:
+    def __init__(self, kafka: SimulatedKafka, tables: SimulatedTables, config: JobConfig, hand_over: _HandOver) -> None:
         job = config.job
         self._memory = tables
         self._options = {"block_ms": 0, "tables": {spec.name: "" for spec in GROUP_COORDINATOR_TABLES}}
@@ -198,7 +192,7 @@ class GroupTicks(ShareGroupsReader):
         self._ticked_all = False
 
     def _open(self, table: str, version: int | None) -> Any:
-        return PinnedMemoryTable(self._memory[table], version)
+        return self._memory.pinned(table, version)
 
     def initial(self) -> Any:
         """Its first offset."""
@@ -214,4 +208,4 @@ def hand_over() -> _HandOver:
     return _HandOver()
 
 
-__all__ = ["GroupTicks", "LogOffsets", "SimulatedLogPoll", "UnknownTopicOrPartitionError", "hand_over"]
+__all__ = ["GroupTicks", "LogOffsets", "SimulatedLogPoll", "hand_over", "use_virtual_time"]

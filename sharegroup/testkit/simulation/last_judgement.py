@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from sharegroup.config.offset_reset import AutoOffsetReset, OffsetResetStrategy
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
+from sharegroup.tables.schemas import DELIVERY_LOG, SHARE_GROUP_STATE
 from sharegroup.tables.state_table import folded_states
 from sharegroup.testkit.simulation import table_adapter
 from sharegroup.testkit.simulation.job_host import JobHost
@@ -50,7 +51,7 @@ class LastJudgement:
 
     def __init__(self, world: World, host: JobHost) -> None:
         self._world, self._host, self._judge = world, host, world.judge
-        self._states = folded_states(world.tables["share_group_state"].read())
+        self._states = folded_states(world.tables.arrow(SHARE_GROUP_STATE))
         self._beginnings = {key: found for key, found in self._all_beginnings().items() if found}
         self._records = self._folded_log()
 
@@ -71,7 +72,7 @@ class LastJudgement:
         """By share-partition, where its present life, and those before it, began."""
         lives: dict[TableKey, list[_Beginning]] = {}
         epochs: dict[TableKey, int] = {}
-        for row in self._world.tables["share_group_state"].read().to_pylist():
+        for row in self._world.tables.rows(SHARE_GROUP_STATE):
             key = table_adapter.of_row(row)
             if row["record_type"] == "Tombstone":
                 epochs[key] = -1
@@ -87,7 +88,7 @@ class LastJudgement:
         """Each record's transitions one after the other; each must begin where the one before ended."""
         records: dict[TableKey, dict[int, _Record]] = {}
         due = {key: list(found) for key, found in self._beginnings.items()}
-        for row in self._world.tables["delivery_log"].read().to_pylist():
+        for row in self._world.tables.rows(DELIVERY_LOG):
             key, batch = table_adapter.of_row(row), (row["leader_epoch"], row["batch_id"])
             ends_life = row["cause"] in table_adapter.ENDS_OF_LIFE
             while due.get(key) and (due[key][0].batch < batch or (due[key][0].batch == batch and not ends_life)):
@@ -165,10 +166,10 @@ class LastJudgement:
 
     def _check_beginnings(self) -> None:
         for key, lives in self._beginnings.items():
-            log, topic_id = table_adapter.log_of(self._world.kafka, key), table_adapter.topic_id_of(self._world, key)
-            wanted_ms = self._judge.wanted_ms.get((key.group_id, topic_id or ""))
+            log, topic_id = table_adapter.log_of(self._world.kafka, key), key.topic_id
+            wanted_ms = self._judge.wanted_ms.get((key.group_id, topic_id))
             last = lives[-1]
-            if log is None or topic_id is None or wanted_ms is None or last.start_offset < 0:
+            if log is None or wanted_ms is None or last.start_offset < 0:
                 continue
             if self._judge.was_altered(key.group_id, topic_id, key.partition) or last.time_ms < wanted_ms:
                 continue

@@ -12,16 +12,19 @@ from sharegroup.types import AcknowledgementBatch, AcquiredRange
 
 def request(kind: str, request_id: str, key: Key, member_id: str, epoch: int, reply_to: str) -> SharePartitionRequest:
     """A request for a share-partition."""
-    return SharePartitionRequest(kind, request_id, key.group_id, key.topic, key.partition, member_id, epoch, reply_to)
+    return SharePartitionRequest(
+        kind, request_id, key.group_id, key.topic, key.topic_id, key.partition, member_id, epoch, reply_to
+    )
 
 
 def acknowledgement(
     made: SharePartitionRequest,
     batches: tuple[AcknowledgementBatch, ...],
-    acquired: tuple[AcquiredRange, ...],  # noqa: ARG001 - for rows that carry it
+    acquired: tuple[AcquiredRange, ...],
+    lock_deadline_ms: int,
 ) -> SharePartitionRequest:
-    """The request with what it acknowledges, of which grants."""
-    return made._replace(batches=batches)
+    """The request with what it acknowledges, of which grants, and until when their locks last."""
+    return made._replace(batches=batches, acquired=acquired, lock_deadline_ms=lock_deadline_ms)
 
 
 def assigned_topics(response: ShareGroupResponse) -> Iterator[tuple[str, str, list[int]]]:
@@ -32,4 +35,4 @@ def assigned_topics(response: ShareGroupResponse) -> Iterator[tuple[str, str, li
 
 def response_key(named: Key | SharePartitionResponse) -> tuple[str, str, int]:
     """What a response and a share-partition have in common."""
-    return named.group_id, named.topic, named.partition
+    return named.group_id, named.topic_id, named.partition

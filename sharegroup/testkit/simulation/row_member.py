@@ -19,10 +19,14 @@ from sharegroup.protocol.request_rows import (
     TopicMetadata,
 )
 from sharegroup.protocol.response_rows import (
-    NEW_LEADER_KEY,
+    EVERYBODY,
+    NEW_LEADER,
+    TOPIC_DELETED,
     WANTED,
+    Broadcast,
     ShareGroupResponse,
     SharePartitionResponse,
+    decode_broadcast,
     decode_response,
 )
 from sharegroup.testkit.simulation import row_adapter
@@ -59,6 +63,15 @@ class _Sent:
     counts: Mapping[int, int]
     grant: Grant | None = None
     appended_ms: int | None = None
+    held: _Held | None = None
+
+
+@dataclass
+class _Held:
+    """What a fetch brought, and what the member may rely on."""
+
+    acquired: tuple[AcquiredRange, ...]
+    grant: Grant
 
 
 class RowMember:
@@ -243,23 +256,24 @@ class RowMember:
             str(key),
         )
         self._judge.delivered(self.member_id, key, acquired, response.lock_deadline_ms, response.id)
+        held = _Held(acquired, self._judge.grant(self.group_id, self.member_id, response.lock_deadline_ms))
         work_ms = self._random.uniform(*self.habits.work_ms)
         left_ms = response.lock_deadline_ms - self._clock.now_ms
         if self.habits.renews and work_ms > 0.6 * left_ms:
-            self._in_a_while(0.6 * max(0, left_ms), lambda: self._renew(key, acquired))
-        grant = self._judge.grant(self.group_id, self.member_id, response.lock_deadline_ms)
-        self._in_a_while(work_ms, lambda: self._acknowledge(key, acquired, grant))
+            self._in_a_while(0.6 * max(0, left_ms), lambda: self._renew(key, held))
+        self._in_a_while(work_ms, lambda: self._acknowledge(key, held))
 
     def _give_back(self, key: Key, acquired: tuple[AcquiredRange, ...]) -> None:
         self._trace.add(self.name, f"gives back {key} {_ranges(acquired)}", str(key))
         self._send(self._request(UNACQUIRE, key)._replace(acquired=acquired, reply_to=""))
 
-    def _acknowledge(self, key: Key, acquired: tuple[AcquiredRange, ...], grant: Grant) -> None:
+    def _acknowledge(self, key: Key, held: _Held) -> None:
         if row_adapter.response_key(key) not in self._assignment:
             return
+        acquired, grant = held.acquired, held.grant
         batches = tuple(self._batch(first, last) for first, last, _ in acquired)
         counts = {offset: count for first, last, count in acquired for offset in range(first, last + 1)}
-        request = row_adapter.acknowledgement(self._request(ACKNOWLEDGE, key), batches, acquired)
+        request = row_adapter.acknowledgement(self._request(ACKNOWLEDGE, key), batches, acquired, grant.deadline_ms)
         self._trace.add(self.name, f"acknowledges {key} {_acks(batches)}", str(key))
         self._judge.acknowledges(self.member_id, key, batches)
         sent = self._acknowledgements[request.id] = _Sent(request, key, counts, grant)
@@ -271,11 +285,13 @@ class RowMember:
         self._sender.send(PARTITION_REQUESTS, request.kafka_key, request.encode(), appended)
         self._in_a_while(self._random.uniform(1, 100), lambda: self._fetch(key))
 
-    def _renew(self, key: Key, acquired: tuple[AcquiredRange, ...]) -> None:
+    def _renew(self, key: Key, held: _Held) -> None:
+        acquired = held.acquired
         batches = tuple(AcknowledgementBatch(a.first_offset, a.last_offset, (AcknowledgeType.RENEW,)) for a in acquired)
-        request = row_adapter.acknowledgement(self._request(ACKNOWLEDGE, key), batches, acquired)
+        made = self._request(ACKNOWLEDGE, key)
+        request = row_adapter.acknowledgement(made, batches, acquired, held.grant.deadline_ms)
         request = request._replace(is_renew_ack=True)
-        self._acknowledgements[request.id] = _Sent(request, key, {})
+        self._acknowledgements[request.id] = _Sent(request, key, {}, held=held)
         self._send(request)
 
     def _batch(self, first: int, last: int) -> AcknowledgementBatch:
@@ -304,6 +320,8 @@ class RowMember:
             self._trace.add(self.name, f"acknowledgement of {key} {_acks(request.batches)} refused: {name}", str(key))
         elif request.is_renew_ack:
             self._judge.renewed(self.member_id, key, response.acquired, response.lock_deadline_ms)
+            if sent.held is not None and _offsets(response.acquired) >= _offsets(sent.held.acquired):
+                sent.held.grant = sent.held.grant._replace(deadline_ms=response.lock_deadline_ms)
         else:
             self._trace.add(self.name, f"acknowledgement of {key} {_acks(request.batches)} OK", str(key))
             self._judge.acknowledged_ok(self.member_id, key, request.batches, sent.counts)
@@ -311,9 +329,8 @@ class RowMember:
     # -- rows ------------------------------------------------------------------------------------------------------
 
     def _on_row(self, append_ms: int, record: LogRecord) -> None:
-        if record.key == NEW_LEADER_KEY:
-            for sent in self._fetches.values():
-                self._send(sent.request)
+        if record.key == EVERYBODY.encode():
+            self._on_broadcast(decode_broadcast(record.value))
             return
         if record.key != self.reply_to.encode():
             return
@@ -326,6 +343,15 @@ class RowMember:
                 self._on_fetched(response)
             elif response.type == ACKNOWLEDGE:
                 self._on_acknowledged(response)
+
+    def _on_broadcast(self, row: Broadcast) -> None:
+        if row.type == NEW_LEADER:
+            for sent in self._fetches.values():
+                self._send(sent.request)
+        elif row.type == TOPIC_DELETED:
+            for found, key in [(found, key) for found, key in self._assignment.items() if key.topic_id == row.topic_id]:
+                del self._assignment[found]
+                self._fetches.pop(key, None)
 
     def _request(self, kind: str, key: Key) -> SharePartitionRequest:
         return row_adapter.request(kind, self._next_id(), key, self.member_id, self.epoch, self.reply_to)
@@ -344,6 +370,10 @@ class RowMember:
 
 def _seconds(member: RowMember, time_ms: int) -> str:
     return f"{(time_ms - member.world.clock.start_ms) / 1000:.3f}"
+
+
+def _offsets(acquired: tuple[AcquiredRange, ...]) -> set[int]:
+    return {offset for first, last, _ in acquired for offset in range(first, last + 1)}
 
 
 def _ranges(acquired: tuple[AcquiredRange, ...]) -> str:

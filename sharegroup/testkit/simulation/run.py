@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection
 from typing import NamedTuple
 
+from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_GROUPS
 from sharegroup.testkit.simulation.job_host import JobHost
 from sharegroup.testkit.simulation.job_sources import use_virtual_time
 from sharegroup.testkit.simulation.judge import Violation
@@ -55,7 +56,7 @@ def result(world: World, host: JobHost, wall_s: float) -> Result:
         violations,
         world.trace.digest,
         world.judge.deliveries,
-        len(world.tables["share_group_state"].commits) + len(world.tables["share_groups"].commits),
+        world.tables.newest_version(SHARE_GROUP_STATE) + world.tables.newest_version(SHARE_GROUPS),
         host.starts,
         wall_s,
         world.trace.text(about),

@@ -8,13 +8,15 @@ from random import Random
 from typing import Any
 
 from sharegroup.config import JobConfig
-from sharegroup.spark import job_query
+from sharegroup.errors import FencedLeaderError
+from sharegroup.spark.job_lead import LOOK_INTERVAL_S, JobLead
+from sharegroup.spark.stale_checkpoint import Checkpoint
 from sharegroup.spark.supervisor import Supervisor
 from sharegroup.testkit.simulation import job_adapter
 from sharegroup.testkit.simulation.checkpoint_folder import CheckpointFolder
 from sharegroup.testkit.simulation.job_adapter import GROUP_COORDINATOR, NAMES, QueryParts
 from sharegroup.testkit.simulation.job_sources import SimulatedLogPoll
-from sharegroup.testkit.simulation.memory_delta import StoreFaults
+from sharegroup.testkit.simulation.simulated_tables import StoreFaults
 from sharegroup.testkit.simulation.spark_stand_in import MicroBatches, RequestTopic
 from sharegroup.testkit.simulation.virtual_clock import Event
 from sharegroup.testkit.simulation.world import GROUP_REQUESTS, JOB_TOPICS, PARTITION_REQUESTS, World
@@ -27,6 +29,11 @@ _REQUEST_MS, _TABLE_MS, _LOG_MS, _POLL_MS = 40, 500, 200, 150
 
 class Killed(BaseException):
     """The process is dead: nothing of it goes on."""
+
+
+def checkpoint_path(name: str) -> str:
+    """Where a query's checkpoint is said to be."""
+    return f"/checkpoints/{name}"
 
 
 class _Store(StoreFaults):
@@ -61,19 +68,53 @@ class SimulatedJob:
         self._on_exit = on_exit
         self._random: Random = world.random(f"job {name}")
         self._watching = False
-        self._led_with: dict[str, int] = {}
+        self._lead: JobLead | None = None
         self.queries: dict[str, StreamingQuery] = {}
         self._supervisor: Supervisor | None = None
 
     # -- the process -----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Let it begin."""
+        """Let it begin, as `spark.job` does."""
+        self.world.trace.add(self.name, "starts")
+        try:
+            self._take_the_lead()
+        except Killed:
+            return
+        except Exception as error:  # noqa: BLE001 - a process ends by whatever it is
+            self._exit(error)
+            return
+        self._look()
+        self._watch()
+
+    def _take_the_lead(self) -> None:
+        tables = self.world.tables
+        self.pause(10, 300)
+        job_adapter.refuse_stale_checkpoints(tables, {name: self.checkpoint(name) for name in NAMES})
+        self.pause(10, 300)
+        self._lead = job_adapter.make_lead(tables, _Store(self))
+        self._lead.take()
         self._supervisor = Supervisor(
             {name: functools.partial(self._start_query, name) for name in NAMES}, self.clock.monotonic_s
         )
-        self.world.trace.add(self.name, "starts")
-        self._watch()
+
+    def _look(self) -> None:
+        """As `job_lead.LeadWatch`."""
+        if not self.alive:
+            return
+        assert self._lead is not None
+        try:
+            self._lead.check()
+        except FencedLeaderError as error:
+            self._exit(error)
+        else:
+            self.clock.after(1000 * LOOK_INTERVAL_S, self._look)
+
+    def _exit(self, error: Exception) -> None:
+        if self.alive:
+            self.alive = False
+            self.world.trace.add(self.name, f"exits: {type(error).__name__}: {error}"[:300])
+            self._on_exit(self, error)
 
     def kill(self, why: str) -> None:
         """As by SIGKILL. What is nested in the call stack ends when it would go on."""
@@ -102,20 +143,17 @@ class SimulatedJob:
         if not self.alive:
             raise Killed
 
-    def checkpoint_query_id(self, path: str) -> str | None:
-        """Of the folder, None for one without a batch."""
-        folder = self.checkpoints[path.rsplit("/", 1)[1]]
-        return folder.query_id if folder.offsets else None
-
-    def last_leader_epoch(self, query_id: str) -> int:
-        """Of the last start of a query."""
-        rows = self.world.tables["share_group_job"].read().to_pylist()
-        return max((row["leader_epoch"] for row in rows if row["query_id"] == query_id), default=0)
+    def checkpoint(self, name: str) -> Checkpoint | None:
+        """As `spark.checkpoint.read_checkpoint`."""
+        folder = self.checkpoints[name]
+        if not folder.query_id:
+            return None
+        return Checkpoint(checkpoint_path(name), folder.query_id, len(folder.offsets) - 1)
 
     @property
     def is_running(self) -> bool:
         """Whether both queries run."""
-        return self.alive and len(self.queries) == len(NAMES) and all(q.isActive for q in self.queries.values())
+        return self.alive and len(self.queries) == len(NAMES) and all(q.is_active for q in self.queries.values())
 
     def query_ended(self) -> None:
         """One of them did."""
@@ -131,9 +169,7 @@ class SimulatedJob:
         except Killed:
             return
         except Exception as error:  # noqa: BLE001 - a process ends by whatever it is
-            self.alive = False
-            self.world.trace.add(self.name, f"exits: {type(error).__name__}: {error}"[:300])
-            self._on_exit(self, error)
+            self._exit(error)
             return
         finally:
             self._watching = False
@@ -143,31 +179,30 @@ class SimulatedJob:
     # -- the queries -----------------------------------------------------------------------------------------------
 
     def _start_query(self, name: str) -> Any:
+        assert self._lead is not None
         self.pause(100, 1_500)
-        stream = StreamingQuery(self, name)
+        tables = self.world.tables
         parts = job_adapter.make_query(
             name,
             self.config,
             self.world.kafka,
-            self.world.tables,
+            tables,
             self,
             _Store(self),
             SimulatedLogPoll(self.world.kafka, self._metadata_lag_ms, lambda: self.pause(900, 1_100)),
-            stream.start,
         )
-        stream.parts = parts
-        job_query.checkpoint_query_id = lambda process, path: process.checkpoint_query_id(path)
-        job_query.last_leader_epoch = lambda path, query_id: self.last_leader_epoch(query_id)
-        try:
-            parts.query.start(self._led_with.get(name))
-        finally:
-            if parts.query.leader_epoch:
-                self._led_with[name] = parts.query.leader_epoch
-        self.world.trace.add(self.name, f"{name} leads with epoch {parts.query.leader_epoch}")
-        self.queries[name] = stream
-        job_adapter.record_start(self.world.tables, parts.query, self.clock.now_ms)
+        epoch = self._lead.epoch_for(name)
+        steps = parts.run.steps
+        parts.run.lead(epoch, self.checkpoint(name), lambda id_: job_adapter.last_leader_epoch(tables, id_))
+        folder = self.checkpoints[name]
+        if not folder.query_id:
+            folder.query_id = f"query-{self.name}-{name}-{self.clock.happened}"
+        steps.query_id = folder.query_id
+        job_adapter.record_start(tables, name, steps, self.clock.now_ms)
+        stream = self.queries[name] = StreamingQuery(self, name, parts)
+        self.world.trace.add(self.name, f"{name} leads with epoch {steps.leader_epoch}")
         stream.wake(1)
-        return parts.query
+        return stream
 
     def _metadata_lag_ms(self) -> int:
         random = self.world.random("metadata")
@@ -177,62 +212,50 @@ class SimulatedJob:
 class StreamingQuery:
     """Spark's query: it is woken when its sources may have something, and runs batches until there is nothing."""
 
-    def __init__(self, job: SimulatedJob, name: str) -> None:
-        self._job, self.name = job, name
-        self._folder = job.checkpoints[name]
+    def __init__(self, job: SimulatedJob, name: str, parts: QueryParts) -> None:
+        self._job, self.name, self.parts = job, name, parts
         self._failure: BaseException | None = None
         self._running = self._again = False
         self._active = True
         self._wake: tuple[float, Event] | None = None
         self._random = job.world.random(f"job {job.name}")
-        self.parts: QueryParts
-        self.batches: MicroBatches
-        self.id = ""
-
-    # -- Spark's ---------------------------------------------------------------------------------------------------
-
-    @property
-    def isActive(self) -> bool:  # noqa: N802 - Spark's name
-        """Whether it runs."""
-        return self._active and self._job.alive
-
-    def exception(self) -> BaseException | None:
-        """What ended it."""
-        return self._failure
-
-    def stop(self) -> None:
-        """End it."""
-        self._active = False
-
-    # -- the simulation's ------------------------------------------------------------------------------------------
-
-    def start(self, on_batch: Any, positions: Mapping[int, int]) -> StreamingQuery:
-        """Spark's `start`."""
-        job, config = self._job, self._job.config
-        is_group = self.name == GROUP_COORDINATOR
-        topic = GROUP_REQUESTS if is_group else PARTITION_REQUESTS
-        if not self._folder.query_id:
-            self._folder.query_id = f"query-{job.name}-{self.name}-{job.clock.happened}"
-        self.id = self._folder.query_id
-        self.batches = MicroBatches(
+        config = job.config
+        self._topic = GROUP_REQUESTS if name == GROUP_COORDINATOR else PARTITION_REQUESTS
+        self.micro_batches = MicroBatches(
             job,
             job.world.random("spark"),
             job.now_ms,
-            self._folder,
-            self.parts.source,
+            job.checkpoints[name],
+            parts.source,
             RequestTopic(
                 job.world.kafka,
-                topic,
+                self._topic,
                 config.job.max_requests_per_batch,
-                job_adapter.key_of(self.name, config.job.operator_shards),
+                job_adapter.key_of(name, config.job.operator_shards),
             ),
-            job_adapter.operator_of(self.name, config),
-            on_batch,
-            positions,
+            job_adapter.operator_of(name, config),
+            parts.run,
         )
         job.world.kafka.listeners.append(self._appended)
-        self._topic = topic
-        return self
+
+    # -- as the supervisor sees it ---------------------------------------------------------------------------------
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it runs."""
+        return self._active and self._job.alive
+
+    @property
+    def ended_by(self) -> BaseException | None:
+        """What ended it."""
+        return self._failure
+
+    @property
+    def batches(self) -> int:
+        """How many batches it has run."""
+        return self.parts.run.batches
+
+    # -- the simulation's ------------------------------------------------------------------------------------------
 
     def wake(self, delay_ms: float) -> None:
         """Look for something new in a while, or earlier if that was said before."""
@@ -244,25 +267,25 @@ class StreamingQuery:
         self._wake = due, self._job.clock.at(due, self._run)
 
     def _appended(self, topic: str, partition: int) -> None:
-        if not self.isActive:
+        if not self.is_active:
             self._job.world.kafka.listeners.remove(self._appended)
         elif self.name != GROUP_COORDINATOR and topic == GROUP_REQUESTS:
             if self._random.random() < 0.3:  # a source polls all the time: also a moment before there is something
                 self.wake(self._random.uniform(1, _POLL_MS))
         elif topic == self._topic:
             self.wake(self._random.uniform(1, _REQUEST_MS))
-        elif self.name != GROUP_COORDINATOR and topic not in JOB_TOPICS and self.parts.hand_over.read().waiting:
+        elif self.name != GROUP_COORDINATOR and topic not in JOB_TOPICS and self.parts.source._hand_over.read().waiting:
             self.wake(self._random.uniform(1, _LOG_MS))
 
     def _run(self) -> None:
-        if not self.isActive:
+        if not self.is_active:
             return
         if self._running:
             self._again = True
             return
         self._running = True
         try:
-            while self.batches.run_next() or self._again:
+            while self.micro_batches.run_next() or self._again:
                 self._again = False
                 self._tell_others()
         except Killed:
@@ -285,7 +308,7 @@ class StreamingQuery:
 
     def _wake_at_deadline(self) -> None:
         now = self._job.now_ms()
-        deadline = min(self.parts.hand_over.read().deadlines.values(), default=None)
+        deadline = min(self.parts.source._hand_over.read().deadlines.values(), default=None)
         idle = float(self._job.config.job.log_idle_poll_interval_ms)
         if deadline is not None:
             # A tick needs a safe time beyond the deadline: it is looked for a moment later.

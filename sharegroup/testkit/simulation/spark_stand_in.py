@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from sharegroup.engine import rows
 from sharegroup.engine.output import Output
+from sharegroup.spark.query_run import QueryRun
 from sharegroup.testkit.simulation.checkpoint_folder import CheckpointFolder, PlannedBatch
 from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
 
@@ -69,26 +70,6 @@ class RequestTopic:
                 yield self._key_of(value), row
 
 
-class _Column:
-    def __init__(self, values: list[str]) -> None:
-        self._values = values
-
-    def to_pylist(self) -> list[str]:
-        """The values."""
-        return self._values
-
-
-class BatchFrame:
-    """The operator's output, which is made when somebody asks for it."""
-
-    def __init__(self, run: Callable[[], list[str]]) -> None:
-        self._run = run
-
-    def toArrow(self) -> dict[str, _Column]:  # noqa: N802 - Spark's name
-        """The batch's action."""
-        return {"output": _Column(self._run())}
-
-
 class MicroBatches:
     """The batches of one query; `run_next` runs one if there is anything."""
 
@@ -101,14 +82,13 @@ class MicroBatches:
         source: Source,
         requests: RequestTopic,
         operator: Operator,
-        on_batch: Callable[[Any, int], None],
-        positions: Mapping[int, int],
+        query: QueryRun,
     ) -> None:
         self._process, self._random, self._now_ms = process, random, now_ms
         self._folder, self._source, self._requests, self._operator = folder, source, requests, operator
-        self._on_batch = on_batch
+        self._query = query
         if folder.first is None:
-            folder.first = source.initial(), requests.starting(positions)
+            folder.first = source.initial(), requests.starting(query.steps.positions)
         self._planned: Iterable[KeyedRow] | None = None
 
     @property
@@ -126,7 +106,8 @@ class MicroBatches:
             if planned is None:
                 return False
             self._process.point("planned")
-        self._on_batch(BatchFrame(lambda: self._outputs(batch_id, planned)), batch_id)
+        self._query.begin(batch_id)
+        self._query.finish(batch_id, self._outputs(batch_id, planned))
         self._process.point("returned")
         folder.commits = batch_id + 1
         folder.forget_old()

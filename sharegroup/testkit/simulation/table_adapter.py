@@ -14,11 +14,10 @@ from sharegroup.testkit.simulation.job_adapter import SHARE_PARTITION
 from sharegroup.testkit.simulation.judge import Key
 from sharegroup.testkit.simulation.kafka_log import PartitionLog, SimulatedKafka
 from sharegroup.testkit.simulation.simulated_job import SimulatedJob
-from sharegroup.testkit.simulation.world import World
 from sharegroup.types import SharePartitionKey
 
 #: Causes of transitions that end a share-partition's life.
-ENDS_OF_LIFE = ("reset",)
+ENDS_OF_LIFE = ("reset", "topic_deleted")
 
 
 class TableKey(NamedTuple):
@@ -26,6 +25,7 @@ class TableKey(NamedTuple):
 
     group_id: str
     topic: str
+    topic_id: str
     partition: int
 
     def named(self) -> str:
@@ -35,7 +35,7 @@ class TableKey(NamedTuple):
 
 def of_row(row: Mapping[str, Any]) -> TableKey:
     """Of a row of share_group_state or delivery_log."""
-    return TableKey(row["group_id"], row["topic"], row["partition"])
+    return TableKey(row["group_id"], row["topic"], row["topic_id"], row["partition"])
 
 
 def of_state(key: SharePartitionKey) -> TableKey:
@@ -45,7 +45,7 @@ def of_state(key: SharePartitionKey) -> TableKey:
 
 def of_key(key: Key) -> TableKey:
     """Of the judge's."""
-    return TableKey(key.group_id, key.topic, key.partition)
+    return TableKey(*key)
 
 
 def to_state_key(key: TableKey) -> SharePartitionKey:
@@ -53,25 +53,19 @@ def to_state_key(key: TableKey) -> SharePartitionKey:
     return SharePartitionKey(*key)
 
 
-def topic_id_of(world: World, key: TableKey) -> str | None:
-    """The topic's id where it can be told: not of one that was made again."""
-    again = any(topic.name == key.topic for topic in world.kafka.deleted.values())
-    topic = world.kafka.topics.get(key.topic)
-    return None if again or topic is None else topic.topic_id
-
-
 def log_of(kafka: SimulatedKafka, key: TableKey) -> PartitionLog | None:
-    """The log that a share-partition is of."""
-    topic = kafka.topics.get(key.topic)
+    """The log that a share-partition is of, if it is there."""
+    topic = kafka.topic_by_id(key.topic_id)
     return topic.partitions[key.partition] if topic and key.partition < len(topic.partitions) else None
 
 
 def operator_states(job: SimulatedJob) -> Iterator[tuple[TableKey, ShareGroupOffsetHeader, SharePartition]]:
     """What the share_partition operator goes on with."""
-    for key, state in sorted(job.queries[SHARE_PARTITION].batches.state.items()):
+    for key, state in sorted(job.queries[SHARE_PARTITION].micro_batches.state.items()):
         if key == UNKEYED:
             continue
-        group_id, topic, _ = ShardKey.decode(key)
-        for partition, dumped in json.loads(state)["partitions"].items():
+        group_id, topic_id, _ = ShardKey.decode(key)
+        loaded = json.loads(state)
+        for partition, dumped in loaded["partitions"].items():
             led = LedPartition.restore(dumped)
-            yield TableKey(group_id, topic, int(partition)), led.header, led.window
+            yield TableKey(group_id, loaded["topic"], topic_id, int(partition)), led.header, led.window

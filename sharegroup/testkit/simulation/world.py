@@ -12,7 +12,7 @@ from sharegroup.testkit.simulation.checkpoint_folder import CheckpointFolder
 from sharegroup.testkit.simulation.judge import Judge
 from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
 from sharegroup.testkit.simulation.log_clients import Weather
-from sharegroup.testkit.simulation.memory_delta import MemoryTables
+from sharegroup.testkit.simulation.simulated_tables import SimulatedTables
 from sharegroup.testkit.simulation.trace import Trace
 from sharegroup.testkit.simulation.virtual_clock import Scheduler
 
@@ -63,7 +63,7 @@ class World:
     clock: Scheduler
     trace: Trace
     kafka: SimulatedKafka
-    tables: MemoryTables
+    tables: SimulatedTables
     judge: Judge
     weather: Weather
     config: JobConfig
@@ -116,7 +116,7 @@ def make_world(
     kafka = SimulatedKafka(clock, trace)
     for topic in JOB_TOPICS:
         kafka.create_topic(topic, 2)
-    tables = MemoryTables()
+    tables = SimulatedTables()
     weather = Weather()
     if "bad_network" in chosen:
         weather = Weather(slow_chance=0.03, slow_ms=8_000, lost_request=0.01, lost_answer=0.02)
