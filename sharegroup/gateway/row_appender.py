@@ -61,8 +61,10 @@ NO_ANSWER = "the broker has not answered"
 MAGIC, NO_COMPRESSION, ALL_REPLICAS = 2, 0, -1
 #: LogAppendTime where the topic has another kind of time, or the broker says no more than that it has the batch.
 UNKNOWN_TIME = -1
-#: What this machine's clock said when its monotonic one began.
-_BEGAN_MS = (time.time() - time.monotonic()) * 1000
+#: A clock that nobody sets, which goes on while the machine is suspended, where there is one that does.
+_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+#: What this machine's clock said when the steady one began.
+_BEGAN_MS = (time.time() - time.clock_gettime(_STEADY)) * 1000
 #: The broker says that it has the batch.
 _APPENDED = (NoError, DuplicateSequenceNumberError)
 #: The broker does not know the producer id as we do: it forgot it, or lost a part of its log.
@@ -145,11 +147,11 @@ class RowAppender:
 
 
 def local_ms() -> int:
-    """Milliseconds since the epoch by a clock that nobody sets: what this machine's said when we began, and since then.
+    """Milliseconds since the epoch: what this machine's clock said when we began, and what has gone by since then.
 
     Locks are counted by it. By one that is set back, members would be told of longer ones than they have.
     """
-    return int(_BEGAN_MS + time.monotonic() * 1000)
+    return int(_BEGAN_MS + time.clock_gettime(_STEADY) * 1000)
 
 
 def partition_of(key: bytes, partitions: int) -> int:
