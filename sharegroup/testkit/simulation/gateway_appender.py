@@ -27,7 +27,7 @@ MAX_BATCH_ROWS = 1_000
 
 
 class SimulatedAppender:
-    """See the module. `local_ms` is the process's own clock; a row has `timeout_s` seconds to become durable."""
+    """See the module. `local_ms` is `row_appender.local_ms` of the process; a row has `timeout_s` seconds to become durable."""
 
     def __init__(
         self,
@@ -88,12 +88,13 @@ class _Row:
 
 
 class _Batch:
-    """`number` is its place among the batches of the queue; `append_ms` is set once it is in the log."""
+    """`number` is its place among the batches of the queue, `sent_ms` the local time of its first attempt; `append_ms`
+    is set once it is in the log."""
 
-    __slots__ = ("append_ms", "deadline", "is_settled", "number", "rows")
+    __slots__ = ("append_ms", "deadline", "is_settled", "number", "rows", "sent_ms")
 
-    def __init__(self, number: int, rows: list[_Row], deadline: float) -> None:
-        self.number, self.rows, self.deadline = number, rows, deadline
+    def __init__(self, number: int, rows: list[_Row], deadline: float, sent_ms: int) -> None:
+        self.number, self.rows, self.deadline, self.sent_ms = number, rows, deadline, sent_ms
         self.append_ms: int | None = None
         self.is_settled = False
 
@@ -125,7 +126,7 @@ class _Queue:
         if rows:
             self._numbers += 1
             deadline = self._loop.time() + self._appender.timeout_s
-            self._on_its_way = _Batch(self._numbers, rows, deadline)
+            self._on_its_way = _Batch(self._numbers, rows, deadline, self._appender.local_ms())
             self._attempt(self._on_its_way)
 
     def _attempt(self, batch: _Batch) -> None:
@@ -134,12 +135,12 @@ class _Queue:
         if self._loop.time() >= batch.deadline:
             self._settle(batch, None)
             return
-        sent_ms, weather, chance = self._appender.local_ms(), self._appender.weather, self._clock.random.random()
+        weather, chance = self._appender.weather, self._clock.random.random()
         timer = self._loop.call_later(ATTEMPT_SHARE * self._appender.timeout_s, self._attempt, batch)
         if chance >= weather.lost_request:
-            self._clock.after(weather.latency_ms(self._clock), lambda: self._arrive(batch, sent_ms, timer))
+            self._clock.after(weather.latency_ms(self._clock), lambda: self._arrive(batch, timer))
 
-    def _arrive(self, batch: _Batch, sent_ms: int, timer: asyncio.TimerHandle) -> None:
+    def _arrive(self, batch: _Batch, timer: asyncio.TimerHandle) -> None:
         """At the broker, whatever has become of the process."""
         weather = self._appender.weather
         append_ms = batch.append_ms
@@ -154,15 +155,15 @@ class _Queue:
         if self._clock.random.random() >= weather.lost_answer:
             self._clock.after(
                 weather.latency_ms(self._clock),
-                lambda: self._loop.call_soon(self._answered, batch, sent_ms, append_ms, timer),
+                lambda: self._loop.call_soon(self._answered, batch, append_ms, timer),
             )
 
-    def _answered(self, batch: _Batch, sent_ms: int, append_ms: int | None, timer: asyncio.TimerHandle) -> None:
+    def _answered(self, batch: _Batch, append_ms: int | None, timer: asyncio.TimerHandle) -> None:
         timer.cancel()
         if append_ms is None:
             self._loop.call_later(RETRY_S, self._attempt, batch)
             return
-        self._appender.broker_clock.appended(sent_ms, append_ms, self._appender.local_ms())
+        self._appender.broker_clock.appended(batch.sent_ms, append_ms, self._appender.local_ms())
         self._settle(batch, append_ms)
 
     def _settle(self, batch: _Batch, append_ms: int | None) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from sharegroup.channel.row_channel import RowTopics
 from sharegroup.gateway.engine_channel import EngineChannel
 from sharegroup.gateway.upstream_cluster import UpstreamCluster
-from sharegroup.protocol.response_rows import Response
+from sharegroup.protocol.response_rows import Broadcast, Response
 from sharegroup.testkit.simulation.gateway_appender import SimulatedAppender
 from sharegroup.testkit.simulation.kafka_log import LogRecord, SimulatedKafka
 from sharegroup.testkit.simulation.log_clients import RowTail, Weather
@@ -64,8 +64,8 @@ class SimulatedEngineChannel(EngineChannel):
             self._tail.close()
             self._tail = None
 
-    def _deliver(self, responses: list[Response]) -> None:
-        super()._deliver(responses)
+    def _deliver(self, rows: list[Response | Broadcast]) -> None:
+        super()._deliver(rows)
         self._delivered()
 
     def _read_row(self, append_ms: int, record: LogRecord) -> None:

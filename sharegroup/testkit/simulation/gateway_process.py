@@ -20,9 +20,11 @@ from sharegroup.gateway.handlers.admin import admin_routes
 from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat
 from sharegroup.gateway.handlers.share_fetch import ShareApis
 from sharegroup.gateway.listeners import Listeners
+from sharegroup.gateway.member_leases import MemberLeases
 from sharegroup.gateway.request import Caller, Handler, Request
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.server import REFRESH_INTERVAL_S
+from sharegroup.gateway.upstream_groups import UpstreamGroups
 from sharegroup.gateway.wire import RequestHeader
 from sharegroup.protocol import messages as share_messages
 from sharegroup.tables import GroupListing, ShareGroupDescription, SharePartitionOffset
@@ -62,7 +64,7 @@ class Surroundings:
 
 
 class SimulatedGateway:
-    """See the module. `skew_ms`: how much its clock is ahead of the brokers'. After `kill` or `stop` it can `start`
+    """See the module. `skew_ms`: how much its machine's clock is ahead of the brokers'. After `kill` or `stop` it can `start`
     again, as another process: with another `reply_to`, and without any memory."""
 
     def __init__(self, name: str, around: Surroundings, skew_ms: int = 0) -> None:
@@ -87,7 +89,7 @@ class SimulatedGateway:
         """Begin to serve; requests that come before it can wait for that."""
         assert self._process is None
         self._starts += 1
-        self._process = _Process(f"{self.name}.{self._starts}", self._around, self.faults, lambda: self.skew_ms)
+        self._process = _Process(f"{self.name}.{self._starts}", self._around, self.faults, self.skew_ms)
         self._loops.append(self._process.loop)
         self._say("starts")
 
@@ -162,10 +164,17 @@ class GatewayConnection:
             self._broken()
 
 
-class _Process:
-    """One life of a gateway."""
+class _NoUpstreamGroups(UpstreamGroups):
+    """The cluster has no groups of its own."""
 
-    def __init__(self, name: str, around: Surroundings, faults: UpstreamFaults, skew_ms: Callable[[], int]) -> None:
+    async def other_kind(self, node_id: int, group_id: str) -> str | None:
+        return None
+
+
+class _Process:
+    """One life of a gateway. Its clock goes on from what the machine's says at its start: nobody sets it."""
+
+    def __init__(self, name: str, around: Surroundings, faults: UpstreamFaults, skew_ms: int) -> None:
         self._name, self._around, self._faults, self._skew_ms = name, around, faults, skew_ms
         self.loop = VirtualLoop(around.clock)
         self.share: ShareApis | None = None
@@ -205,9 +214,12 @@ class _Process:
         listeners = Listeners(self._name)
         for place, node_id in enumerate(around.kafka.brokers):
             listeners.add(node_id, PORT + place)
-        self.share = ShareApis(config, configs, engine, cluster, listeners, security)
+        leases = MemberLeases()
+        self.share = ShareApis(config, configs, engine, cluster, listeners, security, leases)
+        upstream_groups = _NoUpstreamGroups(cluster, around.tables)  # type: ignore[arg-type]
+        heartbeat = ShareGroupHeartbeat(engine, cluster, security, leases, upstream_groups)
         routes: list[tuple[Any, Handler]] = [
-            (share_messages.ShareGroupHeartbeatRequest, ShareGroupHeartbeat(engine, cluster, security)),
+            (share_messages.ShareGroupHeartbeatRequest, heartbeat),
             (share_messages.ShareFetchRequest, self.share.fetch),
             (share_messages.ShareAcknowledgeRequest, self.share.acknowledge),
             *admin_routes(config, engine, cluster, around.tables, configs, security),  # type: ignore[arg-type]
@@ -246,7 +258,7 @@ class _Process:
         self._connections.clear()
 
     def _local_ms(self) -> int:
-        return self._around.clock.now_ms + self._skew_ms()
+        return self._around.clock.now_ms + self._skew_ms
 
     # -- connections ---------------------------------------------------------------------------------------------------
 

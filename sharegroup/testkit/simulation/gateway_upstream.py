@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,18 +13,16 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse, ListOffsetsRequ
 from kafka.protocol.metadata import MetadataResponse
 
 from sharegroup.errors import ErrorCode
-from sharegroup.gateway.log_reader import EARLIEST_LOCAL, READ_COMMITTED
-from sharegroup.gateway.topic_ids import topic_id_of
-from sharegroup.gateway.upstream_cluster import REFRESH_PAUSE_S, UpstreamCluster
+from sharegroup.gateway.log_reader import EARLIEST, IDS_FETCH_VERSION, READ_COMMITTED
+from sharegroup.gateway.topic_ids import NO_TOPIC_ID, topic_id_of, topic_id_text
+from sharegroup.gateway.upstream_cluster import UpstreamCluster
 from sharegroup.gateway.upstream_connection import Features, UpstreamUnavailableError
 from sharegroup.testkit.simulation.gateway_batch_bytes import batch_bytes, producer_id
-from sharegroup.testkit.simulation.kafka_log import LogBatch, Metadata, PartitionLog, SimulatedKafka
+from sharegroup.testkit.simulation.kafka_log import LogBatch, Metadata, PartitionLog, SimulatedKafka, TopicView
 from sharegroup.testkit.simulation.log_clients import Weather
 from sharegroup.testkit.simulation.virtual_clock import Scheduler
 
-logger = logging.getLogger(__name__)
-
-LATEST, EARLIEST = -1, -2
+LATEST = -1
 #: What a broker offers of what the gateway asks it: {api key: (lowest, highest version)}.
 OFFERED = {1: (4, 17), 2: (1, 10), 3: (0, 13), 16: (0, 4), 42: (0, 2)}
 
@@ -68,7 +65,7 @@ class SimulatedUpstream(UpstreamCluster):
         self._clock, self._kafka, self._weather, self._batches = clock, kafka, weather, batches
         self.faults = faults
         self._told: tuple[Metadata, Any] | None = None
-        self._answers: dict[str, Callable[[int, Any], Any]] = {
+        self._answers: dict[str, Callable[[int, Any, int | None], Any]] = {
             FetchRequest.__name__: self._fetch,
             ListOffsetsRequest.__name__: self._list_offsets,
             DeleteGroupsRequest.__name__: _no_such_groups,
@@ -76,24 +73,13 @@ class SimulatedUpstream(UpstreamCluster):
 
     # -- metadata ------------------------------------------------------------------------------------------------------
 
-    async def refresh(self) -> None:
-        """As the real one, by the loop's clock."""
-        loop = asyncio.get_running_loop()
-        asked = loop.time()
-        async with self._refreshing:
-            if self._refreshed > asked:
-                return
-            pause = self._refreshed + REFRESH_PAUSE_S - asked
-            if pause > 0:
-                await asyncio.sleep(pause)
-            self.learn(await self._metadata())
-            self._refreshed = loop.time()
-
-    async def _metadata(self) -> Any:
+    async def _metadata(self, names: Collection[str] | None = None) -> Any:
         await self._latency()
         view = self._kafka.metadata(self.faults.metadata_lag_ms)
+        if names is not None:
+            return metadata_response(self._kafka.brokers, view, sorted(names))
         if self._told is None or self._told[0] is not view:
-            self._told = view, metadata_response(self._kafka.brokers, view)
+            self._told = view, metadata_response(self._kafka.brokers, view, view)
         return self._told[1]
 
     # -- requests ------------------------------------------------------------------------------------------------------
@@ -114,17 +100,23 @@ class SimulatedUpstream(UpstreamCluster):
         if self._happens(self.faults.lost_answer):
             await asyncio.sleep(timeout_s)
             raise UpstreamUnavailableError(f"broker {node_id} has not answered within {timeout_s:g} s")
-        found = answer(node_id, request)
+        found = answer(node_id, request, max_version)
         if found is None:  # a long poll without records
             await asyncio.sleep(request.max_wait_ms / 1000)
-            found = answer(node_id, request) or self._fetched(request, ErrorCode.NONE, None)
+            found = answer(node_id, request, max_version) or self._fetched(request, ErrorCode.NONE, None)
         return found
 
-    def _fetch(self, node_id: int, request: Any) -> Any:
-        """None where there is nothing yet at the log's end."""
-        asked = request.topics[0].partitions[0]
+    def _fetch(self, node_id: int, request: Any, max_version: int | None) -> Any:
+        """None where there is nothing yet at the log's end. Newer requests name the topic by its id."""
+        topic, asked = request.topics[0], request.topics[0].partitions[0]
+        name = topic.topic
+        if max_version is None or max_version >= IDS_FETCH_VERSION:
+            named = self._kafka.topic_by_id(topic_id_text(topic.topic_id))
+            if named is None:
+                return self._fetched(request, ErrorCode.UNKNOWN_TOPIC_ID, None)
+            name = named.name
         try:
-            log = self._kafka.log(request.topics[0].topic, asked.partition)
+            log = self._kafka.log(name, asked.partition)
         except LeaderNotAvailableError:
             return self._fetched(request, ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
         except KafkaError:
@@ -138,7 +130,7 @@ class SimulatedUpstream(UpstreamCluster):
         end = _visible_end(request, log)
         if asked.fetch_offset >= end:
             return None
-        topic_id = self._kafka.topic(request.topics[0].topic).topic_id
+        topic_id = self._kafka.topic(name).topic_id
         records, last = bytearray(), asked.fetch_offset
         for batch in log.read(asked.fetch_offset, end):
             data = self._batches.of(topic_id, asked.partition, batch)
@@ -171,7 +163,7 @@ class SimulatedUpstream(UpstreamCluster):
         named = topic(topic=request.topics[0].topic, partitions=[found])
         return FetchResponse(throttle_time_ms=0, error_code=0, session_id=0, responses=[named])
 
-    def _list_offsets(self, node_id: int, request: Any) -> Any:
+    def _list_offsets(self, node_id: int, request: Any, _: int | None) -> Any:
         kind = ListOffsetsResponse.ListOffsetsTopicResponse
         return ListOffsetsResponse(
             throttle_time_ms=0,
@@ -204,7 +196,7 @@ class SimulatedUpstream(UpstreamCluster):
             return int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), -1
         if log.leader != node_id:
             return int(ErrorCode.NOT_LEADER_OR_FOLLOWER), -1
-        if asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
+        if asked.timestamp == EARLIEST:
             return 0, log.log_start_offset
         if asked.timestamp == LATEST:
             return 0, log.log_end_offset
@@ -221,7 +213,7 @@ class SimulatedUpstream(UpstreamCluster):
         return chance > 0 and self._clock.random.random() < chance
 
 
-def _no_such_groups(_: int, request: Any) -> Any:
+def _no_such_groups(_node_id: int, request: Any, _: int | None) -> Any:
     """The cluster has no groups of its own."""
     result = DeleteGroupsResponse.DeletableGroupResult
     code = int(ErrorCode.GROUP_ID_NOT_FOUND)
@@ -233,9 +225,8 @@ def _visible_end(request: Any, log: PartitionLog) -> int:
     return log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.log_end_offset
 
 
-def metadata_response(brokers: tuple[int, ...], view: Metadata) -> Any:
-    """All brokers and topics."""
-    topic = MetadataResponse.MetadataResponseTopic
+def metadata_response(brokers: tuple[int, ...], view: Metadata, names: Iterable[str]) -> Any:
+    """All brokers, and the topics of these names."""
     return MetadataResponse(
         throttle_time_ms=0,
         brokers=[
@@ -244,20 +235,23 @@ def metadata_response(brokers: tuple[int, ...], view: Metadata) -> Any:
         ],
         cluster_id="simulated",
         controller_id=brokers[0],
-        topics=[
-            topic(
-                error_code=0,
-                name=name,
-                topic_id=topic_id_of(found.topic_id),
-                is_internal=False,
-                partitions=[
-                    topic.MetadataResponsePartition(
-                        error_code=0, partition_index=partition, leader_id=leader, leader_epoch=0,
-                        replica_nodes=[leader], isr_nodes=[leader], offline_replicas=[],
-                    )
-                    for partition, leader in enumerate(found.leaders)
-                ],
+        topics=[_topic(name, view.get(name)) for name in names],
+    )
+
+
+def _topic(name: str, found: TopicView | None) -> Any:
+    topic = MetadataResponse.MetadataResponseTopic
+    leaders = () if found is None else found.leaders
+    return topic(
+        error_code=int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else ErrorCode.NONE),
+        name=name,
+        topic_id=NO_TOPIC_ID if found is None else topic_id_of(found.topic_id),
+        is_internal=False,
+        partitions=[
+            topic.MetadataResponsePartition(
+                error_code=0, partition_index=partition, leader_id=leader, leader_epoch=0,
+                replica_nodes=[leader], isr_nodes=[leader], offline_replicas=[],
             )
-            for name, found in view.items()
+            for partition, leader in enumerate(leaders)
         ],
     )  # fmt: skip

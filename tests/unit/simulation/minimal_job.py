@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sharegroup.config import JobConfig, OffsetResetStrategy
+from sharegroup.config import JobConfig
 from sharegroup.engine import rows
 from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.engine.output import Output
 from sharegroup.engine.share_group_operator import run_share_group
 from sharegroup.engine.share_partition_shard import Shard
 from sharegroup.protocol.request_rows import decode_share_partition_request
-from sharegroup.testkit.simulation.kafka_log import LogRecord, SimulatedKafka
+from sharegroup.testkit.simulation.kafka_log import LogRecord, PartitionLog, SimulatedKafka
 from sharegroup.testkit.simulation.trace import Trace
 from sharegroup.testkit.simulation.virtual_clock import Scheduler
 
@@ -39,7 +39,8 @@ class MinimalJob:
         self._groups: dict[str, str | None] = {}
         self._shards: dict[tuple[str, str], str | None] = {}
         self._outputs: dict[object, Output] = {}
-        self._logs: dict[tuple[str, str], dict[int, tuple[int, int]]] = {}
+        #: {(group id, topic id): {partition: the fields of `LogOffsets`}}
+        self._logs: dict[tuple[str, str], dict[int, tuple[int, int, int]]] = {}
         self._loads: dict[tuple[str, str], list[dict[str, Any]]] = {}
         self.set_configs: dict[str, dict[str, str]] = {}
         self.rejected: list[str] = []
@@ -84,7 +85,7 @@ class MinimalJob:
         lines: dict[tuple[str, str], list[str]] = {}
         for line, record in self._new(PARTITION_REQUESTS):
             request = decode_share_partition_request(record.value.decode())
-            lines.setdefault((request.group_id, request.topic), []).append(line)
+            lines.setdefault((request.group_id, request.topic_id), []).append(line)
         for key, loads in self._loads.items():
             if loads:
                 lines.setdefault(key, []).append(rows.encode(rows.LOAD, json.dumps(loads)))
@@ -127,8 +128,9 @@ class MinimalJob:
     def _moved(self, key: tuple[str, str]) -> list[list[int]]:
         moved = []
         for partition, before in self._logs[key].items():
-            log = self._kafka.topic(key[1]).partitions[partition]
-            now = (log.log_start_offset, log.log_end_offset)
+            topic = self._kafka.topic_by_id(key[1])
+            assert topic is not None
+            now = _offsets(topic.partitions[partition])
             if now != before:
                 self._logs[key][partition] = now
                 moved.append([partition, *now])
@@ -154,17 +156,19 @@ class MinimalJob:
             self._kafka.append(RESPONSES, 0, [(response["reply_to"].encode(), json.dumps(response).encode())])
 
     def _load(self, row: dict[str, Any]) -> None:
-        key, partition = (row["group_id"], row["topic"]), row["partition"]
-        log = self._kafka.topic(row["topic"]).partitions[partition]
-        ends = (log.log_start_offset, log.log_end_offset)
+        key, partition = (row["group_id"], row["topic_id"]), row["partition"]
+        ends = _offsets(self._kafka.topic(row["topic"]).partitions[partition])
         start = row["start_offset"]
         if start < 0:
-            reset = self._group_config(row["group_id"]).auto_offset_reset.strategy
-            start = ends[0] if reset is OffsetResetStrategy.EARLIEST else ends[1]
+            start = ends[0] if row["auto_offset_reset"] == "earliest" else ends[1]
         self._logs.setdefault(key, {})[partition] = ends
         self._loads.setdefault(key, []).append(
             {
-                "partition": partition, "state_epoch": row["state_epoch"], "initializing": True, "start_offset": start,
+                "topic": row["topic"], "partition": partition, "state_epoch": row["state_epoch"], "initializing": True, "start_offset": start,
                 "log": ends, "header": None, "batches": [],
             }
         )  # fmt: skip
+
+
+def _offsets(log: PartitionLog) -> tuple[int, int, int]:
+    return log.log_start_offset, log.log_end_offset, log.last_stable_offset

@@ -119,8 +119,8 @@ def test_a_wrong_clock_does_not_matter(skew_ms: int) -> None:
     world.client("fast")
     world.run(60)
     left = {delivery.lock_end_ms - delivery.made_ms for delivery in world.witness.deliveries}
-    assert left
-    assert LOCK_MS - 1_000 < min(left) <= max(left) < LOCK_MS
+    assert LOCK_MS // 2 < min(left)  # some are read ahead
+    assert LOCK_MS - 1_000 < max(left) < LOCK_MS
     assert (world.witness.violations, world.problems()) == ([], [])
 
 
@@ -174,7 +174,6 @@ def test_bad_networks_break_nothing(seed: int) -> None:
     assert len(world.witness.finished) > 100
 
 
-@pytest.mark.xfail(strict=True, reason="an acknowledgement does not name the grant that it is for yet")
 def test_what_was_finished_after_its_lock_is_not_delivered_again() -> None:
     """Members whose work ends as their locks do: their own demand is given the same records again meanwhile."""
     violations = {}
@@ -186,7 +185,6 @@ def test_what_was_finished_after_its_lock_is_not_delivered_again() -> None:
     assert violations == {seed: [] for seed in range(12)}
 
 
-@pytest.mark.xfail(strict=True, reason="the brokers' clock is counted from the machine's, which may be set")
 def test_a_clock_that_is_set_back_does_not_matter() -> None:
     world = GatewayWorld(5, gateways=1, produce_s=2)
     world.client("fast")
@@ -196,7 +194,6 @@ def test_a_clock_that_is_set_back_does_not_matter() -> None:
     assert longest_lock_ms(world) <= LOCK_MS + 100
 
 
-@pytest.mark.xfail(strict=True, reason="the second attempt of a row is answered with the time of the first")
 def test_rows_that_are_sent_twice_do_not_matter() -> None:
     longest = {}
     for seed in range(1, 4):
