@@ -27,7 +27,8 @@ MAX_BATCH_ROWS = 1_000
 
 
 class SimulatedAppender:
-    """See the module. `local_ms` is `row_appender.local_ms` of the process; a row has `timeout_s` seconds to become durable."""
+    """See the module. `local_ms` is the process's `row_appender.local_ms`; a row has `timeout_s` seconds to become
+    durable."""
 
     def __init__(
         self,

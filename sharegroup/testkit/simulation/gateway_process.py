@@ -64,8 +64,10 @@ class Surroundings:
 
 
 class SimulatedGateway:
-    """See the module. `skew_ms`: how much its machine's clock is ahead of the brokers'. After `kill` or `stop` it can `start`
-    again, as another process: with another `reply_to`, and without any memory."""
+    """See the module. `skew_ms`: how much its machine's clock is ahead of the brokers'.
+
+    After `kill` or `stop` it can `start` again, as another process: with another `reply_to`, and without any memory.
+    """
 
     def __init__(self, name: str, around: Surroundings, skew_ms: int = 0) -> None:
         self.name, self.skew_ms = name, skew_ms

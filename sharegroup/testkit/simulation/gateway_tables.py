@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sharegroup.tables import GroupListing, ShareGroupDescription, SharePartitionOffset
-from sharegroup.testkit.simulation.memory_delta import MemoryTables
+from sharegroup.tables.schemas import SHARE_GROUP_CONFIGS, SHARE_GROUPS
+from sharegroup.testkit.memory_tables import MemoryTables
 from sharegroup.types import ConfigSource
 
 
@@ -21,7 +22,7 @@ class SimulatedStoredGroups:
         """All groups with their states."""
         return tuple(
             GroupListing(row["group_id"], row["group_state"])
-            for row in self._tables["share_groups"].read().to_pylist()
+            for row in self._tables.rows(SHARE_GROUPS)
             if row["group_state"] != "Dead"
         )
 
@@ -35,9 +36,9 @@ class SimulatedStoredGroups:
 
     async def configs(self) -> dict[str, dict[str, str]]:
         """{group id: {config name: value as text}}: what requests have set."""
-        table = self._tables["share_group_configs"]
-        if self._configs[0] != table.version:
-            self._configs = table.version, _set_by_requests(table.read().to_pylist())
+        version = self._tables.newest_version(SHARE_GROUP_CONFIGS)
+        if self._configs[0] != version:
+            self._configs = version, _set_by_requests(self._tables.rows(SHARE_GROUP_CONFIGS))
         return dict(self._configs[1])
 
 

@@ -108,13 +108,9 @@ class SimulatedUpstream(UpstreamCluster):
 
     def _fetch(self, node_id: int, request: Any, max_version: int | None) -> Any:
         """None where there is nothing yet at the log's end. Newer requests name the topic by its id."""
-        topic, asked = request.topics[0], request.topics[0].partitions[0]
-        name = topic.topic
-        if max_version is None or max_version >= IDS_FETCH_VERSION:
-            named = self._kafka.topic_by_id(topic_id_text(topic.topic_id))
-            if named is None:
-                return self._fetched(request, ErrorCode.UNKNOWN_TOPIC_ID, None)
-            name = named.name
+        asked, name = request.topics[0].partitions[0], self._name(request.topics[0], max_version)
+        if name is None:
+            return self._fetched(request, ErrorCode.UNKNOWN_TOPIC_ID, None)
         try:
             log = self._kafka.log(name, asked.partition)
         except LeaderNotAvailableError:
@@ -139,6 +135,12 @@ class SimulatedUpstream(UpstreamCluster):
             records += data
             last = batch.last_offset
         return self._fetched(request, ErrorCode.NONE, log, bytes(records), last)
+
+    def _name(self, topic: Any, max_version: int | None) -> str | None:
+        if max_version is not None and max_version < IDS_FETCH_VERSION:
+            return str(topic.topic)
+        found = self._kafka.topic_by_id(topic_id_text(topic.topic_id))
+        return None if found is None else found.name
 
     def _fetched(
         self, request: Any, code: ErrorCode, log: PartitionLog | None, records: bytes = b"", last: int = -1

@@ -164,7 +164,8 @@ class MinimalJob:
         self._logs.setdefault(key, {})[partition] = ends
         self._loads.setdefault(key, []).append(
             {
-                "topic": row["topic"], "partition": partition, "state_epoch": row["state_epoch"], "initializing": True, "start_offset": start,
+                "topic": row["topic"], "partition": partition, "state_epoch": row["state_epoch"],
+                "initializing": True, "start_offset": start,
                 "log": ends, "header": None, "batches": [],
             }
         )  # fmt: skip

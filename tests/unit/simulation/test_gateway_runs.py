@@ -119,7 +119,7 @@ def test_a_wrong_clock_does_not_matter(skew_ms: int) -> None:
     world.client("fast")
     world.run(60)
     left = {delivery.lock_end_ms - delivery.made_ms for delivery in world.witness.deliveries}
-    assert LOCK_MS // 2 < min(left)  # some are read ahead
+    assert min(left) > LOCK_MS // 2  # some are read ahead
     assert LOCK_MS - 1_000 < max(left) < LOCK_MS
     assert (world.witness.violations, world.problems()) == ([], [])
 
