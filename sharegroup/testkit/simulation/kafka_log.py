@@ -130,6 +130,7 @@ class Topic:
     topic_id: str
     partitions: list[PartitionLog]
     created_ms: int
+    deleted_ms: int | None = None
 
 
 class TopicView(NamedTuple):
@@ -175,6 +176,7 @@ class SimulatedKafka:
         """Delete a topic. Raises UnknownTopicOrPartitionError."""
         topic = self.topic(name)
         del self.topics[name]
+        topic.deleted_ms = self._clock.now_ms
         self.deleted[topic.topic_id] = topic
         self._changed(f"delete topic {name} ({topic.topic_id})")
 

@@ -24,6 +24,8 @@ class Weather:
     slow_ms: float = 1_500.0
     lost_request: float = 0.0
     lost_answer: float = 0.0
+    #: That a row whose answer was lost is there twice.
+    repeats: float = 0.2
 
     def latency_ms(self, clock: Scheduler) -> float:
         """Of one message, one way."""
@@ -32,50 +34,69 @@ class Weather:
         return self.least_ms + clock.random.expovariate(1 / self.mean_ms)
 
 
+@dataclass
+class _Row:
+    """A row on its way; `appended` is where it was appended, which only the broker knows."""
+
+    topic: str
+    partition: int
+    key: bytes
+    value: bytes
+    may_repeat: bool
+    on_appended: OnAppended
+    appended: LogBatch | None = None
+
+
 class RowSender:
-    """Produces rows in order, by key, and tries again until a row has its answer: a row whose answer was lost is there
-    twice. `retry_ms` is how long it waits for an answer."""
+    """Produces rows in order, by key, and tries again until a row has its answer, as an idempotent producer: when the
+    answer was lost, the next attempt is told of the first append. Seldom a row is appended twice all the same, if it
+    `may_repeat`. `retry_ms` is how long it waits for an answer."""
 
     def __init__(self, clock: Scheduler, kafka: SimulatedKafka, weather: Weather, retry_ms: float = 1_000) -> None:
         self._clock, self._kafka, self._weather, self._retry_ms = clock, kafka, weather, retry_ms
         self._busy: dict[tuple[str, int], float] = {}
         self.closed = False
 
-    def send(self, topic: str, key: bytes, value: bytes, on_appended: OnAppended | None = None) -> None:
+    def send(
+        self,
+        topic: str,
+        key: bytes,
+        value: bytes,
+        on_appended: OnAppended | None = None,
+        may_repeat: bool = True,
+    ) -> None:
         """Produce a row; `on_appended` hears of the first append that was answered."""
         partition = self._kafka.partition_of(topic, key)
-        self._attempt(topic, partition, key, value, on_appended or (lambda answer: None))
+        self._attempt(_Row(topic, partition, key, value, may_repeat, on_appended or (lambda answer: None)))
 
     def close(self) -> None:
         """The process is gone: what is on its way arrives, and nobody hears of it."""
         self.closed = True
 
-    def _attempt(self, topic: str, partition: int, key: bytes, value: bytes, on_appended: OnAppended) -> None:
+    def _attempt(self, row: _Row) -> None:
         """One request after the other for a partition, as an idempotent producer keeps their order."""
         now = self._clock.now_us / 1000
-        arrives = max(now + self._weather.latency_ms(self._clock), self._busy.get((topic, partition), 0.0))
-        self._busy[topic, partition] = arrives
+        where = row.topic, row.partition
+        arrives = max(now + self._weather.latency_ms(self._clock), self._busy.get(where, 0.0))
+        self._busy[where] = arrives
         lost = self._clock.random.random() < self._weather.lost_request
-        self._clock.at(arrives, lambda: self._arrive(topic, partition, key, value, on_appended, lost))
+        self._clock.at(arrives, lambda: self._arrive(row, lost))
 
-    def _arrive(
-        self, topic: str, partition: int, key: bytes, value: bytes, on_appended: OnAppended, lost: bool
-    ) -> None:
-        retry = self._clock.after(self._retry_ms, lambda: self._again(topic, partition, key, value, on_appended))
+    def _arrive(self, row: _Row, lost: bool) -> None:
+        retry = self._clock.after(self._retry_ms, lambda: None if self.closed else self._attempt(row))
         if lost:
             return
-        try:
-            batch = self._kafka.append(topic, partition, [(key, value)])
-        except KafkaError:
-            return
+        if row.appended is None or (row.may_repeat and self._clock.random.random() < self._weather.repeats):
+            try:
+                row.appended = self._kafka.append(row.topic, row.partition, [(row.key, row.value)])
+            except KafkaError:
+                return
         if self._clock.random.random() < self._weather.lost_answer:
             return
         retry.cancel()
-        self._clock.after(self._weather.latency_ms(self._clock), lambda: None if self.closed else on_appended(batch))
-
-    def _again(self, topic: str, partition: int, key: bytes, value: bytes, on_appended: OnAppended) -> None:
-        if not self.closed:
-            self._attempt(topic, partition, key, value, on_appended)
+        batch = row.appended
+        latency_ms = self._weather.latency_ms(self._clock)
+        self._clock.after(latency_ms, lambda: None if self.closed else row.on_appended(batch))
 
 
 class RowTail:

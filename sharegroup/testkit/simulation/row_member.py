@@ -265,7 +265,9 @@ class RowMember:
 
     def _give_back(self, key: Key, acquired: tuple[AcquiredRange, ...]) -> None:
         self._trace.add(self.name, f"gives back {key} {_ranges(acquired)}", str(key))
-        self._send(self._request(UNACQUIRE, key)._replace(acquired=acquired, reply_to=""))
+        # Of a second copy nobody could tell whether it is for the next grant of the same delivery count.
+        request = self._request(UNACQUIRE, key)._replace(acquired=acquired, reply_to="")
+        self._sender.send(PARTITION_REQUESTS, request.kafka_key, request.encode(), may_repeat=False)
 
     def _acknowledge(self, key: Key, held: _Held) -> None:
         if row_adapter.response_key(key) not in self._assignment:
