@@ -15,14 +15,14 @@ class Producers:
     def __init__(self, world: World) -> None:
         self._world, self._clock, self._kafka = world, world.clock, world.kafka
         self._random = world.random("producers")
-        self._every_ms = self._random.choice((60_000, 120_000, 240_000))
+        self._every_ms = self._random.choice((120_000, 240_000, 480_000))
         self.topics = TOPICS[: self._random.choice((1, 1, 2))]
 
     def start(self) -> None:
         """Begin: some topics have records before anybody joins."""
         for topic in self.topics:
             self._kafka.create_topic(topic, self._random.choice((1, 1, 2, 3)))
-            for _ in range(self._random.choice((0, 1, 5))):
+            for _ in range(self._random.choice((0, 1, 3))):
                 self._append(topic)
             self._clock.after(self._random.uniform(0, self._every_ms), lambda topic=topic: self._burst(topic))
         for fault, every_ms, action in (
@@ -52,7 +52,7 @@ class Producers:
         if topic not in self._kafka.topics:
             return
         partition = self._random.randrange(len(self._kafka.topics[topic].partitions))
-        rows = [(None, b"record")] * self._random.choice((1, 3, 10, 30))
+        rows = [(None, b"record")] * self._random.choice((1, 3, 10, 20))
         holes = self._random.choice((0, 0, 0, 1, 5))
         producer = ""
         if self._world.has("transactions") and self._random.random() < 0.4:

@@ -274,8 +274,9 @@ class StreamingQuery:
                 self.wake(self._random.uniform(1, _POLL_MS))
         elif topic == self._topic:
             self.wake(self._random.uniform(1, _REQUEST_MS))
-        elif self.name != GROUP_COORDINATOR and topic not in JOB_TOPICS and self.parts.source._hand_over.read().waiting:
-            self.wake(self._random.uniform(1, _LOG_MS))
+        elif self.name != GROUP_COORDINATOR and topic not in JOB_TOPICS:
+            if self._running or self.parts.source._hand_over.read().waiting:
+                self.wake(self._random.uniform(1, _LOG_MS))
 
     def _run(self) -> None:
         if not self.is_active:
@@ -285,9 +286,7 @@ class StreamingQuery:
             return
         self._running = True
         try:
-            while self.micro_batches.run_next() or self._again:
-                self._again = False
-                self._tell_others()
+            self._run_batches()
         except Killed:
             return
         except Exception as error:  # noqa: BLE001 - a process ends by whatever it is
@@ -298,6 +297,15 @@ class StreamingQuery:
         finally:
             self._running = False
         self._wake_at_deadline()
+
+    def _run_batches(self) -> None:
+        """Until nothing is there that somebody woke it for: what it would look up again is the same."""
+        while True:
+            self._again = False
+            if self.micro_batches.run_next():
+                self._tell_others()
+            if not (self._again or self.micro_batches.has_unread):
+                return
 
     def _tell_others(self) -> None:
         """The other query's source polls this one's tables."""

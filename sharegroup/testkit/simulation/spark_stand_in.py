@@ -61,6 +61,11 @@ class RequestTopic:
             ends[partition] = first + count if count else start.get(partition, 0)
         return ends
 
+    def has_more(self, start: Mapping[int, int]) -> bool:
+        """Whether something is unread."""
+        logs = self._kafka.topic(self._topic).partitions
+        return any(log.log_end_offset > start.get(partition, 0) for partition, log in enumerate(logs))
+
     def rows(self, start: Mapping[int, int], end: Mapping[int, int]) -> Iterable[KeyedRow]:
         """The rows of a batch."""
         for partition, last in end.items():
@@ -95,6 +100,11 @@ class MicroBatches:
     def state(self) -> Mapping[str, str]:
         """The operator's state after the last batch that was committed."""
         return self._folder.states[self._folder.commits]
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether there are requests for a next batch."""
+        return self._requests.has_more(self._folder.starts(self._folder.commits)[1])
 
     def run_next(self) -> bool:
         """Run the next batch, or the last one again; False if nothing is new."""

@@ -136,10 +136,10 @@ def _config(random: Random) -> Mapping[str, object]:
         },
         "group": {
             # Sparse, for each heartbeat is a micro-batch.
-            "group.share.heartbeat.interval.ms": 45_000,
-            "group.share.max.heartbeat.interval.ms": 45_000,
-            "group.share.session.timeout.ms": 150_000,
-            "group.share.max.session.timeout.ms": 150_000,
+            "group.share.heartbeat.interval.ms": 60_000,
+            "group.share.max.heartbeat.interval.ms": 60_000,
+            "group.share.session.timeout.ms": 180_000,
+            "group.share.max.session.timeout.ms": 180_000,
             "group.share.record.lock.duration.ms": random.choice((15_000, 30_000)),
             "group.share.delivery.count.limit": random.choice((2, 3, 5)),
             "group.share.partition.max.record.locks": random.choice((100, 2_000)),
