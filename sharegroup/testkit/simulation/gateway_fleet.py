@@ -1,13 +1,4 @@
-"""The gateways of a run, what goes wrong with them, and who talks to them: in place of row members and administrators,
-or beside them.
-
-    fleet = GatewayFleet(world)
-    fleet.start()
-    fleet.member("group-1-1", "group-1", ("orders",)).start()
-    fleet.administrator("group-1").set_configs({"share.auto.offset.reset": "earliest"})
-    ...
-    fleet.look_for_errors()
-"""
+"""The gateways of a run, what goes wrong with them, and who talks to them, beside those who talk rows."""
 
 from __future__ import annotations
 
@@ -27,11 +18,20 @@ _CHECK_MS = 60_000
 _FAULTS = ("gateway_killed", "gateway_paused", "gateway_clock", "slow_metadata", "leader_away", "slow_members")
 
 
-class GatewayFleet:
-    """Some gateways, started with the run. `side` is what share consumers and administrators need."""
+def fleet_of(world: World) -> GatewayFleet | None:
+    """The run's gateways, if it has some: seeds without any are told sooner."""
+    share = world.random("fleet").choice((0, 0.5, 0.5, 1))
+    return GatewayFleet(world, share) if share else None
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+
+class GatewayFleet:
+    """Some gateways, started with the run. `share` of the members and administrators talk to them.
+
+    `side` is what these need.
+    """
+
+    def __init__(self, world: World, share: float) -> None:
+        self._world, self._share = world, share
         self._random = world.random("gateways")
         self._members: list[WireMember] = []
         tables = SimulatedStoredGroups(world.tables)
@@ -43,6 +43,10 @@ class GatewayFleet:
         self.side = ClientSide(
             world.clock, world.trace, world.kafka, world.weather, self.gateways, witness, itertools.count(1)
         )
+
+    def is_next(self) -> bool:
+        """Whether the next one talks to a gateway."""
+        return self._random.random() < self._share
 
     def member(self, name: str, group_id: str, topics: tuple[str, ...], is_good: bool = False) -> WireMember:
         """A share consumer, to be started; a good one takes all that there is, and stays."""

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_GROUPS
+from sharegroup.testkit.simulation.gateway_fleet import fleet_of
 from sharegroup.testkit.simulation.job_host import JobHost
 from sharegroup.testkit.simulation.job_sources import use_virtual_time
 from sharegroup.testkit.simulation.judge import Violation
@@ -40,9 +41,14 @@ def run(seed: int, hours: float = 1.0, faults: Collection[str] | None = None, ke
     host, producers = JobHost(world), Producers(world)
     producers.start()
     host.start()
-    population = Population(world, producers.topics)
+    fleet = fleet_of(world)
+    if fleet is not None:
+        fleet.start()
+    population = Population(world, producers.topics, fleet)
     population.start()
     world.clock.run_until(world.end_ms)
+    if fleet is not None:
+        fleet.look_for_errors()
     judge_at_the_end(world, host, [group.group_id for group in population.groups], producers.topics)
     return result(world, host, time.perf_counter() - begin)
 
