@@ -6,6 +6,8 @@ any moment the judge knows less than the job: it says nothing of what may be eit
 - a record whose acceptance (or rejection) was answered OK is never delivered again;
 - the delivery count of a record is another one at each delivery, and never above the limit;
 - nobody gets a record that another holds within its lock;
+- an acknowledgement counts when it comes within its lock and session, and is refused when it comes after its lock or is
+  for an older delivery;
 - nobody gets what the log does not have.
 
 What remains to be judged at the end, from the tables, is in `last_judgement`.
@@ -249,6 +251,13 @@ class Judge:
                             key,
                         )
                     story.finished = counts[offset], kind
+
+    def is_in_time(self, key: Key, batches: str, grant: Grant, appended_ms: int) -> None:
+        """An acknowledgement that named its grant was answered without an error: it came within the grant's lock."""
+        if appended_ms > grant.deadline_ms:
+            late_ms = appended_ms - grant.deadline_ms
+            text = f"{batches} of {grant.member}, appended {late_ms} ms after its lock's end, was answered OK"
+            self.violate("an acknowledgement after its lock", text, key)
 
     def grant(self, group_id: str, member_id: str, deadline_ms: int) -> Grant:
         """What a member may rely on from now on: remember it with what was delivered."""

@@ -63,7 +63,7 @@ class RowSender:
         key: bytes,
         value: bytes,
         on_appended: OnAppended | None = None,
-        may_repeat: bool = True,
+        may_repeat: bool = False,
     ) -> None:
         """Produce a row; `on_appended` hears of the first append that was answered."""
         partition = self._kafka.partition_of(topic, key)
@@ -88,7 +88,8 @@ class RowSender:
             return
         if row.appended is None or (row.may_repeat and self._clock.random.random() < self._weather.repeats):
             try:
-                row.appended = self._kafka.append(row.topic, row.partition, [(row.key, row.value)])
+                appended = self._kafka.append(row.topic, row.partition, [(row.key, row.value)])
+                row.appended = row.appended or appended
             except KafkaError:
                 return
         if self._clock.random.random() < self._weather.lost_answer:

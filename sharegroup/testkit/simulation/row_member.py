@@ -265,9 +265,7 @@ class RowMember:
 
     def _give_back(self, key: Key, acquired: tuple[AcquiredRange, ...]) -> None:
         self._trace.add(self.name, f"gives back {key} {_ranges(acquired)}", str(key))
-        # Of a second copy nobody could tell whether it is for the next grant of the same delivery count.
-        request = self._request(UNACQUIRE, key)._replace(acquired=acquired, reply_to="")
-        self._sender.send(PARTITION_REQUESTS, request.kafka_key, request.encode(), may_repeat=False)
+        self._send(self._request(UNACQUIRE, key)._replace(acquired=acquired, reply_to=""))
 
     def _acknowledge(self, key: Key, held: _Held) -> None:
         if row_adapter.response_key(key) not in self._assignment:
@@ -284,7 +282,7 @@ class RowMember:
             if isinstance(answer, LogBatch):
                 sent.appended_ms = answer.append_ms
 
-        self._sender.send(PARTITION_REQUESTS, request.kafka_key, request.encode(), appended)
+        self._sender.send(PARTITION_REQUESTS, request.kafka_key, request.encode(), appended, may_repeat=True)
         self._in_a_while(self._random.uniform(1, 100), lambda: self._fetch(key))
 
     def _renew(self, key: Key, held: _Held) -> None:
@@ -327,6 +325,8 @@ class RowMember:
         else:
             self._trace.add(self.name, f"acknowledgement of {key} {_acks(request.batches)} OK", str(key))
             self._judge.acknowledged_ok(self.member_id, key, request.batches, sent.counts)
+            if sent.grant is not None and sent.appended_ms is not None:
+                self._judge.is_in_time(key, _acks(request.batches), sent.grant, sent.appended_ms)
 
     # -- rows ------------------------------------------------------------------------------------------------------
 
@@ -359,7 +359,9 @@ class RowMember:
         return row_adapter.request(kind, self._next_id(), key, self.member_id, self.epoch, self.reply_to)
 
     def _send(self, request: SharePartitionRequest) -> None:
-        self._sender.send(PARTITION_REQUESTS, request.kafka_key, request.encode())
+        # Of another copy of a returned range nobody could tell whether it is for the next grant of the same count.
+        may_repeat = request.type != UNACQUIRE
+        self._sender.send(PARTITION_REQUESTS, request.kafka_key, request.encode(), may_repeat=may_repeat)
 
     def _next_id(self) -> str:
         return f"{self.name}-{self._process}-{next(self._numbers)}"
