@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 
+from sharegroup.errors import ErrorCode
 from sharegroup.protocol.request_rows import (
     ALTER_CONFIGS,
     ALTER_OFFSETS,
@@ -48,7 +49,8 @@ class Administrator:
         self._world.trace.add("admin", f"{self._group_id}: sets {configs}")
 
         def answered(response: ShareGroupResponse) -> None:
-            change.answered_ms, change.ok = self._world.clock.now_ms, not response.error_code
+            if response.error_code != ErrorCode.UNKNOWN_SERVER_ERROR:
+                change.answered_ms, change.ok = self._world.clock.now_ms, not response.error_code
             self._world.trace.add("admin", f"{self._group_id}: answered {response.error_code} to {configs}")
             then(not response.error_code)
 
@@ -96,7 +98,8 @@ class Administrator:
 
         def answered(response: ShareGroupResponse) -> None:
             self._world.trace.add("admin", f"{self._group_id}: answered {response.error_code} to {request.type}")
-            self._judge.reset_answered(self._group_id, None, not response.error_code)
+            if response.error_code != ErrorCode.UNKNOWN_SERVER_ERROR:  # it may have been done
+                self._judge.reset_answered(self._group_id, None, not response.error_code)
 
         self._ask(request, answered)
 

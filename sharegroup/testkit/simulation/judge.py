@@ -324,12 +324,16 @@ class Judge:
                 self.wanted_ms[named] = before
 
     def altered(self, group_id: str, topic_id: str, partition: int) -> None:
-        """Somebody asks for a start offset of a share-partition: from then on it need not be its config's."""
-        self._altered.add((group_id, topic_id, partition))
+        """Somebody asks for a start offset of a share-partition: from then on it need not be its config's.
 
-    def was_altered(self, group_id: str, topic_id: str, partition: int) -> bool:
+        Who asks names the topic: asked again, it may be the next one of that name.
+        """
+        topic = self._kafka.topic_by_id(topic_id) or self._kafka.deleted[topic_id]
+        self._altered.add((group_id, topic.name, partition))
+
+    def was_altered(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether somebody did."""
-        return (group_id, topic_id, partition) in self._altered
+        return (group_id, topic, partition) in self._altered
 
     def possible_values(self, group_id: str, name: str, default: str, from_ms: int, to_ms: int) -> list[str]:
         """What a config may have been at some moment between two times: requests of one administrator follow each

@@ -39,8 +39,10 @@ class WireAdministrator(Administrator):
     async def _request(self, request: ShareGroupRequest, on_answer: OnAnswer) -> None:
         side = self._side
         code: int | None = None
+        attempts = 0
         message, version = _message(request)
         while code is None:
+            attempts += 1
             gateway = self._random.choice(side.gateways)
             connection = Connection(side.clock, side.weather, self._loop, gateway, side.kafka.brokers[0], "admin")
             try:
@@ -52,6 +54,8 @@ class WireAdministrator(Administrator):
                 code = None
                 await asyncio.sleep(1)
         self._waiting = None
+        if code and attempts > 1:  # refused, or done before and refused when it was asked for again
+            code = int(ErrorCode.UNKNOWN_SERVER_ERROR)
         on_answer(ShareGroupResponse(request.type, "", "", request.group_id, "", error_code=code))
 
 
