@@ -98,8 +98,8 @@ class Administrator:
 
         def answered(response: ShareGroupResponse) -> None:
             self._world.trace.add("admin", f"{self._group_id}: answered {response.error_code} to {request.type}")
-            if response.error_code != ErrorCode.UNKNOWN_SERVER_ERROR:  # it may have been done
-                self._judge.reset_answered(self._group_id, None, not response.error_code)
+            is_known = response.error_code != ErrorCode.UNKNOWN_SERVER_ERROR
+            self._judge.reset_answered(self._group_id, None, not response.error_code if is_known else None)
 
         self._ask(request, answered)
 

@@ -105,8 +105,14 @@ class _Life:
     """A share-partition from one beginning to the next. `asked_ms` is when somebody first wanted it."""
 
     stories: dict[int, _Story] = field(default_factory=dict)
-    #: While an administrator's request is on its way that would begin it anew, nothing is judged.
-    in_question: bool = False
+    #: An administrator's request that would begin it anew is on its way, or nobody knows what came of one.
+    is_asked: bool = False
+    is_unknown: bool = False
+
+    @property
+    def in_question(self) -> bool:
+        """Nothing is judged then."""
+        return self.is_asked or self.is_unknown
 
 
 class Judge:
@@ -305,22 +311,23 @@ class Judge:
         """A request that would begin share-partitions anew is about to be sent (None: of all topics)."""
         for key, life in self._lives.items():
             if key.group_id == group_id and (topic_ids is None or key.topic_id in topic_ids):
-                life.in_question = True
+                life.is_asked = True
         for named in [named for named in self.wanted_ms if named[0] == group_id]:
             if topic_ids is None or named[1] in topic_ids:
                 self._wanted_before[named] = self.wanted_ms.pop(named)
 
-    def reset_answered(self, group_id: str, topic_ids: Iterable[str] | None, ok: bool) -> None:
-        """It was answered. One that never is leaves them in question."""
+    def reset_answered(self, group_id: str, topic_ids: Iterable[str] | None, ok: bool | None) -> None:
+        """It was answered; None: it may have been done. That, or no answer, leaves them in question."""
         for key in [key for key in self._lives if key.group_id == group_id]:
             if topic_ids is None or key.topic_id in topic_ids:
                 if ok:
                     self._lives[key] = _Life()
                 else:
-                    self._lives[key].in_question = False
+                    self._lives[key].is_asked = False
+                    self._lives[key].is_unknown |= ok is None
         for named in [named for named in self._wanted_before if named[0] == group_id]:
             before = self._wanted_before.pop(named)
-            if not ok:
+            if ok is False:
                 self.wanted_ms[named] = before
 
     def altered(self, group_id: str, topic_id: str, partition: int) -> None:
