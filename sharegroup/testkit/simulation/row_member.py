@@ -68,10 +68,11 @@ class _Sent:
 
 @dataclass
 class _Held:
-    """What a fetch brought, and what the member may rely on."""
+    """What a fetch brought, and what the member may rely on; while a renewal is not answered, it may be more."""
 
     acquired: tuple[AcquiredRange, ...]
     grant: Grant
+    is_renewing: bool = False
 
 
 class RowMember:
@@ -276,7 +277,7 @@ class RowMember:
         request = row_adapter.acknowledgement(self._request(ACKNOWLEDGE, key), batches, acquired, grant.deadline_ms)
         self._trace.add(self.name, f"acknowledges {key} {_acks(batches)}", str(key))
         self._judge.acknowledges(self.member_id, key, batches)
-        sent = self._acknowledgements[request.id] = _Sent(request, key, counts, grant)
+        sent = self._acknowledgements[request.id] = _Sent(request, key, counts, grant, held=held)
 
         def appended(answer: object) -> None:
             if isinstance(answer, LogBatch):
@@ -292,6 +293,7 @@ class RowMember:
         request = row_adapter.acknowledgement(made, batches, acquired, held.grant.deadline_ms)
         request = request._replace(is_renew_ack=True)
         self._acknowledgements[request.id] = _Sent(request, key, {}, held=held)
+        held.is_renewing = True
         self._send(request)
 
     def _batch(self, first: int, last: int) -> AcknowledgementBatch:
@@ -321,11 +323,12 @@ class RowMember:
         elif request.is_renew_ack:
             self._judge.renewed(self.member_id, key, response.acquired, response.lock_deadline_ms)
             if sent.held is not None and _offsets(response.acquired) >= _offsets(sent.held.acquired):
+                sent.held.is_renewing = False
                 sent.held.grant = sent.held.grant._replace(deadline_ms=response.lock_deadline_ms)
         else:
             self._trace.add(self.name, f"acknowledgement of {key} {_acks(request.batches)} OK", str(key))
             self._judge.acknowledged_ok(self.member_id, key, request.batches, sent.counts)
-            if sent.grant is not None and sent.appended_ms is not None:
+            if sent.grant and sent.appended_ms is not None and sent.held and not sent.held.is_renewing:
                 self._judge.is_in_time(key, _acks(request.batches), sent.grant, sent.appended_ms)
 
     # -- rows ------------------------------------------------------------------------------------------------------
