@@ -7,6 +7,8 @@ from kafka.errors import KafkaError
 from sharegroup.testkit.simulation.world import World
 
 TOPICS = ("orders", "events")
+#: The last records come so long after the last fault: all of them must be delivered when the run ends.
+_LAST_MS = 300_000
 
 
 class Producers:
@@ -43,10 +45,11 @@ class Producers:
         self._clock.after(self._random.expovariate(1 / every_ms), again)
 
     def _burst(self, topic: str) -> None:
+        if self._clock.now_ms > self._world.calm_ms + _LAST_MS:
+            return
         for _ in range(self._random.choice((1, 1, 2))):
             self._append(topic)
-        if self._clock.now_ms < self._world.calm_ms + 120_000:
-            self._clock.after(self._random.expovariate(1 / self._every_ms), lambda: self._burst(topic))
+        self._clock.after(self._random.expovariate(1 / self._every_ms), lambda: self._burst(topic))
 
     def _append(self, topic: str) -> None:
         if topic not in self._kafka.topics:
