@@ -93,7 +93,7 @@ class Group:
             return
         self._clock.after(self._random.expovariate(1 / 300_000), lambda: self._end(member, fault))
 
-    def _end(self, member: RowMember, fault: str) -> None:
+    def _end(self, member: RowMember | WireMember, fault: str) -> None:
         if not self._world.has(fault) or not member.alive:
             return
         if fault == "dying_members":
