@@ -342,6 +342,10 @@ class Judge:
         """Whether somebody did."""
         return (group_id, topic, partition) in self._altered
 
+    def was_any_altered(self, group_id: str, topic: str) -> bool:
+        """Whether somebody did for any of the topic's: the others are then added later."""
+        return any(altered[:2] == (group_id, topic) for altered in self._altered)
+
     def possible_values(self, group_id: str, name: str, default: str, from_ms: int, to_ms: int) -> list[str]:
         """What a config may have been at some moment between two times: requests of one administrator follow each
         other, and one is in force from somewhere between its sending and its answer."""

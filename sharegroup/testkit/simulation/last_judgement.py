@@ -185,7 +185,7 @@ class LastJudgement:
     def _allowed_starts(
         self, key: TableKey, log: PartitionLog, from_ms: int, to_ms: int
     ) -> Iterator[tuple[str, int, int]]:
-        if key.partition >= log.first_count:
+        if key.partition >= log.first_count or self._judge.was_any_altered(key.group_id, key.topic):
             yield "added later", log.starts_at(from_ms), log.starts_at(to_ms)
         for value in self._judge.possible_values(key.group_id, "share.auto.offset.reset", "latest", from_ms, to_ms):
             reset = AutoOffsetReset.parse(value)
