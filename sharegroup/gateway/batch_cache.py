@@ -18,8 +18,7 @@ from sharegroup.types import OffsetRange
 
 __all__ = ["BatchCache", "CacheKey", "Chunk", "LogPart", "batches_from"]
 
-#: What the objects for one batch take beside its bytes, and those for a chunk without batches; small batches would else
-#: take many times what is counted.
+#: What the objects for one batch take beside its bytes; small batches would else take many times what is counted.
 BATCH_OVERHEAD = 400
 
 
@@ -34,8 +33,8 @@ class CacheKey(NamedTuple):
 class Chunk(NamedTuple):
     """What one Fetch response told: the log from first_offset to last_offset, the end of the last of its `batches`.
 
-    Without batches it is a part of the log that is known to be empty. `size` is that of the bytes object that the
-    batches are views of.
+    Offsets in it without a batch do not exist (any more). `size` is that of the bytes object that the batches are views
+    of.
     """
 
     first_offset: int
@@ -154,7 +153,7 @@ def batches_from(chunks: Sequence[Chunk], offset: int, max_bytes: int) -> LogPar
 
 
 def _cost(chunk: Chunk) -> int:
-    return chunk.size + BATCH_OVERHEAD * max(1, len(chunk.batches))
+    return chunk.size + BATCH_OVERHEAD * len(chunk.batches)
 
 
 def _first_offset(chunk: Chunk) -> int:

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from sharegroup.errors import ShareGroupError
-from sharegroup.types import OffsetRange
 
-__all__ = ["AbortedTransaction", "CorruptRecordBatch", "RecordBatch", "covered_offsets", "read_batches"]
+__all__ = ["AbortedTransaction", "CorruptRecordBatch", "RecordBatch", "read_batches"]
 
 #: Base offset and length, which the length does not count.
 _LOG_OVERHEAD = 12
@@ -90,16 +89,6 @@ def read_batches(
         previous_last = batch.last_offset
         position += len(data)
     return batches
-
-
-def covered_offsets(fetch_offset: int, batches: Sequence[RecordBatch]) -> OffsetRange | None:
-    """The part of the log that a fetch at `fetch_offset` has certainly shown; `batches` are what `read_batches` gave.
-
-    Offsets inside it without a batch do not exist (any more). None when nothing complete came.
-    """
-    if not batches:
-        return None
-    return OffsetRange(min(fetch_offset, batches[0].base_offset), batches[-1].last_offset)
 
 
 def _complete_batch(view: memoryview, position: int) -> memoryview | None:

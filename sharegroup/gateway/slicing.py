@@ -22,7 +22,7 @@ from typing import NamedTuple
 from sharegroup.gateway.record_batches import RecordBatch
 from sharegroup.types import AcquiredRange, OffsetRange
 
-__all__ = ["Limits", "Slice", "first_unread", "slice_response"]
+__all__ = ["Limits", "Slice", "slice_response"]
 
 
 class Limits(NamedTuple):
@@ -61,7 +61,7 @@ def slice_response(
     """Part `ranges`, acquired and not sent yet, by the `batches` at hand (both ascending and disjoint) and `limits`.
 
     `covered` is the part of the log that the reads have certainly shown: what is acquired in it outside of all data
-    batches is a gap. Until `first_unread` says so, another call with `left` makes progress.
+    batches is a gap. While the first of what is left lies in it, another call with `left` makes progress.
     """
     walk = _Walk(ranges)
     response = _Response(covered, limits)
@@ -84,16 +84,6 @@ def slice_response(
     if covered is not None:
         response.pass_over(walk, covered.last_offset)
     return response.cut(walk)
-
-
-def first_unread(ranges: Sequence[AcquiredRange], covered: OffsetRange | None) -> int | None:
-    """The lowest offset of `ranges` (ascending) outside of `covered`: where to read next. None if all was read."""
-    for first, last, _ in ranges:
-        if covered is None or first < covered.first_offset or first > covered.last_offset:
-            return first
-        if last > covered.last_offset:
-            return covered.last_offset + 1
-    return None
 
 
 class _Walk:

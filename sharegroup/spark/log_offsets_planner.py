@@ -230,10 +230,11 @@ class LogOffsetsPlanner:
             }
 
         found = self._ask_leaders({_topic_partition(row.key) for row in wanted}, ask)
-        fallen = {p.topic for p in found if p in known and found[p].log_end_offset < known[p].log_end_offset}
-        if fallen:
-            topics = {(row.key.topic, row.key.topic_id) for row in wanted if row.key.topic in fallen}
-            self._topics.look(topics, self._now_ms, at_once=True)
+        # Made again between two looks, a topic may soon have more records than the one before: what is news is believed
+        # if the name stands for the same topic afterwards.
+        changed = {p.topic for p, offsets in found.items() if known.get(p) != offsets}
+        if changed and not self._topics.look_now(changed, self._now_ms):
+            return {p: offsets for p, offsets in found.items() if p.topic not in changed}
         return found
 
     def _known(

@@ -67,21 +67,27 @@ class TopicIdentities:
         self._due_ms = 0
         self._retry_ms = 0
 
-    def look(self, topics: Collection[tuple[str, str]], now_ms: int, at_once: bool = False) -> None:
+    def look(self, topics: Collection[tuple[str, str]], now_ms: int) -> None:
         """Look these (name, id) up, if it is time to."""
         names = sorted({name for name, _ in topics if is_topic_name(name)})
-        if not names or not (at_once or now_ms >= self._due_ms):
+        if not names or now_ms < self._due_ms:
             return
-        try:
-            self.describe(names, now_ms)
-        except Exception as error:  # noqa: BLE001 - kafka-python raises more than KafkaError
+        if not self.look_now(names, now_ms):
             self._retry_ms = min(2 * self._retry_ms or LOOK_MS, _MAX_RETRY_MS)
             self._due_ms = now_ms + self._retry_ms
-            logger.debug("topics cannot be looked up: %s", error)
             return
         self._retry_ms = 0
         doubtful = any(name in self._answers and not self.stands_for(name, topic_id) for name, topic_id in topics)
         self._due_ms = now_ms + (CONFIRM_MS // 2 if doubtful else LOOK_MS)
+
+    def look_now(self, names: Collection[str], now_ms: int) -> bool:
+        """Look names up, whenever that was done last; whether there was an answer."""
+        try:
+            self.describe(sorted(names), now_ms)
+        except Exception as error:  # noqa: BLE001 - kafka-python raises more than KafkaError
+            logger.debug("topics cannot be looked up: %s", error)
+            return False
+        return True
 
     def describe(self, names: Collection[str], now_ms: int) -> dict[TopicPartition, int]:
         """Look names up now: the leader of each partition that has one. Raises what the look-up raises."""

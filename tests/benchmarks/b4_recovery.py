@@ -45,7 +45,8 @@ def run(kafka: EmbeddedKafka, directory: Path, quick: bool) -> tuple[list[Figure
     for repeat in range(repeats):
         for topic, partitions in (("empty", 1), ("full", many)):
             where = directory / f"{topic}-{repeat}"
-            _write_tables(str(where / "tables"), topic, partitions, with_state=topic == "full")
+            topic_id = topics.topic_id(kafka.bootstrap_servers, topic)
+            _write_tables(str(where / "tables"), topic, topic_id, partitions, with_state=topic == "full")
             starts[topic].append(_start(kafka, where, topic, partitions))
     full, empty = median(starts["full"]), median(starts["empty"])
     what = f"start with {many:,} share-partitions of {_STATE_BATCHES} state batches each"
@@ -55,20 +56,20 @@ def run(kafka: EmbeddedKafka, directory: Path, quick: bool) -> tuple[list[Figure
     return [figure], dict(starts)
 
 
-def _write_tables(tables_path: str, topic: str, partitions: int, with_state: bool) -> None:
+def _write_tables(tables_path: str, topic: str, topic_id: str, partitions: int, with_state: bool) -> None:
     """Share-partitions with, from offset 0 up, 100 state batches of one record: available again, acknowledged, ..."""
     now_ms = int(time.time() * 1000)
     group = CommitSteps([DeltaTableWriter(tables_path, spec) for spec in GROUP_COORDINATOR_TABLES], NoProducer())
     group.query_id = "00000000-0000-0000-0000-000000000002"
     group.lead()
-    group.commit(Batch(0, now_ms, tables=_group_rows(topic, partitions)))
+    group.commit(Batch(0, now_ms, tables=_group_rows(topic, topic_id, partitions)))
     if not with_state:
         return
     writers = [DeltaTableWriter(tables_path, spec) for spec in SHARE_PARTITION_TABLES]
     steps = CommitSteps(writers, NoProducer())
     steps.query_id = "00000000-0000-0000-0000-000000000001"
     steps.lead()
-    shard = SteadyBatches(_GROUP_ID, topic, range(partitions), now_ms)
+    shard = SteadyBatches(_GROUP_ID, topic, range(partitions), now_ms, topic_id=topic_id)
     types = (AcknowledgeType.RELEASE, AcknowledgeType.ACCEPT) * (_STATE_BATCHES // 2)
     told = AcknowledgementBatch(0, _STATE_BATCHES - 1, types)
     outputs = (shard.loaded, shard.fetch(_STATE_BATCHES, now_ms), shard.acknowledge(told, now_ms))
@@ -81,9 +82,9 @@ def _write_tables(tables_path: str, topic: str, partitions: int, with_state: boo
         raise AssertionError(f"the tables have {len(states)} states with {sizes} batches")
 
 
-def _group_rows(topic: str, partitions: int) -> dict[str, list[dict[str, object]]]:
+def _group_rows(topic: str, topic_id: str, partitions: int) -> dict[str, list[dict[str, object]]]:
     share_partition = {
-        "group_id": _GROUP_ID, "topic": topic, "topic_id": f"id of {topic}", "status": "initialized", "state_epoch": 0,
+        "group_id": _GROUP_ID, "topic": topic, "topic_id": topic_id, "status": "initialized", "state_epoch": 0,
         "start_offset": 0,
     }  # fmt: skip
     return {
@@ -109,9 +110,20 @@ def _start(kafka: EmbeddedKafka, directory: Path, topic: str, partitions: int) -
 
 def _ask(kafka: EmbeddedKafka, config: EngineConfig, topic: str, partitions: range) -> None:
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    topic_id = topics.topic_id(kafka.bootstrap_servers, topic)
     for partition in partitions:
         request = SharePartitionRequest(
-            FETCH, str(partition), _GROUP_ID, topic, partition, MEMBER_ID, 1, MEMBER_ID, 500, _TIMEOUT_S * 1000
+            FETCH,
+            str(partition),
+            _GROUP_ID,
+            topic,
+            topic_id,
+            partition,
+            MEMBER_ID,
+            1,
+            MEMBER_ID,
+            500,
+            _TIMEOUT_S * 1000,
         )
         producer.produce(config.partition_requests_topic, request.encode(), request.kafka_key)
     producer.flush()

@@ -29,6 +29,7 @@ from sharegroup.protocol.request_rows import (
 )
 from sharegroup.protocol.response_rows import ShareGroupResponse, SharePartitionResponse, decode_response
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType
+from tests.benchmarks import topics
 
 ENGINE = EngineConfig()
 _HEARTBEAT_S = 5.0
@@ -56,6 +57,7 @@ class MemberLoad:
         self._group_id, self._topic, self._partitions, self._max_records = group_id, topic, partitions, max_records
         self._member_id = str(uuid.uuid4())
         self._ids = map(str, itertools.count())
+        self._topic_id = topics.topic_id(bootstrap_servers, topic)
         settings = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
         self._producer = Producer({**settings, "linger.ms": 1})
         self._consumer = Consumer(
@@ -157,7 +159,7 @@ class MemberLoad:
             epoch,
             self._member_id,
             subscribed_topic_names=None if epoch else (self._topic,),
-            topics={self._topic: TopicMetadata(f"id of {self._topic}", self._partitions)},
+            topics={self._topic: TopicMetadata(self._topic_id, self._partitions)},
         )
         self._producer.produce(self._group_requests, request.encode(), request.kafka_key)
         self._producer.poll(0)
@@ -187,7 +189,8 @@ class MemberLoad:
         accepted = tuple(
             AcknowledgementBatch(first, last, (AcknowledgeType.ACCEPT,)) for first, last, _ in response.acquired
         )
-        self._send(self._request(ACKNOWLEDGE, response.partition)._replace(batches=accepted))
+        told = self._request(ACKNOWLEDGE, response.partition)._replace(batches=accepted, acquired=response.acquired)
+        self._send(told)
         if response.partition in self._asked:
             self._fetch(response.partition)
 
@@ -197,8 +200,8 @@ class MemberLoad:
 
     def _request(self, kind: str, partition: int) -> SharePartitionRequest:
         return SharePartitionRequest(
-            kind, next(self._ids), self._group_id, self._topic, partition, self._member_id, self._epoch,
-            self._member_id,
+            kind, next(self._ids), self._group_id, self._topic, self._topic_id, partition, self._member_id,
+            self._epoch, self._member_id,
         )  # fmt: skip
 
     def _send(self, request: SharePartitionRequest) -> None:

@@ -24,9 +24,17 @@ class SteadyBatches:
     Each call is a micro-batch; requests to nobody (`reply_to` "") so that no response is produced later.
     """
 
-    def __init__(self, group_id: str, topic: str, partitions: Collection[int], now_ms: int, reply_to: str = "") -> None:
+    def __init__(
+        self,
+        group_id: str,
+        topic: str,
+        partitions: Collection[int],
+        now_ms: int,
+        reply_to: str = "",
+        topic_id: str = "topic-id",
+    ) -> None:
         self._group_id, self._topic, self._partitions = group_id, topic, tuple(partitions)
-        self._topic_id = f"id of {topic}"
+        self._topic_id = topic_id
         self._key = ShardKey(group_id, self._topic_id, 0).encode()
         self._reply_to = reply_to
         self._state: str | None = None

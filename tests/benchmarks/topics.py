@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 from confluent_kafka import Producer
 
+from sharegroup.channel.topic_lookup import TopicLookup
+
 _POLL_EACH = 10_000
 
 
@@ -47,3 +49,12 @@ def produce(bootstrap_servers: str, topic: str, rows: Iterable[tuple[int, bytes 
     producer.flush()
     if failed:
         raise RuntimeError(f"{len(failed)} rows were not produced: {failed[0]}")
+
+
+def topic_id(bootstrap_servers: str, topic: str) -> str:
+    """A topic's id."""
+    lookup = TopicLookup({"bootstrap_servers": bootstrap_servers})
+    try:
+        return lookup.look([topic])[topic].topic_id
+    finally:
+        lookup.close()

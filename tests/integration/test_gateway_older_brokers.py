@@ -120,7 +120,7 @@ def test_a_leader_that_moves_under_a_member(
     with group.member(max_poll_records=RECORDS // 2) as member:
         assert leader() == 1
         member.poll_until(lambda: bool(member.deliveries))
-        moved = kafka.brokers[0].admin_client().alter_partition_reassignments({partition: [2]})
+        moved = kafka.brokers[-1].admin_client().alter_partition_reassignments({partition: [2]})
         assert moved == {partition: None}
         member.poll_until(lambda: leader() == 2)
         for number in range(RECORDS):

@@ -54,7 +54,7 @@ class Administrator:
         return self.call(
             ALTER_OFFSETS,
             offsets=(StartOffset(topic, partition, start_offset),),
-            topics={topic: TopicMetadata(f"id-of-{topic}", 2)},
+            topics={topic: TopicMetadata(self._client.topic_id(topic), 2)},
         )
 
     def rows(self, spec: TableSpec) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ LONG_MS = 60_000
 
 
 def row(kind: str, reply_to: str = "") -> bytes:
-    return SharePartitionRequest(kind, "1", "g", "t", 0, "m", 1, reply_to).encode()
+    return SharePartitionRequest(kind, "1", "g", "t", "id", 0, "m", 1, reply_to).encode()
 
 
 @pytest.fixture

@@ -128,10 +128,45 @@ def test_records_that_the_log_has_lost_leave_the_window(
 
     def start_offset() -> int:
         states = read_states(DeltaTable(str(share_group_job.tables_path / "share_group_state")))
-        return states[SharePartitionKey(member.group_id, topic, 0)].header.start_offset
+        return states[SharePartitionKey(member.group_id, topic, member.topic_ids[topic], 0)].header.start_offset
 
     wait_until(lambda: start_offset() == 20, "the start offset moves")
     assert member.fetch(topic, 0, 10).acquired == (AcquiredRange(20, 29, 1),)
+
+
+def test_a_topic_made_again_under_its_name_is_another_one_and_is_read_from_its_start(
+    kafka: EmbeddedKafka,
+    share_group_job: ShareGroupJobRun,
+    client: RequestClient,
+    member_of: Callable[[str], RawMember],
+    new_topic: NewTopic,
+    producer: KafkaProducer,
+    admin: KafkaAdminClient,
+) -> None:
+    topic, member = new_topic(1, 30), member_of("earliest")
+    member.join({topic: 1})
+    assert member.fetch(topic, 0, 20).acquired == (AcquiredRange(0, 19, 1),)
+    assert member.acknowledge(topic, 0, [(0, 9, 1)]).error_code == ErrorCode.NONE
+    old = member.topic_ids[topic]
+
+    admin.delete_topics([topic])
+    wait_until(lambda: topic not in kafka.topics(), "the topic is deleted")
+    kafka.create_topic(topic)
+    produce(producer, topic, 50)
+
+    def code_of_old() -> int:
+        return member.fetch(topic, 0, 10, max_wait_ms=100).error_code
+
+    wait_until(lambda: code_of_old() == ErrorCode.UNKNOWN_TOPIC_ID, "the old topic is known to be gone")
+    assert member.acknowledge(topic, 0, [(10, 19, 1)]).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    again = RawMember(client, member.group_id)
+    again.join({topic: 1})
+    assert again.topic_ids[topic] != old
+    assert again.fetch(topic, 0, 100).acquired == (AcquiredRange(0, 49, 1),)
+
+    log = DeltaTable(str(share_group_job.tables_path / "delivery_log")).to_pyarrow_table().to_pylist()
+    of_old = [row for row in log if row["topic_id"] == old and row["cause"] == "topic_deleted"]
+    assert [(row["first_offset"], row["last_offset"]) for row in of_old] in ([(10, 19)], [(10, 29)])
 
 
 def test_a_member_without_heartbeats_loses_its_records_to_the_others(

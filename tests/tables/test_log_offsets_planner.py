@@ -48,6 +48,7 @@ class World:
         #: By name: id and (log start, log end, last stable offset); None for what is not there.
         self.topics: dict[str, tuple[str, tuple[int, int, int]] | None] = {"orders": ("old", (0, 100, 90))}
         self.is_away = False
+        self.tells_nothing = False
         self.described: list[list[str]] = []
         self.asked: list[tuple[str, bool]] = []
         self.of_group: Mapping[str, Any] = CONFIG
@@ -82,6 +83,8 @@ class World:
 
     def describe(self, topics: Collection[str]) -> dict[str, TopicDescription | None]:
         self._check_there()
+        if self.tells_nothing:
+            raise KafkaConnectionError("no metadata")
         self.described.append(sorted(topics))
         known = {name: self.topics.get(name) for name in topics}
         return {
@@ -244,18 +247,28 @@ def gone(world: World, within_ms: int) -> int | None:
     return None
 
 
-def test_a_topic_made_again_is_soon_known_for_another_and_its_log_never_for_the_old_ones() -> None:
+@pytest.mark.parametrize("end", [50, 100, 500])
+def test_a_topic_made_again_is_soon_known_for_another_and_its_log_never_for_the_old_ones(end: int) -> None:
     world = led()
     world.described.clear()
     while not world.described:
         assert world.read() == []
-    world.topics["orders"] = ("new", (0, 50, 50))
-    assert world.read(waiting=frozenset({SHARD})) == []  # an end below the last one: the name is looked up at once
-    assert len(world.described) == 2
-    assert gone(world, LOOK_MS + CONFIRM_MS) is not None
+    world.topics["orders"] = ("new", (0, end, end))
+    assert world.read(waiting=frozenset({SHARD})) == []  # the name is looked up before another end is believed
+    assert len(world.described) == 1 + (end != 100)
+    assert gone(world, 2 * LOOK_MS + CONFIRM_MS) is not None
     assert world.offset.log["old"] == {"0": LogOffsets(0, 100)}
     assert world.offset.gone == ("old",)
     assert world.read_for(10_000) == []
+
+
+def test_an_end_is_not_believed_while_the_name_cannot_be_looked_up() -> None:
+    world = led()
+    world.topics["orders"] = ("old", (0, 500, 500))
+    world.tells_nothing = True
+    assert world.read(waiting=frozenset({SHARD})) == []
+    world.tells_nothing = False
+    assert world.read(waiting=frozenset({SHARD})) == [(SHARD, "log", [[0, 0, 500, None, True]])]
 
 
 def test_the_new_topic_is_loaded_beside_it_and_the_old_one_is_forgotten_with_its_row() -> None:

@@ -1,21 +1,19 @@
 """What a running batch asks of its member and what takes as long as answers do, as objects to be polled. Pure.
 
-Both are of a `MemberLogic`, whose `step` takes in the answers that they wait for. `poll` raises NotAnsweredError when
-those did not come in time, or when the member has failed.
+Both are of a member, which takes in the answers that they wait for. `poll` raises NotAnsweredError when those did not
+come in time, or when the member has failed.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from sharegroup.errors import ShareGroupError
 from sharegroup.protocol.request_rows import SharePartitionRequest
 from sharegroup.spark.share_consumer.acknowledgement_round import AcknowledgementRound
+from sharegroup.spark.share_consumer.holdings import Holdings
 from sharegroup.spark.share_consumer.ranges import HeldRange, OfferedBatch, records_in
-
-if TYPE_CHECKING:
-    from sharegroup.spark.share_consumer.member_logic import MemberLogic
 
 logger = logging.getLogger(__name__)
 
@@ -24,21 +22,46 @@ class NotAnsweredError(ShareGroupError):
     """The share-group job did not answer in time: is it running, with these topics?"""
 
 
+class AskedMember(Protocol):
+    """The member: `MemberLogic`.
+
+    `acknowledgements` and `renewal` are the rounds whose answers it waits for.
+    """
+
+    is_open: bool
+    failure: Exception | None
+    holdings: Holdings
+    acknowledgements: AcknowledgementRound | None
+    renewal: AcknowledgementRound | None
+
+    @property
+    def member_id(self) -> str:
+        """Its id in the group."""
+
+    @property
+    def member_epoch(self) -> int:
+        """Its epoch for a request row."""
+
+    @property
+    def acknowledge_timeout_ms(self) -> int:
+        """How long answers may take."""
+
+
 class _Awaited:
     """Answers to a round of the member, until `deadline_ms`."""
 
-    def __init__(self, logic: MemberLogic, awaited: AcknowledgementRound | None, now_ms: int) -> None:
-        self.deadline_ms = now_ms + logic.settings.acknowledge_timeout_ms
-        self._logic, self._awaited = logic, awaited
+    def __init__(self, member: AskedMember, awaited: AcknowledgementRound | None, now_ms: int) -> None:
+        self.deadline_ms = now_ms + member.acknowledge_timeout_ms
+        self._member, self._awaited = member, awaited
 
     def poll(self, now_ms: int) -> bool:
         """Whether they are all there."""
         if self._awaited is None or self._awaited.is_done:
             return True
-        if self._logic.failure is not None:
-            raise NotAnsweredError("the member has failed") from self._logic.failure
+        if self._member.failure is not None:
+            raise NotAnsweredError("the member has failed") from self._member.failure
         if now_ms > self.deadline_ms:
-            raise NotAnsweredError(f"the share-group job has not answered member {self._logic.settings.member_id}")
+            raise NotAnsweredError(f"the share-group job has not answered member {self._member.member_id}")
         return False
 
 
@@ -46,10 +69,10 @@ class Beginning:
     """A `begin` on its way: `poll` until it gives ranges. Without a renewal it does so at once."""
 
     def __init__(
-        self, logic: MemberLogic, batch: OfferedBatch, renewal: AcknowledgementRound | None, now_ms: int
+        self, member: AskedMember, batch: OfferedBatch, renewal: AcknowledgementRound | None, now_ms: int
     ) -> None:
-        self._logic, self._batch, self._renewal = logic, batch, renewal
-        self._answers = _Awaited(logic, renewal, now_ms)
+        self._member, self._batch, self._renewal = member, batch, renewal
+        self._answers = _Awaited(member, renewal, now_ms)
         self._ranges: tuple[HeldRange, ...] | None = None
 
     @property
@@ -67,7 +90,7 @@ class Beginning:
         return self._ranges
 
     def _offered(self) -> tuple[HeldRange, ...]:
-        running = self._logic.holdings.running
+        running = self._member.holdings.running
         is_it = running is not None and running.seq == self._batch.seq
         return running.without_gone() if running is not None and is_it else self._batch.ranges
 
@@ -76,7 +99,7 @@ class Beginning:
         if renewal.not_allowed:
             locked = (held for held in self._batch.ranges if held.lock_deadline_ms > now_ms)
             held = tuple(held for held in locked if held.share_partition not in renewal.gone)
-        self._logic.holdings.run(self._batch.seq, held, now_ms)
+        self._member.holdings.run(self._batch.seq, held, now_ms)
         return held
 
 
@@ -90,13 +113,13 @@ class Acknowledging:
 
     def __init__(
         self,
-        logic: MemberLogic,
+        member: AskedMember,
         following: AcknowledgementRound,
         previous: AcknowledgementRound | None,
         now_ms: int,
     ) -> None:
-        self._logic, self._following = logic, following
-        self._answers = _Awaited(logic, previous, now_ms)
+        self._member, self._following = member, following
+        self._answers = _Awaited(member, previous, now_ms)
         self._append_until_ms: int | None = None
         self._is_appended = False
 
@@ -117,15 +140,15 @@ class Acknowledging:
     def due(self, now_ms: int) -> list[SharePartitionRequest]:
         """What is to be appended now; nothing while the member cannot read answers. Raises NotAnsweredError."""
         if self._append_until_ms is None:
-            self._append_until_ms = now_ms + self._logic.settings.acknowledge_timeout_ms
+            self._append_until_ms = now_ms + self._member.acknowledge_timeout_ms
         elif now_ms > self._append_until_ms:
             raise NotAnsweredError("acknowledgements could not be appended to the request topic")
-        self._logic.renewal = None
-        if self._logic.holdings.running is not None:
-            self._logic.holdings.running.renewable.clear()
-        requests = self._following.due(self._logic.member_epoch, now_ms) if self._logic.is_open else []
+        self._member.renewal = None
+        if self._member.holdings.running is not None:
+            self._member.holdings.running.renewable.clear()
+        requests = self._following.due(self._member.member_epoch, now_ms) if self._member.is_open else []
         if requests:
-            self._logic.acknowledgements = self._following
+            self._member.acknowledgements = self._following
         return requests
 
     def appended(self) -> None:

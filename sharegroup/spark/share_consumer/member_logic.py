@@ -108,6 +108,16 @@ class MemberLogic:
         return self._membership.assignment
 
     @property
+    def member_id(self) -> str:
+        """The member's id in the group."""
+        return self.settings.member_id
+
+    @property
+    def acknowledge_timeout_ms(self) -> int:
+        """How long a batch waits for answers."""
+        return self.settings.acknowledge_timeout_ms
+
+    @property
     def member_epoch(self) -> int:
         """The member's epoch for a request row, -1 (not checked) before it has joined."""
         return self._membership.member_epoch if self._membership.has_joined else -1

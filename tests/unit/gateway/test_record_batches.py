@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharegroup.errors import ShareGroupError
-from sharegroup.gateway.record_batches import CorruptRecordBatch, RecordBatch, covered_offsets, read_batches
-from sharegroup.types import OffsetRange
+from sharegroup.gateway.record_batches import CorruptRecordBatch, RecordBatch, read_batches
 
 from .log_batches import ABORT, COMMIT, batch, control_batch, emptied, messages, patched, placed, with_delta
 
@@ -36,14 +35,12 @@ def test_batches_with_their_bytes_uncopied() -> None:
     assert kinds(batches) == "ddd"
     assert [bytes(b.data) for b in batches] == parts
     assert all(b.data.obj is records for b in batches)
-    assert covered_offsets(100, batches) == OffsetRange(100, 119)
 
 
 def test_batches_below_the_fetch_offset_are_left_out_and_the_one_around_it_stays() -> None:
     records = batch(100, 3) + batch(103, 5) + batch(108, 1)
     batches = read_batches(memoryview(records), 105)
     assert offsets(batches) == [(103, 107), (108, 108)]
-    assert covered_offsets(105, batches) == OffsetRange(103, 108)
 
 
 @pytest.mark.parametrize("cut", [1, 12, 16, 17, 30, 60, 61, 100])
@@ -52,9 +49,8 @@ def test_a_batch_that_is_cut_off_is_dropped(cut: int) -> None:
     assert offsets(read_batches(records, 100)) == [(100, 102)]
 
 
-def test_nothing_covers_nothing() -> None:
+def test_nothing_has_no_batches() -> None:
     assert read_batches(b"", 5) == []
-    assert covered_offsets(5, []) is None
 
 
 def test_an_emptied_batch_has_nothing_for_a_client() -> None:

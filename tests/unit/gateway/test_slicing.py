@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from itertools import pairwise
 from typing import NamedTuple
+from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharegroup.gateway.record_batches import RecordBatch, covered_offsets
-from sharegroup.gateway.slicing import Limits, Slice, first_unread, slice_response
+from sharegroup.gateway.batch_cache import BatchCache, CacheKey, Chunk, batches_from
+from sharegroup.gateway.record_batches import RecordBatch
+from sharegroup.gateway.slicing import Limits, Slice, slice_response
 from sharegroup.types import AcquiredRange, OffsetRange
 
 BATCH_BYTES = 100
@@ -22,6 +24,11 @@ def data(first: int, last: int, size: int = BATCH_BYTES) -> RecordBatch:
 
 def control(first: int, last: int | None = None) -> RecordBatch:
     return data(first, first if last is None else last)._replace(is_control=True)
+
+
+def read(offset: int, batches: list[RecordBatch]) -> Chunk:
+    """What a Fetch at `offset` has shown."""
+    return Chunk(offset, batches[-1].last_offset, tuple(batches), sum(len(batch.data) for batch in batches))
 
 
 def parts(cut: Slice) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]], list[tuple[int, ...]]]:
@@ -99,16 +106,6 @@ def test_a_hole_of_millions_is_one_gap() -> None:
     assert parts(cut) == ([(3_000_000, 3_000_000, 1)], [(0, 2_999_999)], [])
 
 
-def test_where_to_read_next() -> None:
-    ranges = [AcquiredRange(5, 9, 1), AcquiredRange(20, 29, 1)]
-    assert first_unread(ranges, None) == 5
-    assert first_unread(ranges, OffsetRange(6, 40)) == 5
-    assert first_unread(ranges, OffsetRange(5, 8)) == 9
-    assert first_unread(ranges, OffsetRange(5, 15)) == 20
-    assert first_unread(ranges, OffsetRange(0, 29)) is None
-    assert first_unread([], None) is None
-
-
 # -- any ranges, any log, any limits ---------------------------------------------------------------------------------
 
 
@@ -154,7 +151,8 @@ def cases(draw: st.DrawFn) -> Case:
     log, fetch_offset = draw(logs()), draw(st.integers(0, 40))
     upper = draw(st.integers(0, len(log)))
     batches = [batch for batch in log[:upper] if batch.last_offset >= fetch_offset]
-    return Case(draw(acquired_ranges()), log, batches, covered_offsets(fetch_offset, batches))
+    part = batches_from([read(fetch_offset, batches)] if batches else [], fetch_offset, 10**9)
+    return Case(draw(acquired_ranges()), log, batches, part.covered if part else None)
 
 
 LIMITS = st.builds(
@@ -256,27 +254,29 @@ def test_entries_have_the_batch_size_or_end_for_a_reason(case: Case, limits: Lim
             assert not any(first + max(1, limits.batch_size) <= start <= last for start in starts)
 
 
-@given(logs(), acquired_ranges(), LIMITS, st.integers(1, 4))
+@given(logs(), acquired_ranges(), LIMITS, st.integers(1, 4), st.sampled_from([1, 1_000]))
 def test_in_the_end_each_record_is_listed_once(
-    log: list[RecordBatch], ranges: list[AcquiredRange], limits: Limits, batches_a_read: int
+    log: list[RecordBatch], ranges: list[AcquiredRange], limits: Limits, batches_a_read: int, cache_bytes: int
 ) -> None:
-    """As the gateway does it: read what is next, slice, go on with what is left."""
+    """As `ServedSession.take` does it: what is in the cache, or a read of what comes next, is sliced."""
     end = max([0, *(r.last_offset for r in ranges), *(b.last_offset for b in log)]) + 1
     log = [*log, data(end, end)]
     limits = limits._replace(must_progress=True, max_records=max(1, limits.max_records))
-    before, listed, gaps = by_offset(ranges), [], set()
-    left, covered, batches = ranges, None, []
+    cache, key = BatchCache(cache_bytes), CacheKey(UUID(int=1), 0, False)
+    before, listed, gaps, left = by_offset(ranges), [], set(), ranges
     for _ in range(10 * (len(before) + 1)):
-        offset = first_unread(left[:1], covered)
-        if offset is not None:
-            batches = [batch for batch in log if batch.last_offset >= offset][:batches_a_read]
-            covered = covered_offsets(offset, batches)
-        cut = slice_response(left, batches, covered, limits)
+        if not left:
+            break
+        offset = left[0].first_offset
+        part = batches_from(cache.lookup(key, offset, limits.max_bytes), offset, limits.max_bytes)
+        if part is None:
+            cache.insert(key, read(offset, [batch for batch in log if batch.last_offset >= offset][:batches_a_read]))
+            continue
+        cut = slice_response(left, part.batches, part.covered, limits)
+        assert by_offset(cut.left) != by_offset(left)  # each turn is some progress
         listed += [(o, count) for o, count in by_offset(cut.acquired).items()]
         gaps |= offsets_of(cut.gaps)
         left = cut.left
-        if not left:
-            break
     assert left == []
     in_data = {o for b in log if b.is_data for o in range(b.base_offset, b.last_offset + 1)}
     assert sorted(listed) == sorted((o, count) for o, count in before.items() if o in in_data)
