@@ -26,8 +26,8 @@ from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRang
 
 __all__ = ["ConfigChange", "Judge", "Key", "Violation"]
 
-#: The job has noticed by then that a name stands for another topic.
-_NAMES_AGREE_MS = 20_000
+#: The job has noticed by then that a name stands for another topic, however long it was away.
+_NAMES_AGREE_MS = 500_000
 _FINISHING = (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)
 
 
