@@ -23,13 +23,14 @@ FINAL = (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)
 
 
 class Witness:
-    """An observer that remembers; `violations` are records that were delivered after they were finished."""
+    """An observer that remembers; `violations` are records that a gateway delivered after they were finished."""
 
     def __init__(self, clock: Scheduler, trace: Trace) -> None:
         self._clock, self._trace = clock, trace
         self.deliveries: list[Delivery] = []
         self.answers: list[tuple[Acknowledgement, int | None]] = []
         self.finished: dict[tuple[Place, int], int] = {}
+        self._finished_ms: dict[int, int] = {}
         self.told: list[tuple[object, ...]] = []
         self.violations: list[str] = []
 
@@ -40,7 +41,7 @@ class Witness:
         self._trace.add(delivery.member_id, f"gets {ranges} of partition {delivery.place.partition}, {left_ms} ms left")
         for offset in delivery.records:
             number = self.finished.get((delivery.place, offset))
-            if number is not None:
+            if number is not None and self._finished_ms[number] < delivery.made_ms:  # who stands still sees it later
                 self._violate(f"{delivery.member_id} gets {offset}, which acknowledgement {number} has finished")
 
     def acknowledge_sent(self, acknowledgement: Acknowledgement) -> None:
@@ -52,6 +53,7 @@ class Witness:
         self._trace.add(acknowledgement.member_id, f"acknowledgement {acknowledgement.number} is answered {error_code}")
         if error_code != 0:
             return
+        self._finished_ms[acknowledgement.number] = self._clock.now_ms
         for first, last, types in acknowledgement.batches:
             for offset in range(first, last + 1):
                 if (types[0] if len(types) == 1 else types[offset - first]) in FINAL:
