@@ -3,6 +3,7 @@
 # make test     every check: lint, types, import directions, all tests
 # make unit     the unit tests, in seconds
 # make properties   the unit tests again and again, each time with fresh seeds and in another order
+# make simulate the job and the gateways in virtual time, 2,000 hours of it with faults, on all cores
 # make bench    the benchmarks
 # make lock     requirements.lock anew from pyproject.toml
 # make clean    back to a fresh clone (the cache stays)
@@ -65,6 +66,11 @@ unit: $(STAMPS)/packages
 
 # Seeds that `make test` does not have: as many runs as RUNS says. What fails is printed with what runs it again.
 RUNS ?= 50
+# Exits 1 when a promise was broken, and tells how.
+.PHONY: simulate
+simulate: setup
+	$(PY) -m sharegroup.testkit.simulate --seeds 0:2000 --hours 1
+
 .PHONY: properties
 properties: $(STAMPS)/packages
 	@for run in $$(seq $(RUNS)); do \

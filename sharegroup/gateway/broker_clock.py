@@ -2,17 +2,18 @@
 
 It is what acknowledgements are judged by. A gateway whose own clock is wrong would drop what it has just been given, or
 hand out what nobody may acknowledge any more. An append happened between sending it and its answer, so its time tells
-the offset, as exactly as that took.
+the offset, as exactly as that took. What it tells gets older: clocks drift. A time that cannot be true under what is
+known shows that one of the clocks has jumped.
 """
 
 from __future__ import annotations
 
-#: After this long the next append counts, however long it took: clocks drift.
-SAMPLE_MS = 60_000
+#: What is known gets worse by this, ms for each ms: twice as fast as clocks that are kept right are slewed.
+DRIFT = 0.001
 
 
 class BrokerClock:
-    """See the module. All times are milliseconds since the epoch; `local` ones are this machine's."""
+    """See the module. All times are milliseconds since the epoch; `local` ones are of a clock that nobody sets."""
 
     def __init__(self) -> None:
         self._offset_ms = 0
@@ -20,15 +21,28 @@ class BrokerClock:
         self._sampled_ms = 0
 
     def appended(self, sent_ms: int, append_ms: int, answered_ms: int) -> None:
-        """Rows that were sent at `sent_ms` and answered at `answered_ms` (both local) were appended at `append_ms`."""
-        took_ms = max(0, answered_ms - sent_ms)
+        """Rows that were sent at `sent_ms` and answered at `answered_ms` (both local) were appended at `append_ms`.
+
+        Of rows that were sent more than once, `sent_ms` is of the first time: that one may have been appended.
+        """
         if append_ms < 0:
             return  # the topic does not keep the time of its appends
-        is_old = abs(answered_ms - self._sampled_ms) > SAMPLE_MS
-        if self._took_ms is None or took_ms <= self._took_ms or is_old:
+        took_ms = max(0, answered_ms - sent_ms)
+        if took_ms <= self._worth_ms(answered_ms) or not self._explains(sent_ms, append_ms, answered_ms):
             self._took_ms, self._sampled_ms = took_ms, answered_ms
             self._offset_ms = append_ms - (sent_ms + answered_ms) // 2
 
     def now_ms(self, local_ms: int) -> int:
         """The brokers' time now; the local time while nothing was appended yet."""
         return local_ms + self._offset_ms
+
+    def _worth_ms(self, local_ms: int) -> float:
+        """How long the append took that the offset is known by, and what has made it worse since then."""
+        if self._took_ms is None:
+            return float("inf")
+        return self._took_ms + DRIFT * abs(local_ms - self._sampled_ms)
+
+    def _explains(self, sent_ms: int, append_ms: int, answered_ms: int) -> bool:
+        """Whether the append can have happened then, by what is known."""
+        slack_ms = self._worth_ms(answered_ms) / 2
+        return sent_ms - slack_ms <= append_ms - self._offset_ms <= answered_ms + slack_ms

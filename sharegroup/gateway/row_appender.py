@@ -17,7 +17,8 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from kafka.errors import (
     CorruptRecordError,
@@ -60,6 +61,10 @@ NO_ANSWER = "the broker has not answered"
 MAGIC, NO_COMPRESSION, ALL_REPLICAS = 2, 0, -1
 #: LogAppendTime where the topic has another kind of time, or the broker says no more than that it has the batch.
 UNKNOWN_TIME = -1
+#: A clock that nobody sets, which goes on while the machine is suspended, where there is one that does.
+_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+#: What this machine's clock said when the steady one began.
+_BEGAN_MS = (time.time() - time.clock_gettime(_STEADY)) * 1000
 #: The broker says that it has the batch.
 _APPENDED = (NoError, DuplicateSequenceNumberError)
 #: The broker does not know the producer id as we do: it forgot it, or lost a part of its log.
@@ -89,7 +94,7 @@ class RowAppender:
 
     def now_ms(self) -> int:
         """The brokers' time, in milliseconds since the epoch."""
-        return self._clock.now_ms(_local_ms())
+        return self._clock.now_ms(local_ms())
 
     async def knows(self, topics: Iterable[str]) -> bool:
         """Whether rows can be appended to all of these topics. Raises UpstreamUnavailableError."""
@@ -141,8 +146,12 @@ class RowAppender:
         self._waiting_bytes -= row.size
 
 
-def _local_ms() -> int:
-    return int(time.time() * 1000)
+def local_ms() -> int:
+    """Milliseconds since the epoch: what this machine's clock said when we began, and what has gone by since then.
+
+    Locks are counted by it. By one that is set back, members would be told of longer ones than they have.
+    """
+    return int(_BEGAN_MS + time.clock_gettime(_STEADY) * 1000)
 
 
 def partition_of(key: bytes, partitions: int) -> int:
@@ -157,7 +166,7 @@ class _Row:
 
     def __init__(self, key: bytes, value: bytes) -> None:
         self.key, self.value = key, value
-        self.timestamp_ms = _local_ms()
+        self.timestamp_ms = local_ms()
         self.size = len(key) + len(value) + ROW_BYTES
         self.durable: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.timer: asyncio.TimerHandle
@@ -174,12 +183,17 @@ class _Row:
             self.durable.exception()  # whoever waited may be gone
 
 
-class _Batch(NamedTuple):
-    """Rows that are sent together; it is given up when the time of the last one is over."""
+@dataclass
+class _Batch:
+    """Rows that are sent together; it is given up when the time of the last one is over.
+
+    `sent_ms` is the local time of its first attempt, which may have appended it though a later one is answered.
+    """
 
     rows: list[_Row]
     builder: DefaultRecordBatchBuilder
     deadline: float
+    sent_ms: int | None = None
 
 
 class _PartitionQueue:
@@ -325,11 +339,12 @@ class _PartitionQueue:
             timeout_ms=int(1000 * REPLICAS_SHARE * self._timeout_s),
             topic_data=[topic(name=self._topic, partition_data=[partition])],
         )
-        sent_ms = _local_ms()
+        if batch.sent_ms is None:
+            batch.sent_ms = local_ms()
         answer = await self._ask(request, ProduceResponse, MAX_PRODUCE_VERSION)
         produced = answer.responses[0].partition_responses[0]
         if produced.error_code == NoError.errno:
-            self._clock.appended(sent_ms, produced.log_append_time_ms, _local_ms())
+            self._clock.appended(batch.sent_ms, produced.log_append_time_ms, local_ms())
         return produced
 
     async def _new_producer(self) -> tuple[int, int]:

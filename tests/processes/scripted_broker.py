@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict, deque
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -41,7 +42,10 @@ class Produced(NamedTuple):
 
 
 class ScriptedBroker:
-    """See the module. An asyncio.Event in the `script` is waited for before the batch is appended."""
+    """See the module. An asyncio.Event in the `script` is waited for before the batch is appended.
+
+    `now_ms` is the broker's clock, which tells when a batch was appended first; None: it does not say so.
+    """
 
     def __init__(self, node_id: int = 1, versions: dict[int, int] | None = None) -> None:
         self.node_id, self.versions = node_id, versions or NEWEST
@@ -51,6 +55,8 @@ class ScriptedBroker:
         self.logs: dict[int, list[bytes]] = defaultdict(list)
         #: (partition, producer id): (epoch, first and next sequence of the last batch)
         self.producers: dict[tuple[int, int], tuple[int, int, int]] = {}
+        self.now_ms: Callable[[], int] | None = None
+        self.append_times: dict[Produced, int] = {}
         self.init_errors: deque[int] = deque()
         self.producer_ids = 0
         self.connections: list[_Connection] = []
@@ -86,6 +92,8 @@ class ScriptedBroker:
             return OUT_OF_ORDER_SEQUENCE_NUMBER
         self.producers[place] = produced.epoch, produced.sequence, end
         self.logs[produced.partition] += produced.rows
+        if self.now_ms is not None:
+            self.append_times[produced] = self.now_ms()
         return 0
 
 
@@ -171,8 +179,9 @@ class _Connection(FrameProtocol):
             return None
         answered = ProduceResponse.TopicProduceResponse
         found = answered.PartitionProduceResponse(
-            index=partition.index, error_code=code, base_offset=0, record_errors=[], error_message=None
-        )
+            index=partition.index, error_code=code, base_offset=0, record_errors=[], error_message=None,
+            log_append_time_ms=broker.append_times.get(produced, -1),
+        )  # fmt: skip
         return ProduceResponse(responses=[answered(name=TOPIC, partition_responses=[found])], throttle_time_ms=0)
 
 

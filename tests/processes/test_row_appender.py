@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -243,6 +244,42 @@ def test_a_partition_that_nobody_leads_for_a_while() -> None:
         cluster.moved = 1
         await sent[0]
         assert broker.logs[0] == [b"1"]
+
+    run(test)
+
+
+# -- the brokers' clock ------------------------------------------------------------------------------------------------
+
+
+def test_the_brokers_time_goes_on_whatever_is_made_of_our_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
+        ours = time.time
+        broker.now_ms = lambda: int(ours() * 1000)
+        await rows(appender, b"1")[0]
+        before = appender.now_ms()
+        monkeypatch.setattr(time, "time", lambda: ours() - 20)
+        assert appender.now_ms() >= before
+
+    run(test)
+
+
+def test_a_batch_that_was_sent_twice_was_appended_by_either_of_the_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_ms = 1_000_000
+
+    def broker_ms() -> int:
+        """The answer is lost: the next attempt comes much later."""
+        nonlocal now_ms
+        now_ms += 9_000
+        return now_ms - 9_000
+
+    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
+        monkeypatch.setattr(row_appender, "local_ms", lambda: now_ms)
+        broker.now_ms = lambda: now_ms
+        await rows(appender, b"1")[0]
+        broker.now_ms = broker_ms
+        broker.script += [HANG_UP_AFTER]
+        assert await rows(appender, b"2")[0] == 1_000_000
+        assert (broker.logs[0], appender.now_ms()) == ([b"1", b"2"], 1_009_000)
 
     run(test)
 

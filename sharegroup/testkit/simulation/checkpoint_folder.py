@@ -1,0 +1,47 @@
+"""A streaming query's checkpoint as Spark keeps it: an offset log, a commit log, and the operator's state by version.
+
+The offsets of a batch are written before it runs, its state becomes version n + 1 while it runs, and its commit is
+written when the sink has returned. Whoever starts with it runs the last batch again if that has no commit: with the
+same offsets and the same timestamp, from the state before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+
+class PlannedBatch(NamedTuple):
+    """A line of the offset log: each source's end offset, and the batch's timestamp."""
+
+    log: Any
+    requests: Mapping[int, int]
+    timestamp_ms: int
+
+
+@dataclass
+class CheckpointFolder:
+    """See the module. `first` are the sources' initial offsets. `states[n]` is the state before batch n, by key."""
+
+    query_id: str = ""
+    first: tuple[Any, Mapping[int, int]] | None = None
+    offsets: list[PlannedBatch] = field(default_factory=list)
+    commits: int = 0
+    states: dict[int, Mapping[str, str]] = field(default_factory=lambda: {0: {}})
+
+    def copy(self) -> CheckpointFolder:
+        """A backup."""
+        return CheckpointFolder(self.query_id, self.first, list(self.offsets), self.commits, dict(self.states))
+
+    def starts(self, batch_id: int) -> tuple[Any, Mapping[int, int]]:
+        """Where the sources of a batch begin."""
+        if batch_id == 0:
+            assert self.first is not None
+            return self.first
+        return self.offsets[batch_id - 1].log, self.offsets[batch_id - 1].requests
+
+    def forget_old(self, batches: int = 3) -> None:
+        """Drop states that no start can need any more."""
+        for version in [version for version in self.states if version < self.commits - batches]:
+            del self.states[version]

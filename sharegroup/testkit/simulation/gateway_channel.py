@@ -1,0 +1,72 @@
+"""A simulated gateway's line to the job: the real `EngineChannel` between the simulated request and response topics."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from sharegroup.channel.row_channel import RowTopics
+from sharegroup.gateway.engine_channel import EngineChannel
+from sharegroup.gateway.upstream_cluster import UpstreamCluster
+from sharegroup.protocol.response_rows import Broadcast, Response
+from sharegroup.testkit.simulation.gateway_appender import SimulatedAppender
+from sharegroup.testkit.simulation.kafka_log import LogRecord, SimulatedKafka
+from sharegroup.testkit.simulation.log_clients import RowTail, Weather
+from sharegroup.testkit.simulation.virtual_clock import Scheduler
+from sharegroup.testkit.simulation.virtual_loop import VirtualLoop
+
+
+class SimulatedEngineChannel(EngineChannel):
+    """See the module. What is not here is the real one's; to be made on the process's loop. `delivered` is called after
+    responses were."""
+
+    def __init__(
+        self,
+        name: str,
+        clock: Scheduler,
+        kafka: SimulatedKafka,
+        weather: Weather,
+        loop: VirtualLoop,
+        cluster: UpstreamCluster,
+        topics: RowTopics,
+        local_ms: Callable[[], int],
+        timeout_s: float,
+        delivered: Callable[[], None],
+    ) -> None:
+        super().__init__({}, topics, timeout_s, cluster)
+        self._delivered = delivered
+        self.reply_to = name
+        self._clock, self._kafka, self._weather = clock, kafka, weather
+        self.simulated_appender = SimulatedAppender(clock, kafka, weather, loop, cluster, local_ms, timeout_s)
+        self._appender = self.simulated_appender  # type: ignore[assignment]
+        self._tail: RowTail | None = None
+
+    def start(self) -> None:
+        """Read responses from now on; requests wait for their topics."""
+        self._tail = RowTail(self._clock, self._kafka, self._weather, self._topics.responses, self._read_row)
+        self._listening.set()
+        self._opening = asyncio.ensure_future(self._open_requests())
+
+    async def close(self) -> None:
+        """Send what is on its way, and read no more."""
+        if self._opening is not None:
+            self._opening.cancel()
+        await self.simulated_appender.close()
+        self._stop_reading()
+
+    def kill(self) -> None:
+        """The process is gone."""
+        self.simulated_appender.kill()
+        self._stop_reading()
+
+    def _stop_reading(self) -> None:
+        if self._tail is not None:
+            self._tail.close()
+            self._tail = None
+
+    def _deliver(self, rows: list[Response | Broadcast]) -> None:
+        super()._deliver(rows)
+        self._delivered()
+
+    def _read_row(self, append_ms: int, record: LogRecord) -> None:
+        self._receive([record])

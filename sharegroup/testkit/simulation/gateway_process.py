@@ -1,0 +1,332 @@
+"""A gateway as a simulated process: the real handlers on a loop of its own, in place of `server.py` with its sockets.
+
+It can be killed, stopped in order, paused and started anew, and its clock can be wrong. Clients reach it by
+`wire_connection`: a message goes in as kafka-python's object and its answer comes out as one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from sharegroup.channel.row_channel import RowTopics
+from sharegroup.config import JobConfig
+from sharegroup.gateway.group_configs import REFRESH_INTERVAL_S as CONFIGS_INTERVAL_S
+from sharegroup.gateway.group_configs import GroupConfigs
+from sharegroup.gateway.handlers.admin import admin_routes
+from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat
+from sharegroup.gateway.handlers.share_fetch import ShareApis
+from sharegroup.gateway.listeners import Listeners
+from sharegroup.gateway.member_leases import MemberLeases
+from sharegroup.gateway.request import Caller, Handler, Request
+from sharegroup.gateway.security.authorization import Authorization
+from sharegroup.gateway.server import REFRESH_INTERVAL_S
+from sharegroup.gateway.upstream_groups import UpstreamGroups
+from sharegroup.gateway.wire import RequestHeader
+from sharegroup.protocol import messages as share_messages
+from sharegroup.tables import GroupListing, ShareGroupDescription, SharePartitionOffset
+from sharegroup.testkit.simulation.gateway_channel import SimulatedEngineChannel
+from sharegroup.testkit.simulation.gateway_upstream import BatchBytes, SimulatedUpstream, UpstreamFaults
+from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
+from sharegroup.testkit.simulation.log_clients import Weather
+from sharegroup.testkit.simulation.trace import Trace
+from sharegroup.testkit.simulation.virtual_clock import Scheduler
+from sharegroup.testkit.simulation.virtual_loop import VirtualLoop
+
+#: `server.py` looks ten times a second, which takes most of a simulated hour; what is given back later is no less true.
+UPKEEP_INTERVAL_S = 0.5
+PORT = 9192
+
+
+class Tables(Protocol):
+    """What administrators ask for, as `StoredGroups` reads it. Raises RequestError (COORDINATOR_NOT_AVAILABLE)."""
+
+    async def listings(self) -> tuple[GroupListing, ...]: ...
+    async def describe(self, group_ids: Any) -> dict[str, ShareGroupDescription]: ...
+    async def offsets(self, group_ids: Any) -> dict[str, tuple[SharePartitionOffset, ...]]: ...
+    async def configs(self) -> dict[str, dict[str, str]]: ...
+
+
+@dataclass
+class Surroundings:
+    """What all gateways of a run share."""
+
+    clock: Scheduler
+    trace: Trace
+    kafka: SimulatedKafka
+    config: JobConfig
+    tables: Tables
+    weather: Weather = field(default_factory=Weather)
+    batches: BatchBytes = field(default_factory=BatchBytes)
+
+
+class SimulatedGateway:
+    """See the module. `skew_ms`: how much its machine's clock is ahead of the brokers'.
+
+    After `kill` or `stop` it can `start` again, as another process: with another `reply_to`, and without any memory.
+    """
+
+    def __init__(self, name: str, around: Surroundings, skew_ms: int = 0) -> None:
+        self.name, self.skew_ms = name, skew_ms
+        self.faults = UpstreamFaults()
+        self._around = around
+        self._starts = 0
+        self._process: _Process | None = None
+        self._loops: list[VirtualLoop] = []
+
+    @property
+    def is_up(self) -> bool:
+        """Whether there is a process that takes connections; a paused one does."""
+        return self._process is not None
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it stands still."""
+        return self._process is not None and self._process.loop.is_paused
+
+    def start(self) -> None:
+        """Begin to serve; requests that come before it can wait for that."""
+        assert self._process is None
+        self._starts += 1
+        self._process = _Process(f"{self.name}.{self._starts}", self._around, self.faults, self.skew_ms)
+        self._loops.append(self._process.loop)
+        self._say("starts")
+
+    def kill(self) -> None:
+        """It is gone without a word; its connections break."""
+        if self._process is not None:
+            process, self._process = self._process, None
+            self._say("is killed")
+            process.kill()
+
+    def stop(self) -> None:
+        """It ends in order: what members hold is told to the job before its connections end."""
+        if self._process is not None and not self._process.loop.is_paused:
+            process, self._process = self._process, None
+            self._say("stops")
+            process.stop()
+
+    def pause(self, ms: float) -> None:
+        """It stands still for so long."""
+        if self._process is not None:
+            loop = self._process.loop
+            self._say(f"stands still for {ms / 1000:g} s")
+            loop.pause()
+            self._around.clock.after(ms, loop.resume)
+
+    # -- for connections -----------------------------------------------------------------------------------------------
+
+    def connect(self, node_id: int, host: str, broken: Callable[[], None]) -> GatewayConnection | None:
+        """A connection to the port of a broker; None where nobody listens. `broken` is told of its end."""
+        process = self._process
+        if process is None or node_id not in self._around.kafka.brokers:
+            return None
+        return process.connect(node_id, host, broken)
+
+    @property
+    def problems(self) -> list[dict[str, Any]]:
+        """Errors of its processes that nobody took: a bug each."""
+        return [problem for loop in self._loops for problem in loop.problems]
+
+    @property
+    def share(self) -> ShareApis | None:
+        """The handlers of the running process, for tests."""
+        return self._process.share if self._process is not None else None
+
+    def _say(self, what: str) -> None:
+        self._around.trace.add(self.name, what)
+
+
+class GatewayConnection:
+    """The gateway's end of a connection: its requests are answered one after the other."""
+
+    def __init__(self, process: _Process, caller: Caller, broken: Callable[[], None]) -> None:
+        self._process, self.caller, self._broken = process, caller, broken
+        self._is_over = False
+        self.task: asyncio.Task[None] | None = None
+
+    def request(self, message: Any, version: int, answered: Callable[[Any, int], None]) -> None:
+        """A request has come; `answered` is given the response and the time at which it was made."""
+        if not (self._is_over or self._process.is_gone):
+            self._process.serve(self, message, version, answered)
+
+    def lost(self) -> None:
+        """The gateway sees that the client is gone."""
+        if not (self._is_over or self._process.is_gone):
+            self._is_over = True
+            self._process.disconnected(self)
+
+    def end(self) -> None:
+        """The process is gone, and the client sees it."""
+        if not self._is_over:
+            self._is_over = True
+            self._broken()
+
+
+class _NoUpstreamGroups(UpstreamGroups):
+    """The cluster has no groups of its own."""
+
+    async def other_kind(self, node_id: int, group_id: str) -> str | None:
+        return None
+
+
+class _Process:
+    """One life of a gateway. Its clock goes on from what the machine's says at its start: nobody sets it."""
+
+    def __init__(self, name: str, around: Surroundings, faults: UpstreamFaults, skew_ms: int) -> None:
+        self._name, self._around, self._faults, self._skew_ms = name, around, faults, skew_ms
+        self.loop = VirtualLoop(around.clock)
+        self.share: ShareApis | None = None
+        self.is_gone = False
+        self._connections: dict[int, GatewayConnection] = {}
+        self._numbers = itertools.count(1)
+        self._handlers: dict[type, Handler] = {}
+        self._engine: SimulatedEngineChannel | None = None
+        self._ready: asyncio.Future[None] = self.loop.create_future()
+        self._upkeep: asyncio.TimerHandle | None = None
+        self.loop.start(self._serve())
+
+    # -- life ----------------------------------------------------------------------------------------------------------
+
+    async def _serve(self) -> None:
+        """As `Gateway.__init__` and `start`."""
+        around, config = self._around, self._around.config
+        cluster = SimulatedUpstream(around.clock, around.kafka, around.weather, self._faults, around.batches)
+        topics = RowTopics(
+            config.job.group_requests_topic, config.job.partition_requests_topic, config.job.responses_topic
+        )
+        timeout_s = config.gateway.engine_timeout_ms / 1000
+        engine = self._engine = SimulatedEngineChannel(
+            self._name,
+            around.clock,
+            around.kafka,
+            around.weather,
+            self.loop,
+            cluster,
+            topics,
+            self._local_ms,
+            timeout_s,
+            self._keep_up,
+        )
+        security = Authorization(None)
+        configs = GroupConfigs(config, around.tables)  # type: ignore[arg-type]
+        listeners = Listeners(self._name)
+        for place, node_id in enumerate(around.kafka.brokers):
+            listeners.add(node_id, PORT + place)
+        leases = MemberLeases()
+        self.share = ShareApis(config, configs, engine, cluster, listeners, security, leases)
+        upstream_groups = _NoUpstreamGroups(cluster, around.tables)  # type: ignore[arg-type]
+        heartbeat = ShareGroupHeartbeat(engine, cluster, security, leases, upstream_groups)
+        routes: list[tuple[Any, Handler]] = [
+            (share_messages.ShareGroupHeartbeatRequest, heartbeat),
+            (share_messages.ShareFetchRequest, self.share.fetch),
+            (share_messages.ShareAcknowledgeRequest, self.share.acknowledge),
+            *admin_routes(config, engine, cluster, around.tables, configs, security),  # type: ignore[arg-type]
+        ]
+        self._handlers = dict(routes)
+        engine.start()
+        await cluster.refresh()
+        await configs.refresh()
+        self._ready.set_result(None)
+        self._each(CONFIGS_INTERVAL_S, configs.upkeep)
+        self._each(REFRESH_INTERVAL_S, cluster.try_refresh)
+
+    def kill(self) -> None:
+        """See SimulatedGateway."""
+        self.is_gone = True
+        if self._engine is not None:
+            self._engine.kill()
+        self.loop.kill()
+        self._end_connections()
+
+    def stop(self) -> None:
+        """See SimulatedGateway."""
+        self.is_gone = True
+        self.loop.start(self._stop())
+
+    async def _stop(self) -> None:
+        if self.share is not None and self._engine is not None:
+            self.share.sessions.close()
+            self._end_connections()
+            await self._engine.close()
+        self.loop.call_soon(self.loop.kill)
+
+    def _end_connections(self) -> None:
+        for connection in list(self._connections.values()):
+            connection.end()
+        self._connections.clear()
+
+    def _local_ms(self) -> int:
+        return self._around.clock.now_ms + self._skew_ms
+
+    # -- connections ---------------------------------------------------------------------------------------------------
+
+    def connect(self, node_id: int, host: str, broken: Callable[[], None]) -> GatewayConnection:
+        """A new connection."""
+        caller = Caller(next(self._numbers), node_id, host)
+        found = self._connections[caller.connection_id] = GatewayConnection(self, caller, broken)
+        return found
+
+    def serve(
+        self, connection: GatewayConnection, message: Any, version: int, answered: Callable[[Any, int], None]
+    ) -> None:
+        """Handle a request."""
+        connection.task = self.loop.create_task(self._handle(connection, message, version, answered))
+
+    async def _handle(
+        self, connection: GatewayConnection, message: Any, version: int, answered: Callable[[Any, int], None]
+    ) -> None:
+        await self._ready
+        header = RequestHeader(message.API_KEY, version, 0, connection.caller.host, 0)
+        try:
+            response = await self._handlers[type(message)](Request(header, message, connection.caller))
+        except Exception as error:  # noqa: BLE001 - as the connection does: it is closed
+            self.loop.call_exception_handler({"message": f"{type(message).__name__} failed", "exception": error})
+            self.disconnected(connection)
+            connection.end()
+            return
+        answered(response, self._around.clock.now_ms)
+
+    def disconnected(self, connection: GatewayConnection) -> None:
+        """The client is gone."""
+        self._connections.pop(connection.caller.connection_id, None)
+        self.loop.call_soon(self._disconnected, connection)
+
+    def _disconnected(self, connection: GatewayConnection) -> None:
+        if connection.task is not None:
+            connection.task.cancel()
+        if self.share is not None:
+            self.share.sessions.disconnected(connection.caller.connection_id)
+
+    # -- upkeep --------------------------------------------------------------------------------------------------------
+
+    def _keep_up(self) -> None:
+        """Look after what is read ahead, as long as there is some."""
+        if self._upkeep is None and self._has_buffers():
+            self._upkeep = self.loop.call_later(UPKEEP_INTERVAL_S, self._look)
+
+    def _look(self) -> None:
+        self._upkeep = None
+        if self.share is not None:
+            self.share.sessions.upkeep()
+        self._keep_up()
+
+    def _has_buffers(self) -> bool:
+        if self.share is None:
+            return False
+        served = self.share.sessions._served.values()
+        return any(part.read_ahead.buffered for session in served for part in session.parts)
+
+    def _each(self, interval_s: float, work: Callable[[], Any]) -> None:
+        """Do it again and again."""
+
+        async def once() -> None:
+            try:
+                await work()
+            finally:
+                self._each(interval_s, work)
+
+        self.loop.call_later(interval_s, lambda: self.loop.start(once()))

@@ -1,0 +1,208 @@
+"""What the simulated job runs of the project's own code, and how: the one module that knows its seams."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from kafka.errors import KafkaError
+
+from sharegroup.config import JobConfig
+from sharegroup.engine.answers import reject_unkeyed
+from sharegroup.engine.durable_records import DurableRecords
+from sharegroup.engine.share_group_operator import run_share_group
+from sharegroup.engine.share_partition_shard import Shard
+from sharegroup.protocol.response_rows import EVERYBODY, NEW_LEADER, Broadcast
+from sharegroup.spark.commit_steps import CommitSteps
+from sharegroup.spark.job_lead import JobLead
+from sharegroup.spark.kafka_clients import KafkaUnavailableError
+from sharegroup.spark.query_run import QueryRun
+from sharegroup.spark.shard_keys import UNKEYED, ShardKey
+from sharegroup.spark.stale_checkpoint import Checkpoint, refuse_stale_checkpoint
+from sharegroup.spark.static_configs import write_static_configs
+from sharegroup.tables.schemas import (
+    GROUP_COORDINATOR_TABLES,
+    SHARE_GROUP_JOB,
+    SHARE_PARTITION_TABLES,
+    TableSpec,
+)
+from sharegroup.testkit.simulation import job_sources
+from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
+from sharegroup.testkit.simulation.simulated_tables import SimulatedTables, StoreFaults
+from sharegroup.testkit.simulation.spark_stand_in import Operator, Process
+
+SHARE_PARTITION, GROUP_COORDINATOR = "share_partition", "group_coordinator"
+NAMES = (GROUP_COORDINATOR, SHARE_PARTITION)
+_TABLES = {GROUP_COORDINATOR: GROUP_COORDINATOR_TABLES, SHARE_PARTITION: SHARE_PARTITION_TABLES}
+
+
+def operator_of(name: str, config: JobConfig) -> Operator:
+    """The query's operator, as `spark.operators` calls it."""
+    if name == GROUP_COORDINATOR:
+        return lambda key, lines, now_ms, state: run_share_group(key, config, lines, now_ms, state)
+    records = DurableRecords(
+        config.coordinator.snapshot_update_records_per_snapshot,
+        config.coordinator.cold_partition_snapshot_interval_ms,
+    )
+
+    def run(key: str, lines: list[str], now_ms: int, state: str | None) -> Any:
+        if key == UNKEYED:
+            return reject_unkeyed(key, lines, now_ms), None
+        group_id, topic_id, _ = ShardKey.decode(key)
+        shard = Shard(key, group_id, topic_id, records, state)
+        output = shard.run(lines, now_ms)
+        return output, shard.dump()
+
+    return run
+
+
+def key_of(name: str, shards: int) -> Callable[[str], str]:
+    """The operator key of a request's value, as the query's SQL makes it."""
+
+    def named(value: str) -> Mapping[str, Any]:
+        try:
+            row = json.loads(value)
+        except ValueError:
+            return {}
+        return row if isinstance(row, dict) else {}
+
+    def of_share_partition(value: str) -> str:
+        row = named(value)
+        group_id, topic_id, partition = row.get("group_id"), row.get("topic_id"), row.get("partition")
+        if not isinstance(group_id, str) or not isinstance(topic_id, str) or not isinstance(partition, int):
+            return UNKEYED
+        return f"{group_id}\t{topic_id}\t{partition % shards}"
+
+    def of_group(value: str) -> str:
+        group_id = named(value).get("group_id")
+        return group_id if isinstance(group_id, str) else ""
+
+    return of_group if name == GROUP_COORDINATOR else of_share_partition
+
+
+class RowProducer:
+    """Step 4's producer: requests first, then responses; idempotent, so that nothing is there twice of one `send`."""
+
+    def __init__(self, kafka: SimulatedKafka, process: Process, responses: str, requests: str) -> None:
+        self._kafka, self._process, self._responses, self._requests = kafka, process, responses, requests
+
+    def send(self, responses: Iterable[Mapping[str, Any]], requests: Iterable[tuple[str, str]]) -> None:
+        """As `spark.kafka_clients.RowProducer`."""
+        requested = [(key.encode(), value.encode()) for key, value in requests]
+        answers = [
+            (row["reply_to"].encode(), json.dumps(row, separators=(",", ":")).encode())
+            for row in responses
+            if row["reply_to"]
+        ]
+        self._broadcast([value for key, value in answers if key == EVERYBODY.encode()])
+        self._produce(self._requests, requested)
+        self._produce(self._responses, [(key, value) for key, value in answers if key != EVERYBODY.encode()])
+
+    def announce_leader(self) -> None:
+        """As `spark.kafka_clients.RowProducer`."""
+        self._broadcast([Broadcast(NEW_LEADER).encode()])
+
+    def _broadcast(self, values: list[bytes]) -> None:
+        for value in values:
+            for partition in range(len(self._kafka.topic(self._responses).partitions)):
+                self._append(self._responses, partition, EVERYBODY.encode(), value)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def _produce(self, topic: str, rows: list[tuple[bytes, bytes]]) -> None:
+        if rows:
+            self._process.pause(0.5, 8)
+        for key, value in rows:
+            self._append(topic, self._kafka.partition_of(topic, key), key, value)
+            self._process.point("row sent")
+        if rows:
+            self._process.pause(0.5, 4)
+
+    def _append(self, topic: str, partition: int, key: bytes, value: bytes) -> None:
+        try:
+            self._kafka.append(topic, partition, [(key, value)])
+        except KafkaError as error:
+            raise KafkaUnavailableError(f"cannot produce to Kafka: {error}") from error
+
+
+class QueryParts(NamedTuple):
+    """What one start of a query is made of: see `make_query`."""
+
+    run: QueryRun
+    source: Any
+
+
+def make_query(
+    name: str,
+    config: JobConfig,
+    kafka: SimulatedKafka,
+    tables: SimulatedTables,
+    process: Any,
+    faults: StoreFaults,
+    poll: job_sources.SimulatedLogPoll,
+) -> QueryParts:
+    """One start of a query, as `spark.job` and `spark.job_query` make it."""
+    job = config.job
+    is_group = name == GROUP_COORDINATOR
+    requests_topic = job.partition_requests_topic if is_group else job.group_requests_topic
+    producer = RowProducer(kafka, process, job.responses_topic, requests_topic)
+    writers = [tables.slow_writer(spec, faults) for spec in _TABLES[name]]
+    steps = CommitSteps(writers, producer, lambda step, batch_id: process.point(f"{name} {step}"))
+    hand_over = job_sources.hand_over()
+    retention = timedelta(milliseconds=job.tables_retention_ms)
+    source: Any
+    if is_group:
+        source = job_sources.GroupTicks(kafka, tables, config, hand_over)
+
+        def on_lead() -> None:
+            write_static_configs(steps, config, process.now_ms())
+    else:
+        source = job_sources.LogOffsets(kafka, tables, config, hand_over, poll)
+        on_lead = producer.announce_leader
+    run = QueryRun(
+        name,
+        steps,
+        hand_over,
+        on_lead,
+        lambda: steps.upkeep(retention, job.tables_local_versions, {}),
+        job.upkeep_interval_commits,
+    )
+    return QueryParts(run, source)
+
+
+def make_lead(tables: SimulatedTables, faults: StoreFaults) -> JobLead:
+    """The job's lead, not taken yet."""
+    led: list[TableSpec] = [spec for specs in _TABLES.values() for spec in specs]
+    return JobLead(tables.slow_writer(SHARE_GROUP_JOB, faults), [tables.table(spec) for spec in led])
+
+
+def refuse_stale_checkpoints(tables: SimulatedTables, checkpoints: Mapping[str, Checkpoint | None]) -> None:
+    """As `spark.job` before it takes the lead. Raises StaleCheckpointError."""
+    for name, (first, *_) in _TABLES.items():
+        checkpoint = checkpoints[name]
+        if checkpoint is not None:
+            table = tables.slow_writer(first, StoreFaults())
+            committed = table.committed(checkpoint.query_id)
+            refuse_stale_checkpoint(checkpoint, table.last_info, committed, lambda id_: last_leader_epoch(tables, id_))
+
+
+def last_leader_epoch(tables: SimulatedTables, query_id: str) -> int:
+    """As `spark.leaders.last_leader_epoch`."""
+    rows = tables.rows(SHARE_GROUP_JOB)
+    return max((row["leader_epoch"] for row in rows if row["query_id"] == query_id), default=0)
+
+
+def record_start(tables: SimulatedTables, name: str, steps: CommitSteps, now_ms: int) -> None:
+    """As `spark.leaders.record_leader`."""
+    row = {
+        "query": name,
+        "leader_epoch": steps.leader_epoch,
+        "query_id": steps.query_id,
+        "application_id": "simulation",
+        "positions": list(steps.positions.items()),
+        "time": now_ms * 1000,
+    }
+    tables.write_from_outside(SHARE_GROUP_JOB, [row])

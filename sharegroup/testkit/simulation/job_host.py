@@ -1,0 +1,144 @@
+"""Where the job runs: who starts it, again and again, and what is done to it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from sharegroup.errors import FencedLeaderError
+from sharegroup.spark.stale_checkpoint import StaleCheckpointError
+from sharegroup.testkit.simulation.checkpoint_folder import CheckpointFolder
+from sharegroup.testkit.simulation.job_adapter import NAMES
+from sharegroup.testkit.simulation.simulated_job import SimulatedJob, checkpoint_path
+from sharegroup.testkit.simulation.simulated_tables import SPECS
+from sharegroup.testkit.simulation.world import World
+
+#: Where a job is made to die: names of points, and how many of them may pass before.
+_POINTS = (
+    "planned", "computed", "commit", "returned", "committed", "row sent",
+    *(f"{name} {step}" for name in NAMES for step in range(5)),
+)  # fmt: skip
+#: Two jobs that were started at once have decided by then which of them runs.
+_DECIDED_MS = 120_000
+
+
+class JobHost:
+    """Keeps one job running, with one checkpoint directory, but for what the run's faults do to it."""
+
+    def __init__(self, world: World) -> None:
+        self._world, self._clock = world, world.clock
+        self._random = world.random("host")
+        self.jobs: list[SimulatedJob] = []
+        self._checkpoints = _empty()
+        self._backups: list[dict[str, CheckpointFolder]] = []
+        self._config = world.config
+        self._made = 0
+        self._start_due = False
+        self.starts = 0
+
+    @property
+    def running(self) -> SimulatedJob | None:
+        """A job with both queries running."""
+        return next((job for job in self.jobs if job.is_running), None)
+
+    def start(self) -> None:
+        """Begin, with all that will happen to the job."""
+        self._start_job()
+        for fault, every_ms, action in (
+            ("crash", 500_000, self._crash),
+            ("old_checkpoint", 600_000, self._back_up),
+            ("two_jobs", 900_000, self._second_job),
+            ("foreign_write", 1_500_000, self._foreign_write),
+        ):
+            if fault in self._world.faults:
+                self._repeat(fault, every_ms, action)
+
+    def _repeat(self, fault: str, every_ms: int, action: object) -> None:
+        def again() -> None:
+            if self._world.has(fault):
+                action()  # type: ignore[operator]
+                self._clock.after(self._random.expovariate(1 / every_ms), again)
+
+        self._clock.after(self._random.expovariate(1 / every_ms), again)
+
+    # -- starts ----------------------------------------------------------------------------------------------------
+
+    def _start_job(self) -> None:
+        self._start_due = False
+        if any(job.alive for job in self.jobs):
+            return
+        self._choose_checkpoint()
+        self._launch(self._checkpoints)
+
+    def _launch(self, checkpoints: dict[str, CheckpointFolder]) -> SimulatedJob:
+        self._made += 1
+        self.starts += 1
+        if self._world.has("reshard") and self._random.random() < 0.3:
+            job = self._config.job.model_copy(update={"operator_shards": self._random.choice((1, 2, 3))})
+            self._config = dataclasses.replace(self._config, job=job)
+        job = SimulatedJob(self._world, f"job {self._made}", checkpoints, self._config, self._exited)
+        self.jobs = [*(known for known in self.jobs if known.alive), job]
+        self._clock.after(0, job.start)
+        return job
+
+    def _choose_checkpoint(self) -> None:
+        chance = self._random.random()
+        if self._world.has("old_checkpoint") and self._backups and chance < 0.3:
+            self._checkpoints = {name: folder.copy() for name, folder in self._random.choice(self._backups).items()}
+            self._world.trace.add("host", "restores an older checkpoint")
+        elif self._world.has("new_checkpoint") and chance > 0.6:
+            removed = self._random.choice((NAMES, NAMES, NAMES[:1], NAMES[1:]))
+            self._checkpoints = {**self._checkpoints, **{name: CheckpointFolder() for name in removed}}
+            self._world.trace.add("host", f"removes the checkpoint of {', '.join(removed)}")
+
+    def _exited(self, job: SimulatedJob, error: BaseException | None) -> None:
+        """Killed (None): it is started again. A stale checkpoint is removed. Who is fenced stays away while another
+        job is there."""
+        if isinstance(error, StaleCheckpointError):
+            self._checkpoints = {
+                name: CheckpointFolder() if f"checkpoint {checkpoint_path(name)} " in str(error) else folder
+                for name, folder in self._checkpoints.items()
+            }
+            self._world.trace.add("host", "removes the checkpoint that was refused")
+        delay_ms = self._random.choice((500, 3_000, 20_000))
+        if self._world.has("job_away") and self._random.random() < 0.3:
+            delay_ms = self._random.randint(60_000, 400_000)
+        if isinstance(error, FencedLeaderError) and any(other.alive for other in self.jobs):
+            delay_ms += _DECIDED_MS
+        self._clock.after(delay_ms, self._start_job)
+
+    # -- what is done to it ----------------------------------------------------------------------------------------
+
+    def _crash(self) -> None:
+        for job in self.jobs:
+            if self._random.random() < 0.3:
+                job.kill("at any moment")
+            elif job.alive:
+                job.dies_at = self._random.choice(_POINTS), self._random.choice((0, 0, 3))
+
+    def _back_up(self) -> None:
+        self._backups = [*self._backups[-3:], {name: folder.copy() for name, folder in self._checkpoints.items()}]
+
+    def _second_job(self) -> None:
+        """Beside one that runs, or both at once; each with a checkpoint directory of its own."""
+        self._world.trace.add("host", "starts a second job")
+        if self._random.random() < 0.5:
+            for job in self.jobs:
+                job.kill("to be started twice")
+            self._launch({name: folder.copy() for name, folder in self._checkpoints.items()})
+        launched = self._launch(_empty())
+        self._clock.after(_DECIDED_MS, lambda: self._check_one_runs(launched))
+
+    def _check_one_runs(self, launched: SimulatedJob) -> None:
+        alive = [job for job in self.jobs if job.alive]
+        if len(alive) > 1 and alive[-1] is launched:
+            names = ", ".join(job.name for job in alive)
+            self._world.judge.violate("one job", f"{names} run {_DECIDED_MS} ms after {launched.name} was started")
+
+    def _foreign_write(self) -> None:
+        name = self._random.choice(("share_group_state", "share_groups"))
+        self._world.tables.write_from_outside(SPECS[name])
+        self._world.trace.add("somebody", f"writes to {name}")
+
+
+def _empty() -> dict[str, CheckpointFolder]:
+    return {name: CheckpointFolder() for name in NAMES}

@@ -1,0 +1,211 @@
+"""The job's two sources over the simulated Kafka and tables. All decisions are the real readers' and planner's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from kafka import TopicPartition
+from kafka.errors import KafkaTimeoutError
+
+from sharegroup.config import JobConfig
+from sharegroup.spark import log_offsets_source, share_groups_source
+from sharegroup.spark.config_poll import ConfigPoll, file_values
+from sharegroup.spark.hand_over import HandOver
+from sharegroup.spark.log_offsets_planner import LogOffsetsPlanner, PlannerSettings
+from sharegroup.spark.log_offsets_source import LogOffsetsReader
+from sharegroup.spark.pinned_tables import PinnedTables
+from sharegroup.spark.request_clock import RequestClock
+from sharegroup.spark.share_groups_source import ShareGroupsReader
+from sharegroup.spark.topic_identities import TopicDescription
+from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUP_CONFIGS
+from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
+from sharegroup.testkit.simulation.simulated_tables import SimulatedTables
+from sharegroup.testkit.simulation.virtual_clock import Scheduler
+
+
+class VirtualTime:
+    """What the readers' modules use of `time`; they are given it while a run lasts."""
+
+    def __init__(self, clock: Scheduler) -> None:
+        self._clock = clock
+
+    def time(self) -> float:
+        """Seconds since the epoch."""
+        return self._clock.now_us / 1_000_000
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        return self._clock.monotonic_s()
+
+    def sleep(self, seconds: float) -> None:
+        """A source that waits is asked again later."""
+
+
+def use_virtual_time(clock: Scheduler) -> None:
+    """Let the readers' modules go by `clock`."""
+    from sharegroup.spark import request_clock
+
+    for module in (log_offsets_source, share_groups_source, request_clock):
+        module.time = VirtualTime(clock)  # type: ignore[attr-defined]
+
+
+class SimulatedLogPoll:
+    """`spark.log_poll.LogPoll` over the simulated Kafka; `pause` is what it costs to ask."""
+
+    def __init__(self, kafka: SimulatedKafka, lag_ms: Callable[[], int], timeout: Callable[[], None]) -> None:
+        self._kafka, self._lag_ms, self._timeout = kafka, lag_ms, timeout
+
+    def ends(self, partitions: Collection[TopicPartition], read_committed: bool = False) -> dict[TopicPartition, int]:
+        """Log ends, or last stable offsets."""
+        logs = self._logs(partitions)
+        return {p: log.last_stable_offset if read_committed else log.log_end_offset for p, log in logs.items()}
+
+    def starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Log starts."""
+        return {p: log.log_start_offset for p, log in self._logs(partitions).items()}
+
+    def at_time(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """First offsets at or after times."""
+        return {p: log.first_at(times[p]) for p, log in self._logs(times).items()}
+
+    def partitions_of(self, topic: str) -> list[TopicPartition]:
+        """All partitions of a topic."""
+        return [TopicPartition(topic, p) for p in range(len(self._kafka.topic(topic).partitions))]
+
+    def describe(self, topics: Collection[str]) -> dict[str, TopicDescription | None]:
+        """What a broker says, which may be behind."""
+        metadata = self._kafka.metadata(self._lag_ms())
+        return {
+            topic: TopicDescription(
+                metadata[topic].topic_id, {p: at for p, at in enumerate(metadata[topic].leaders) if at >= 0}
+            )
+            if topic in metadata
+            else None
+            for topic in topics
+        }
+
+    def forget_leaders(self) -> None:
+        """Nothing is remembered."""
+
+    def _logs(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Any]:
+        try:
+            return {p: self._kafka.log(p.topic, p.partition) for p in partitions}
+        except Exception as error:
+            self._timeout()
+            raise KafkaTimeoutError(str(error)) from error
+
+
+class _Clock(RequestClock):
+    """Nobody waits: the simulation asks again when there is something."""
+
+    def wait(self, positions: Mapping[int, int], timeout_ms: int, linger_ms: int = 0) -> bool:
+        """Whether an unread request is there."""
+        return False
+
+
+class _Pinned(PinnedTables):
+    def __init__(self, tables: SimulatedTables) -> None:
+        super().__init__({}, {})
+        self._memory = tables
+
+    def _open(self, table: str, version: int | None) -> Any:
+        return self._memory.pinned(table, version)
+
+
+class _Configs(ConfigPoll):
+    def __init__(self, config: JobConfig, tables: SimulatedTables) -> None:
+        super().__init__(file_values(config), "", {})
+        self._memory = tables
+
+    def _newest_version(self) -> int:
+        return self._memory.newest_version(SHARE_GROUP_CONFIGS)
+
+    def _read(self) -> dict[str, dict[str, object]]:
+        stored: dict[str, dict[str, str]] = {}
+        for row in self._memory.rows(SHARE_GROUP_CONFIGS):
+            if row["config_source"] == "DYNAMIC_GROUP_CONFIG":
+                stored.setdefault(row["group_id"], {})[row["config_name"]] = row["config_value"]
+        configs = {"": self._job.group_config("").to_json()}
+        for group_id in sorted({*self._job.groups, *stored}):
+            configs[group_id] = self._job.effective(group_id, stored.get(group_id, {})).config.to_json()
+        return configs
+
+
+class _HandOver:
+    """In place of the file."""
+
+    def __init__(self) -> None:
+        self._content = HandOver()
+
+    def write(self, content: HandOver) -> None:
+        """Replace it."""
+        self._content = content
+
+    def read(self) -> HandOver:
+        """What was written."""
+        return self._content
+
+
+class LogOffsets(LogOffsetsReader):
+    """`kafka_log_offsets` of one start of the query."""
+
+    def __init__(
+        self,
+        kafka: SimulatedKafka,
+        tables: SimulatedTables,
+        config: JobConfig,
+        hand_over: _HandOver,
+        poll: SimulatedLogPoll,
+    ) -> None:
+        job = config.job
+        self._options = {"poll_ms": job.log_poll_interval_ms, "block_ms": 0}
+        self._tables = _Pinned(tables)
+        self._hand_over = hand_over  # type: ignore[assignment]
+        settings = PlannerSettings(
+            job.operator_shards, job.log_poll_interval_ms, job.log_idle_poll_interval_ms, job.topic_deletion_grace_ms
+        )
+        self._planner = LogOffsetsPlanner(self._tables, poll, _Configs(config, tables), settings)
+        always: Any = SimulatedLogPoll(kafka, lambda: 0, lambda: None)
+        self._clock = _Clock(always, job.partition_requests_topic, job.log_idle_poll_interval_ms)
+
+    def initial(self) -> Any:
+        """Its first offset."""
+        return self.initialOffset()
+
+    def again(self, start: Any, end: Any) -> Iterable[tuple[str, str]]:
+        """The rows once more, by offsets that went through JSON as in Spark's log."""
+        return list(self.readBetweenOffsets(json.loads(json.dumps(start)), json.loads(json.dumps(end))))
+
+
+class GroupTicks(ShareGroupsReader):
+    """`share_groups_ticks` of one start of the query."""
+
+    def __init__(self, kafka: SimulatedKafka, tables: SimulatedTables, config: JobConfig, hand_over: _HandOver) -> None:
+        job = config.job
+        self._memory = tables
+        self._options = {"block_ms": 0, "tables": {spec.name: "" for spec in GROUP_COORDINATOR_TABLES}}
+        self._hand_over = hand_over  # type: ignore[assignment]
+        always: Any = SimulatedLogPoll(kafka, lambda: 0, lambda: None)
+        self._clock = _Clock(always, job.group_requests_topic, job.log_idle_poll_interval_ms)
+        self._ticked_all = False
+
+    def _open(self, table: str, version: int | None) -> Any:
+        return self._memory.pinned(table, version)
+
+    def initial(self) -> Any:
+        """Its first offset."""
+        return self.initialOffset()
+
+    def again(self, start: Any, end: Any) -> Iterable[tuple[str, str]]:
+        """The rows once more."""
+        return list(self.readBetweenOffsets(start, end))
+
+
+def hand_over() -> _HandOver:
+    """An empty one."""
+    return _HandOver()
+
+
+__all__ = ["GroupTicks", "LogOffsets", "SimulatedLogPoll", "hand_over", "use_virtual_time"]

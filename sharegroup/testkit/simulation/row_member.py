@@ -1,0 +1,397 @@
+"""Members that talk rows, as those of other Spark jobs do, each with its habits."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from random import Random
+
+from sharegroup.errors import ErrorCode
+from sharegroup.protocol.request_rows import (
+    ACKNOWLEDGE,
+    FETCH,
+    HEARTBEAT,
+    RELEASE_MEMBER,
+    UNACQUIRE,
+    ShareGroupRequest,
+    SharePartitionRequest,
+    TopicMetadata,
+)
+from sharegroup.protocol.response_rows import (
+    EVERYBODY,
+    NEW_LEADER,
+    TOPIC_DELETED,
+    WANTED,
+    Broadcast,
+    ShareGroupResponse,
+    SharePartitionResponse,
+    decode_broadcast,
+    decode_response,
+)
+from sharegroup.testkit.simulation import row_adapter
+from sharegroup.testkit.simulation.judge import Grant, Key
+from sharegroup.testkit.simulation.kafka_log import LogBatch, LogRecord
+from sharegroup.testkit.simulation.log_clients import RowSender, RowTail
+from sharegroup.testkit.simulation.world import GROUP_REQUESTS, PARTITION_REQUESTS, RESPONSES, World
+from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
+
+_UNKNOWN = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
+_ANSWER_MS = 20_000
+
+
+@dataclass(frozen=True)
+class Habits:
+    """How a member behaves. `work_ms` is how long it takes over what it fetched, at least and at most; the chances are
+    of each acknowledgement."""
+
+    max_records: int = 20
+    work_ms: tuple[int, int] = (50, 3_000)
+    release: float = 0.05
+    reject: float = 0.03
+    renews: bool = False
+    gives_back: float = 0.02
+    max_wait_ms: int = 300_000
+
+
+@dataclass
+class _Sent:
+    """A fetch that waits for its answer, or an acknowledgement, of which grant and when it was appended."""
+
+    request: SharePartitionRequest
+    key: Key
+    counts: Mapping[int, int]
+    grant: Grant | None = None
+    appended_ms: int | None = None
+    held: _Held | None = None
+
+
+@dataclass
+class _Held:
+    """What a fetch brought, and what the member may rely on; while a renewal is not answered, it may be more."""
+
+    acquired: tuple[AcquiredRange, ...]
+    grant: Grant
+    is_renewing: bool = False
+
+
+class RowMember:
+    """One process with one member. `member_id` may be an earlier process's."""
+
+    def __init__(self, world: World, name: str, group_id: str, topics: tuple[str, ...], habits: Habits) -> None:
+        self.world, self.name, self.group_id, self.topics, self.habits = world, name, group_id, topics, habits
+        self.member_id = name
+        self.epoch = 0
+        self.alive = False
+        self._clock, self._judge, self._trace = world.clock, world.judge, world.trace
+        self._random: Random = world.random(f"member {name}")
+        self._numbers = itertools.count(1)
+        self._assignment: dict[tuple[str, str, int], Key] = {}
+        self._fetches: dict[Key, _Sent] = {}
+        self._acknowledgements: dict[str, _Sent] = {}
+        self._seen: set[str] = set()
+        self._heartbeat_id = ""
+        self._interval_ms = 1_000
+        self._told_subscription = False
+        self._sender: RowSender
+        self._tail: RowTail
+        self._process = 0
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """A process begins and joins."""
+        self._process += 1
+        self.alive = True
+        self.epoch, self._told_subscription = 0, False
+        self._assignment, self._fetches, self._acknowledgements = {}, {}, {}
+        self._sender = RowSender(self._clock, self.world.kafka, self.world.weather)
+        self._tail = RowTail(self._clock, self.world.kafka, self.world.weather, RESPONSES, self._on_row)
+        self._heartbeat()
+
+    def die(self) -> None:
+        """The process is gone without a word."""
+        if self.alive:
+            self._trace.add(self.name, "dies")
+            self._stop()
+
+    def leave(self) -> None:
+        """Leave the group, and end."""
+        if self.alive:
+            self._judge.session_over(self.group_id, self.member_id)
+            self.epoch = -1
+            self._send_heartbeat()
+            self._stop()
+
+    def _stop(self) -> None:
+        self.alive = False
+        self._process += 1
+        self._sender.close()
+        self._tail.close()
+
+    @property
+    def reply_to(self) -> str:
+        """The key of its responses."""
+        return f"to-{self.name}-{self._process}"
+
+    def _in_a_while(self, delay_ms: float, action: object) -> None:
+        """Do something, unless the process is gone by then."""
+        process = self._process
+        self._clock.after(delay_ms, lambda: action() if self._process == process else None)  # type: ignore[operator]
+
+    # -- heartbeats ------------------------------------------------------------------------------------------------
+
+    def _heartbeat(self) -> None:
+        self._send_heartbeat()
+        sent = self._heartbeat_id
+        self._in_a_while(_ANSWER_MS / 2, lambda: self._heartbeat() if self._heartbeat_id == sent else None)
+
+    def _send_heartbeat(self) -> None:
+        view = self.world.kafka.metadata(self._metadata_lag_ms())
+        known = {
+            name: TopicMetadata(view[name].topic_id, len(view[name].leaders)) for name in self.topics if name in view
+        }
+        is_full = not self._told_subscription or self.epoch == 0
+        request = ShareGroupRequest(
+            HEARTBEAT,
+            self._next_id(),
+            self.group_id,
+            self.member_id,
+            self.epoch,
+            self.reply_to if self.epoch >= 0 else "",
+            client_id=self.name,
+            subscribed_topic_names=self.topics if is_full and self.epoch >= 0 else None,
+            topics=known,
+        )
+        self._heartbeat_id = request.id
+        self._judge.wants(self.group_id, [topic.topic_id for topic in known.values()])
+        if is_full:
+            self._trace.add(self.name, f"joins {self.group_id}: {', '.join(sorted(known))}")
+        elif self.epoch < 0:
+            self._trace.add(self.name, f"leaves {self.group_id}")
+        member_id = self.member_id
+        session_ms = self.world.session_timeout_ms(self.group_id)
+
+        def appended(answer: object) -> None:
+            if isinstance(answer, LogBatch) and request.member_epoch >= 0:
+                self._judge.heartbeat_appended(self.group_id, member_id, answer.append_ms, session_ms)
+
+        self._sender.send(GROUP_REQUESTS, request.kafka_key, request.encode(), appended)
+
+    def _on_heartbeat(self, response: ShareGroupResponse) -> None:
+        if response.id != self._heartbeat_id:
+            return
+        self._heartbeat_id = ""
+        if response.error_code:
+            self._trace.add(self.name, f"heartbeat refused: {ErrorCode(response.error_code).name}")
+            if response.error_code in _UNKNOWN:
+                self._judge.session_over(self.group_id, self.member_id)
+                self.epoch, self._told_subscription = 0, False
+                self._assignment, self._fetches, self._acknowledgements = {}, {}, {}
+            self._in_a_while(1_000, self._heartbeat)
+            return
+        self.epoch, self._told_subscription = response.member_epoch, True
+        if response.assignment is not None:
+            self._assigned(response)
+        self._in_a_while(response.heartbeat_interval_ms, self._heartbeat)
+
+    def _assigned(self, response: ShareGroupResponse) -> None:
+        keys = {
+            Key(self.group_id, topic, topic_id, partition)
+            for topic, topic_id, partitions in row_adapter.assigned_topics(response)
+            for partition in partitions
+        }
+        self._trace.add(self.name, lambda: f"is assigned {', '.join(sorted(map(str, keys))) or 'nothing'}")
+        self._assignment = {row_adapter.response_key(key): key for key in keys}
+        for key in [key for key in self._fetches if key not in keys]:
+            del self._fetches[key]
+        for key in sorted(keys):
+            if key not in self._fetches:
+                self._in_a_while(self._random.uniform(0, 200), lambda key=key: self._fetch(key))
+
+    # -- records ---------------------------------------------------------------------------------------------------
+
+    def _fetch(self, key: Key) -> None:
+        if key in self._fetches or key not in self._assignment.values():
+            return
+        max_wait_ms = self.habits.max_wait_ms
+        request = self._request(FETCH, key)._replace(max_records=self.habits.max_records, max_wait_ms=max_wait_ms)
+        sent = self._fetches[key] = _Sent(request, key, {})
+        self._send(request)
+        self._in_a_while(max_wait_ms + _ANSWER_MS, lambda: self._fetch_again(key, sent))
+
+    def _fetch_again(self, key: Key, sent: _Sent) -> None:
+        """Nobody answered: what the old one may bring later is given back."""
+        if self._fetches.get(key) is sent:
+            del self._fetches[key]
+            self._fetch(key)
+
+    def _on_fetched(self, response: SharePartitionResponse) -> None:
+        key = self._assignment.get(row_adapter.response_key(response))
+        sent = self._fetches.get(key) if key else None
+        is_mine = key is not None and sent is not None and sent.request.id == response.id
+        if is_mine:
+            assert key is not None
+            del self._fetches[key]
+        if response.error_code:
+            if key is not None:
+                self._trace.add(self.name, f"fetch {key} refused: {response.error_code}", str(key))
+            if is_mine:
+                self._in_a_while(2_000, lambda: self._fetch(key))
+        elif response.acquired:
+            if key is None:
+                return
+            if not is_mine or self._random.random() < self.habits.gives_back:
+                self._give_back(key, response.acquired)
+                self._in_a_while(1_000, lambda: self._fetch(key))
+                return
+            self._deliver(key, response)
+        elif is_mine:
+            self._in_a_while(self._random.uniform(1, 50), lambda: self._fetch(key))
+
+    def _deliver(self, key: Key, response: SharePartitionResponse) -> None:
+        acquired = response.acquired
+        self._trace.add(
+            self.name,
+            f"gets {key} {_ranges(acquired)} until {_seconds(self, response.lock_deadline_ms)}",
+            str(key),
+        )
+        self._judge.delivered(self.member_id, key, acquired, response.lock_deadline_ms, response.id)
+        held = _Held(acquired, self._judge.grant(self.group_id, self.member_id, response.lock_deadline_ms))
+        work_ms = self._random.uniform(*self.habits.work_ms)
+        left_ms = response.lock_deadline_ms - self._clock.now_ms
+        if self.habits.renews and work_ms > 0.6 * left_ms:
+            self._in_a_while(0.6 * max(0, left_ms), lambda: self._renew(key, held))
+        self._in_a_while(work_ms, lambda: self._acknowledge(key, held))
+
+    def _give_back(self, key: Key, acquired: tuple[AcquiredRange, ...]) -> None:
+        self._trace.add(self.name, f"gives back {key} {_ranges(acquired)}", str(key))
+        self._send(self._request(UNACQUIRE, key)._replace(acquired=acquired, reply_to=""))
+
+    def _acknowledge(self, key: Key, held: _Held) -> None:
+        if row_adapter.response_key(key) not in self._assignment:
+            return
+        acquired, grant = held.acquired, held.grant
+        batches = tuple(self._batch(first, last) for first, last, _ in acquired)
+        counts = {offset: count for first, last, count in acquired for offset in range(first, last + 1)}
+        request = row_adapter.acknowledgement(self._request(ACKNOWLEDGE, key), batches, acquired, grant.deadline_ms)
+        self._trace.add(self.name, f"acknowledges {key} {_acks(batches)}", str(key))
+        self._judge.acknowledges(self.member_id, key, batches)
+        sent = self._acknowledgements[request.id] = _Sent(request, key, counts, grant, held=held)
+
+        def appended(answer: object) -> None:
+            if isinstance(answer, LogBatch):
+                sent.appended_ms = answer.append_ms
+
+        self._sender.send(PARTITION_REQUESTS, request.kafka_key, request.encode(), appended, may_repeat=True)
+        self._in_a_while(self._random.uniform(1, 100), lambda: self._fetch(key))
+
+    def _renew(self, key: Key, held: _Held) -> None:
+        acquired = held.acquired
+        batches = tuple(AcknowledgementBatch(a.first_offset, a.last_offset, (AcknowledgeType.RENEW,)) for a in acquired)
+        made = self._request(ACKNOWLEDGE, key)
+        request = row_adapter.acknowledgement(made, batches, acquired, held.grant.deadline_ms)
+        request = request._replace(is_renew_ack=True)
+        self._acknowledgements[request.id] = _Sent(request, key, {}, held=held)
+        held.is_renewing = True
+        self._send(request)
+
+    def _batch(self, first: int, last: int) -> AcknowledgementBatch:
+        chance = self._random.random()
+        if chance < self.habits.release:
+            return AcknowledgementBatch(first, last, (AcknowledgeType.RELEASE,))
+        if chance < self.habits.release + self.habits.reject:
+            return AcknowledgementBatch(first, last, (AcknowledgeType.REJECT,))
+        if chance > 0.9 and last > first:
+            kinds = (AcknowledgeType.ACCEPT, AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT)
+            return AcknowledgementBatch(
+                first, last, tuple(int(self._random.choice(kinds)) for _ in range(first, last + 1))
+            )
+        return AcknowledgementBatch(first, last, (AcknowledgeType.ACCEPT,))
+
+    def _on_acknowledged(self, response: SharePartitionResponse) -> None:
+        sent = self._acknowledgements.pop(response.id, None)
+        if sent is None:
+            return
+        request, key = sent.request, sent.key
+        if response.error_code:
+            name = ErrorCode(response.error_code).name
+            if sent.grant is not None:
+                told, appended_ms = _acks(request.batches), sent.appended_ms
+                self._judge.acknowledgement_refused(key, told, sent.grant, appended_ms, name)
+            self._trace.add(self.name, f"acknowledgement of {key} {_acks(request.batches)} refused: {name}", str(key))
+        elif request.is_renew_ack:
+            self._judge.renewed(self.member_id, key, response.acquired, response.lock_deadline_ms)
+            if sent.held is not None and _offsets(response.acquired) >= _offsets(sent.held.acquired):
+                sent.held.is_renewing = False
+                sent.held.grant = sent.held.grant._replace(deadline_ms=response.lock_deadline_ms)
+        else:
+            self._trace.add(self.name, f"acknowledgement of {key} {_acks(request.batches)} OK", str(key))
+            self._judge.acknowledged_ok(self.member_id, key, request.batches, sent.counts)
+            if sent.grant and sent.appended_ms is not None and sent.held and not sent.held.is_renewing:
+                self._judge.is_in_time(key, _acks(request.batches), sent.grant, sent.appended_ms)
+
+    # -- rows ------------------------------------------------------------------------------------------------------
+
+    def _on_row(self, append_ms: int, record: LogRecord) -> None:
+        if record.key == EVERYBODY.encode():
+            self._on_broadcast(decode_broadcast(record.value))
+            return
+        if record.key != self.reply_to.encode():
+            return
+        response = decode_response(record.value)
+        if isinstance(response, ShareGroupResponse):
+            self._on_heartbeat(response)
+        elif response.type != WANTED and response.id not in self._seen:
+            self._seen.add(response.id)
+            if response.type == FETCH:
+                self._on_fetched(response)
+            elif response.type == ACKNOWLEDGE:
+                self._on_acknowledged(response)
+
+    def _on_broadcast(self, row: Broadcast) -> None:
+        if row.type == NEW_LEADER:
+            for sent in self._fetches.values():
+                self._send(sent.request)
+        elif row.type == TOPIC_DELETED:
+            for found, key in [(found, key) for found, key in self._assignment.items() if key.topic_id == row.topic_id]:
+                del self._assignment[found]
+                self._fetches.pop(key, None)
+
+    def _request(self, kind: str, key: Key) -> SharePartitionRequest:
+        return row_adapter.request(kind, self._next_id(), key, self.member_id, self.epoch, self.reply_to)
+
+    def _send(self, request: SharePartitionRequest) -> None:
+        # Of another copy of a returned range nobody could tell whether it is for the next grant of the same count.
+        may_repeat = request.type != UNACQUIRE
+        self._sender.send(PARTITION_REQUESTS, request.kafka_key, request.encode(), may_repeat=may_repeat)
+
+    def _next_id(self) -> str:
+        return f"{self.name}-{self._process}-{next(self._numbers)}"
+
+    def _metadata_lag_ms(self) -> int:
+        if not self.world.has("slow_metadata"):
+            return 0
+        return self._random.choice((0, 0, 1_000, 20_000))
+
+
+def _seconds(member: RowMember, time_ms: int) -> str:
+    return f"{(time_ms - member.world.clock.start_ms) / 1000:.3f}"
+
+
+def _offsets(acquired: tuple[AcquiredRange, ...]) -> set[int]:
+    return {offset for first, last, _ in acquired for offset in range(first, last + 1)}
+
+
+def _ranges(acquired: tuple[AcquiredRange, ...]) -> str:
+    return ", ".join(f"{first}..{last} ({count})" for first, last, count in acquired)
+
+
+def _acks(batches: tuple[AcknowledgementBatch, ...]) -> str:
+    names = ("gap", "accept", "release", "reject", "renew")
+    return ", ".join(
+        f"{first}..{last} {'/'.join(dict.fromkeys(names[kind] for kind in kinds))}" for first, last, kinds in batches
+    )
+
+
+__all__ = ["RELEASE_MEMBER", "Habits", "RowMember"]

@@ -1,0 +1,69 @@
+"""One run: a world with all that live in it, until its time is over and the judge has spoken."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection
+from typing import NamedTuple
+
+from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_GROUPS
+from sharegroup.testkit.simulation.gateway_fleet import fleet_of
+from sharegroup.testkit.simulation.job_host import JobHost
+from sharegroup.testkit.simulation.job_sources import use_virtual_time
+from sharegroup.testkit.simulation.judge import Violation
+from sharegroup.testkit.simulation.last_judgement import judge_at_the_end
+from sharegroup.testkit.simulation.population import Population
+from sharegroup.testkit.simulation.producers import Producers
+from sharegroup.testkit.simulation.world import World, make_world
+
+
+class Result(NamedTuple):
+    """What came of a run. `digest` is the same for each run of a seed."""
+
+    seed: int
+    violations: tuple[Violation, ...]
+    digest: str
+    deliveries: int
+    batches: int
+    starts: int
+    wall_s: float
+    trace: str
+
+
+def run(seed: int, hours: float = 1.0, faults: Collection[str] | None = None, keep_trace: bool = False) -> Result:
+    """Run a seed; `faults` in place of those that it would have."""
+    begin = time.perf_counter()
+    logging.disable(logging.ERROR)
+    world = make_world(seed, hours, faults, keep_trace)
+    use_virtual_time(world.clock)
+    world.trace.add("simulation", f"seed {seed}: {', '.join(sorted(world.faults))}")
+    host, producers = JobHost(world), Producers(world)
+    producers.start()
+    host.start()
+    fleet = fleet_of(world)
+    if fleet is not None:
+        fleet.start()
+    population = Population(world, producers.topics, fleet)
+    population.start()
+    world.clock.run_until(world.end_ms)
+    if fleet is not None:
+        fleet.look_for_errors()
+    judge_at_the_end(world, host, [group.group_id for group in population.groups], producers.topics)
+    return result(world, host, time.perf_counter() - begin)
+
+
+def result(world: World, host: JobHost, wall_s: float) -> Result:
+    """What came of it."""
+    violations = tuple(world.judge.violations)
+    about = violations[0].about if violations else ""
+    return Result(
+        world.seed,
+        violations,
+        world.trace.digest,
+        world.judge.deliveries,
+        world.tables.newest_version(SHARE_GROUP_STATE) + world.tables.newest_version(SHARE_GROUPS),
+        host.starts,
+        wall_s,
+        world.trace.text(about),
+    )

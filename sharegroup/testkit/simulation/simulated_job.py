@@ -1,0 +1,324 @@
+"""The job as a process: both queries under the supervisor, from its start until it exits or is killed."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+from sharegroup.config import JobConfig
+from sharegroup.errors import FencedLeaderError
+from sharegroup.spark.job_lead import LOOK_INTERVAL_S, JobLead
+from sharegroup.spark.stale_checkpoint import Checkpoint
+from sharegroup.spark.supervisor import Supervisor
+from sharegroup.testkit.simulation import job_adapter
+from sharegroup.testkit.simulation.checkpoint_folder import CheckpointFolder
+from sharegroup.testkit.simulation.job_adapter import GROUP_COORDINATOR, NAMES, QueryParts
+from sharegroup.testkit.simulation.job_sources import SimulatedLogPoll
+from sharegroup.testkit.simulation.simulated_tables import StoreFaults
+from sharegroup.testkit.simulation.spark_stand_in import MicroBatches, RequestTopic
+from sharegroup.testkit.simulation.virtual_clock import Event
+from sharegroup.testkit.simulation.world import GROUP_REQUESTS, JOB_TOPICS, PARTITION_REQUESTS, World
+
+#: How often a supervisor looks after queries that do not run.
+_WATCH_MS = 500
+#: How late a source sees what it polls for, at most: a request, a table, a log that grew while members wait.
+_REQUEST_MS, _TABLE_MS, _LOG_MS, _POLL_MS = 40, 500, 200, 150
+
+
+class Killed(BaseException):
+    """The process is dead: nothing of it goes on."""
+
+
+def checkpoint_path(name: str) -> str:
+    """Where a query's checkpoint is said to be."""
+    return f"/checkpoints/{name}"
+
+
+class _Store(StoreFaults):
+    def __init__(self, job: SimulatedJob) -> None:
+        self._job = job
+
+    def pause(self, table: str) -> None:
+        self._job.pause(2, 15)
+        self._job.point("commit")
+
+    def loses_answer(self, table: str) -> bool:
+        world = self._job.world
+        return world.has("lost_commit") and world.random("lost_commit").random() < 0.01
+
+
+class SimulatedJob:
+    """See the module. `checkpoints` are its folders by query; `on_exit` is told what ended it (None: killed)."""
+
+    def __init__(
+        self,
+        world: World,
+        name: str,
+        checkpoints: Mapping[str, CheckpointFolder],
+        config: JobConfig,
+        on_exit: Callable[[SimulatedJob, BaseException | None], None],
+    ) -> None:
+        self.world, self.name, self.checkpoints, self.config = world, name, checkpoints, config
+        self.clock = world.clock
+        self.alive = True
+        #: Where the process is to die next: the name of a point, and how many of them pass before.
+        self.dies_at: tuple[str, int] | None = None
+        self._on_exit = on_exit
+        self._random: Random = world.random(f"job {name}")
+        self._watching = False
+        self._lead: JobLead | None = None
+        self.queries: dict[str, StreamingQuery] = {}
+        self._supervisor: Supervisor | None = None
+
+    # -- the process -----------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Let it begin, as `spark.job` does."""
+        self.world.trace.add(self.name, "starts")
+        try:
+            self._take_the_lead()
+        except Killed:
+            return
+        except Exception as error:  # noqa: BLE001 - a process ends by whatever it is
+            self._exit(error)
+            return
+        self._look()
+        self._watch()
+
+    def _take_the_lead(self) -> None:
+        tables = self.world.tables
+        self.pause(10, 300)
+        job_adapter.refuse_stale_checkpoints(tables, {name: self.checkpoint(name) for name in NAMES})
+        self.pause(10, 300)
+        self._lead = job_adapter.make_lead(tables, _Store(self))
+        self._lead.take()
+        self._supervisor = Supervisor(
+            {name: functools.partial(self._start_query, name) for name in NAMES}, self.clock.monotonic_s
+        )
+
+    def _look(self) -> None:
+        """As `job_lead.LeadWatch`."""
+        if not self.alive:
+            return
+        assert self._lead is not None
+        try:
+            self._lead.check()
+        except FencedLeaderError as error:
+            self._exit(error)
+        else:
+            self.clock.after(1000 * LOOK_INTERVAL_S, self._look)
+
+    def _exit(self, error: Exception) -> None:
+        if self.alive:
+            self.alive = False
+            self.world.trace.add(self.name, f"exits: {type(error).__name__}: {error}"[:300])
+            self._on_exit(self, error)
+
+    def kill(self, why: str) -> None:
+        """As by SIGKILL. What is nested in the call stack ends when it would go on."""
+        if self.alive:
+            self.alive = False
+            self.world.trace.add(self.name, f"is killed: {why}")
+            self._on_exit(self, None)
+
+    def now_ms(self) -> int:
+        """The process's clock."""
+        return self.clock.now_ms
+
+    def pause(self, least_ms: float, most_ms: float) -> None:
+        """Let time pass; raises Killed when the process died meanwhile."""
+        self.clock.sleep(self._random.uniform(least_ms, most_ms))
+        if not self.alive:
+            raise Killed
+
+    def point(self, where: str) -> None:
+        """A place to die at."""
+        if self.dies_at is not None and where.startswith(self.dies_at[0]):
+            if self.dies_at[1]:
+                self.dies_at = self.dies_at[0], self.dies_at[1] - 1
+            else:
+                self.kill(f"at {where!r}")
+        if not self.alive:
+            raise Killed
+
+    def checkpoint(self, name: str) -> Checkpoint | None:
+        """As `spark.checkpoint.read_checkpoint`."""
+        folder = self.checkpoints[name]
+        if not folder.query_id:
+            return None
+        return Checkpoint(checkpoint_path(name), folder.query_id, len(folder.offsets) - 1)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether both queries run."""
+        return self.alive and len(self.queries) == len(NAMES) and all(q.is_active for q in self.queries.values())
+
+    def query_ended(self) -> None:
+        """One of them did."""
+        self.clock.after(_WATCH_MS, self._watch)
+
+    def _watch(self) -> None:
+        if not self.alive or self._watching:
+            return
+        self._watching = True
+        assert self._supervisor is not None
+        try:
+            all_run = self._supervisor.watch()
+        except Killed:
+            return
+        except Exception as error:  # noqa: BLE001 - a process ends by whatever it is
+            self._exit(error)
+            return
+        finally:
+            self._watching = False
+        if not all_run:
+            self.clock.after(_WATCH_MS, self._watch)
+
+    # -- the queries -----------------------------------------------------------------------------------------------
+
+    def _start_query(self, name: str) -> Any:
+        assert self._lead is not None
+        self.pause(100, 1_500)
+        tables = self.world.tables
+        parts = job_adapter.make_query(
+            name,
+            self.config,
+            self.world.kafka,
+            tables,
+            self,
+            _Store(self),
+            SimulatedLogPoll(self.world.kafka, self._metadata_lag_ms, lambda: self.pause(900, 1_100)),
+        )
+        epoch = self._lead.epoch_for(name)
+        steps = parts.run.steps
+        parts.run.lead(epoch, self.checkpoint(name), lambda id_: job_adapter.last_leader_epoch(tables, id_))
+        folder = self.checkpoints[name]
+        if not folder.query_id:
+            folder.query_id = f"query-{self.name}-{name}-{self.clock.happened}"
+        steps.query_id = folder.query_id
+        job_adapter.record_start(tables, name, steps, self.clock.now_ms)
+        stream = self.queries[name] = StreamingQuery(self, name, parts)
+        self.world.trace.add(self.name, f"{name} leads with epoch {steps.leader_epoch}")
+        stream.wake(1)
+        return stream
+
+    def _metadata_lag_ms(self) -> int:
+        random = self.world.random("metadata")
+        return random.choice((0, 500, 5_000)) if self.world.has("slow_metadata") else 0
+
+
+class StreamingQuery:
+    """Spark's query: it is woken when its sources may have something, and runs batches until there is nothing."""
+
+    def __init__(self, job: SimulatedJob, name: str, parts: QueryParts) -> None:
+        self._job, self.name, self.parts = job, name, parts
+        self._failure: BaseException | None = None
+        self._running = self._again = False
+        self._active = True
+        self._wake: tuple[float, Event] | None = None
+        self._random = job.world.random(f"job {job.name}")
+        config = job.config
+        self._topic = GROUP_REQUESTS if name == GROUP_COORDINATOR else PARTITION_REQUESTS
+        self.micro_batches = MicroBatches(
+            job,
+            job.world.random("spark"),
+            job.now_ms,
+            job.checkpoints[name],
+            parts.source,
+            RequestTopic(
+                job.world.kafka,
+                self._topic,
+                config.job.max_requests_per_batch,
+                job_adapter.key_of(name, config.job.operator_shards),
+            ),
+            job_adapter.operator_of(name, config),
+            parts.run,
+        )
+        job.world.kafka.listeners.append(self._appended)
+
+    # -- as the supervisor sees it ---------------------------------------------------------------------------------
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it runs."""
+        return self._active and self._job.alive
+
+    @property
+    def ended_by(self) -> BaseException | None:
+        """What ended it."""
+        return self._failure
+
+    @property
+    def batches(self) -> int:
+        """How many batches it has run."""
+        return self.parts.run.batches
+
+    # -- the simulation's ------------------------------------------------------------------------------------------
+
+    def wake(self, delay_ms: float) -> None:
+        """Look for something new in a while, or earlier if that was said before."""
+        due = self._job.clock.now_us / 1000 + delay_ms
+        if self._wake is not None and self._wake[1].action is not None:
+            if self._wake[0] <= due:
+                return
+            self._wake[1].cancel()
+        self._wake = due, self._job.clock.at(due, self._run)
+
+    def _appended(self, topic: str, partition: int) -> None:
+        if not self.is_active:
+            self._job.world.kafka.listeners.remove(self._appended)
+        elif self.name != GROUP_COORDINATOR and topic == GROUP_REQUESTS:
+            if self._random.random() < 0.3:  # a source polls all the time: also a moment before there is something
+                self.wake(self._random.uniform(1, _POLL_MS))
+        elif topic == self._topic:
+            self.wake(self._random.uniform(1, _REQUEST_MS))
+        elif self.name != GROUP_COORDINATOR and topic not in JOB_TOPICS:
+            if self._running or self.parts.source._hand_over.read().waiting:
+                self.wake(self._random.uniform(1, _LOG_MS))
+
+    def _run(self) -> None:
+        if not self.is_active:
+            return
+        if self._running:
+            self._again = True
+            return
+        self._running = True
+        try:
+            self._run_batches()
+        except Killed:
+            return
+        except Exception as error:  # noqa: BLE001 - a process ends by whatever it is
+            self._failure, self._active = error, False
+            self._job.world.trace.add(self._job.name, f"{self.name} ends: {type(error).__name__}: {error}"[:200])
+            self._job.query_ended()
+            return
+        finally:
+            self._running = False
+        self._wake_at_deadline()
+
+    def _run_batches(self) -> None:
+        """Until nothing is there that somebody woke it for: what it would look up again is the same."""
+        while True:
+            self._again = False
+            if self.micro_batches.run_next():
+                self._tell_others()
+            if not (self._again or self.micro_batches.has_unread):
+                return
+
+    def _tell_others(self) -> None:
+        """The other query's source polls this one's tables."""
+        if self.name == GROUP_COORDINATOR:
+            other = self._job.queries.get(job_adapter.SHARE_PARTITION)
+            if other is not None:
+                other.wake(self._random.uniform(1, _TABLE_MS))
+
+    def _wake_at_deadline(self) -> None:
+        now = self._job.now_ms()
+        deadline = min(self.parts.source._hand_over.read().deadlines.values(), default=None)
+        idle = float(self._job.config.job.log_idle_poll_interval_ms)
+        if deadline is not None:
+            # A tick needs a safe time beyond the deadline: it is looked for a moment later.
+            idle = min(idle, max(deadline - now + 2.0, 20.0))
+        self.wake(idle)

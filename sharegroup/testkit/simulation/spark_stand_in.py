@@ -1,0 +1,160 @@
+"""A structured streaming query as Spark runs it, as far as the job can tell: micro-batches, their logs, replays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from random import Random
+from typing import Any, Protocol
+
+from sharegroup.engine import rows
+from sharegroup.engine.output import Output
+from sharegroup.spark.query_run import QueryRun
+from sharegroup.testkit.simulation.checkpoint_folder import CheckpointFolder, PlannedBatch
+from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
+
+KeyedRow = tuple[str, str]
+Operator = Callable[[str, list[str], int, "str | None"], "tuple[Output, str | None]"]
+
+
+class Source(Protocol):
+    """A Python streaming source beside the request topic."""
+
+    def initial(self) -> Any:
+        """Its first offset."""
+
+    def read(self, start: Any) -> tuple[Iterable[KeyedRow], Any]:
+        """What is new, and the offset behind it."""
+
+    def again(self, start: Any, end: Any) -> Iterable[KeyedRow]:
+        """The rows between two offsets."""
+
+
+class Process(Protocol):
+    """The process in which a query runs; once killed, each of these raises."""
+
+    def pause(self, least_ms: float, most_ms: float) -> None:
+        """Let time pass."""
+
+    def point(self, where: str) -> None:
+        """A place to die at."""
+
+
+class RequestTopic:
+    """The request topic as Spark's Kafka source reads it. `key_of` tells a row's operator key from its value."""
+
+    def __init__(self, kafka: SimulatedKafka, topic: str, most: int, key_of: Callable[[str], str]) -> None:
+        self._kafka, self._topic, self._most, self._key_of = kafka, topic, most, key_of
+
+    def starting(self, positions: Mapping[int, int]) -> dict[int, int]:
+        """Where a query without a checkpoint starts."""
+        logs = self._kafka.topic(self._topic).partitions
+        return {p: positions.get(p, log.log_start_offset) for p, log in enumerate(logs)}
+
+    def ends(self, start: Mapping[int, int]) -> dict[int, int]:
+        """How far the next batch reaches; what retention took is passed over."""
+        ends, left = {}, self._most
+        for partition in range(len(self._kafka.topic(self._topic).partitions)):
+            log = self._kafka.log(self._topic, partition)
+            first = max(start.get(partition, 0), log.log_start_offset)
+            count = min(log.log_end_offset - first, left)
+            left -= count
+            ends[partition] = first + count if count else start.get(partition, 0)
+        return ends
+
+    def has_more(self, start: Mapping[int, int]) -> bool:
+        """Whether something is unread."""
+        logs = self._kafka.topic(self._topic).partitions
+        return any(log.log_end_offset > start.get(partition, 0) for partition, log in enumerate(logs))
+
+    def rows(self, start: Mapping[int, int], end: Mapping[int, int]) -> Iterable[KeyedRow]:
+        """The rows of a batch."""
+        for partition, last in end.items():
+            for append_ms, record in self._kafka.log(self._topic, partition).records(start.get(partition, 0), last):
+                value = record.value.decode(errors="replace")
+                row = f"{rows.REQUEST}\t{partition}\t{record.offset}\t{append_ms}\t{value}"
+                yield self._key_of(value), row
+
+
+class MicroBatches:
+    """The batches of one query; `run_next` runs one if there is anything."""
+
+    def __init__(
+        self,
+        process: Process,
+        random: Random,
+        now_ms: Callable[[], int],
+        folder: CheckpointFolder,
+        source: Source,
+        requests: RequestTopic,
+        operator: Operator,
+        query: QueryRun,
+    ) -> None:
+        self._process, self._random, self._now_ms = process, random, now_ms
+        self._folder, self._source, self._requests, self._operator = folder, source, requests, operator
+        self._query = query
+        if folder.first is None:
+            folder.first = source.initial(), requests.starting(query.steps.positions)
+        self._planned: Iterable[KeyedRow] | None = None
+
+    @property
+    def state(self) -> Mapping[str, str]:
+        """The operator's state after the last batch that was committed."""
+        return self._folder.states[self._folder.commits]
+
+    @property
+    def has_unread(self) -> bool:
+        """Whether there are requests for a next batch."""
+        return self._requests.has_more(self._folder.starts(self._folder.commits)[1])
+
+    def run_next(self) -> bool:
+        """Run the next batch, or the last one again; False if nothing is new."""
+        folder = self._folder
+        batch_id = folder.commits
+        planned: Sequence[KeyedRow] | None = None
+        if batch_id == len(folder.offsets):
+            planned = self._plan(batch_id)
+            if planned is None:
+                return False
+            self._process.point("planned")
+        self._query.begin(batch_id)
+        self._query.finish(batch_id, self._outputs(batch_id, planned))
+        self._process.point("returned")
+        folder.commits = batch_id + 1
+        folder.forget_old()
+        self._process.point("committed")
+        return True
+
+    def _plan(self, batch_id: int) -> Sequence[KeyedRow] | None:
+        log, requests = self._folder.starts(batch_id)
+        found, end_log = self._source.read(log)
+        self._process.pause(0.5, 6)
+        end_requests = self._requests.ends(requests)
+        if end_log == log and end_requests == requests:
+            return None
+        self._process.pause(0.5, 6)
+        self._folder.offsets.append(PlannedBatch(end_log, end_requests, self._now_ms()))
+        return list(found)
+
+    def _outputs(self, batch_id: int, planned: Sequence[KeyedRow] | None) -> list[str]:
+        log, requests = self._folder.starts(batch_id)
+        batch = self._folder.offsets[batch_id]
+        found = self._source.again(log, batch.log) if planned is None else planned
+        by_key: dict[str, list[str]] = {}
+        for key, row in (*found, *self._requests.rows(requests, batch.requests)):
+            by_key.setdefault(key, []).append(row)
+        self._process.pause(10, 120)
+        before = self._folder.states[batch_id]
+        after, outputs = dict(before), []
+        keys = sorted(by_key)
+        self._random.shuffle(keys)
+        for key in keys:
+            self._random.shuffle(by_key[key])
+            output, state = self._operator(key, by_key[key], batch.timestamp_ms, before.get(key))
+            outputs.append(output.encode())
+            if state is None:
+                after.pop(key, None)
+            else:
+                after[key] = state
+        self._folder.states[batch_id + 1] = after
+        self._process.point("computed")
+        return outputs

@@ -1,0 +1,71 @@
+"""How the tables and the operator's state name share-partitions: the one module of the judge that knows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from sharegroup.engine.led_partition import LedPartition
+from sharegroup.share_coordinator.share_group_offset import ShareGroupOffsetHeader
+from sharegroup.share_partition import SharePartition
+from sharegroup.spark.shard_keys import UNKEYED, ShardKey
+from sharegroup.testkit.simulation.job_adapter import SHARE_PARTITION
+from sharegroup.testkit.simulation.judge import Key
+from sharegroup.testkit.simulation.kafka_log import PartitionLog, SimulatedKafka
+from sharegroup.testkit.simulation.simulated_job import SimulatedJob
+from sharegroup.types import SharePartitionKey
+
+#: Causes of transitions that end a share-partition's life.
+ENDS_OF_LIFE = ("reset", "topic_deleted")
+
+
+class TableKey(NamedTuple):
+    """A share-partition as rows name it."""
+
+    group_id: str
+    topic: str
+    topic_id: str
+    partition: int
+
+    def named(self) -> str:
+        """As the judge's keys are told."""
+        return f"{self.group_id} {self.topic}-{self.partition}"
+
+
+def of_row(row: Mapping[str, Any]) -> TableKey:
+    """Of a row of share_group_state or delivery_log."""
+    return TableKey(row["group_id"], row["topic"], row["topic_id"], row["partition"])
+
+
+def of_state(key: SharePartitionKey) -> TableKey:
+    """Of a folded state."""
+    return TableKey(*key)
+
+
+def of_key(key: Key) -> TableKey:
+    """Of the judge's."""
+    return TableKey(*key)
+
+
+def to_state_key(key: TableKey) -> SharePartitionKey:
+    """The inverse of `of_state`."""
+    return SharePartitionKey(*key)
+
+
+def log_of(kafka: SimulatedKafka, key: TableKey) -> PartitionLog | None:
+    """The log that a share-partition is of, if it is there."""
+    topic = kafka.topic_by_id(key.topic_id)
+    return topic.partitions[key.partition] if topic and key.partition < len(topic.partitions) else None
+
+
+def operator_states(job: SimulatedJob) -> Iterator[tuple[TableKey, ShareGroupOffsetHeader, SharePartition]]:
+    """What the share_partition operator goes on with."""
+    for key, state in sorted(job.queries[SHARE_PARTITION].micro_batches.state.items()):
+        if key == UNKEYED:
+            continue
+        group_id, topic_id, _ = ShardKey.decode(key)
+        loaded = json.loads(state)
+        for partition, dumped in loaded["partitions"].items():
+            led = LedPartition.restore(dumped)
+            yield TableKey(group_id, loaded["topic"], topic_id, int(partition)), led.header, led.window

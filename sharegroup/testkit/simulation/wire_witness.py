@@ -1,0 +1,136 @@
+"""What share consumers see, told to the judge in its words."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from sharegroup.testkit.simulation.judge import Judge, Key
+from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
+from sharegroup.testkit.simulation.trace import Trace
+from sharegroup.testkit.simulation.virtual_clock import Scheduler
+from sharegroup.testkit.simulation.wire_observer import Acknowledgement, Delivery, Place
+from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
+
+
+class Witness:
+    """An `Observer`. `session_ms` is the session timeout of a group.
+
+    The judge has to know which delivery an acknowledgement is for, which Kafka's protocol does not say: it is the
+    newest one that the member had seen when it sent it.
+    """
+
+    def __init__(
+        self, clock: Scheduler, trace: Trace, kafka: SimulatedKafka, judge: Judge, session_ms: Callable[[str], int]
+    ) -> None:
+        self._clock, self._trace, self._kafka, self._judge, self._session_ms = clock, trace, kafka, judge, session_ms
+        self._numbers = itertools.count(1)
+        #: Delivery counts of what a member has not acknowledged, as it saw them last.
+        self._counts: dict[tuple[str, Place], dict[int, int]] = {}
+        self._sent: dict[int, dict[int, int]] = {}
+        self._let_go_ms: dict[tuple[str, Place], int] = {}
+
+    def delivered(self, delivery: Delivery) -> None:
+        """Of what was let go while it was on its way the member holds nothing."""
+        key, member_id = self._key(delivery.place), delivery.member_id
+        left_ms = delivery.lock_end_ms - self._clock.now_ms
+        self._trace.add(
+            member_id, lambda: f"gets {_text(delivery.acquired)} of {key}, {left_ms} ms of the lock left", str(key)
+        )
+        there = list(_there(delivery))
+        self._judge.delivered(member_id, key, there, delivery.lock_end_ms, f"wire-{next(self._numbers)}")
+        counts = self._counts.setdefault((member_id, delivery.place), {})
+        for first, last, count in there:
+            counts.update(dict.fromkeys(range(first, last + 1), count))
+        if delivery.made_ms <= self._let_go_ms.get((member_id, delivery.place), -1):
+            self._drop(member_id, delivery.place)
+
+    def acknowledge_sent(self, acknowledgement: Acknowledgement) -> None:
+        """Renewals hold on to what they are for."""
+        member_id, place, batches = acknowledgement.member_id, acknowledgement.place, acknowledgement.batches
+        key = self._key(place)
+        self._trace.add(member_id, lambda: f"acknowledges {_types(batches)} of {key}", str(key))
+        known = self._counts.get((member_id, place), {})
+        offsets = (offset for first, last, _ in batches for offset in range(first, last + 1))
+        sent = self._sent[acknowledgement.number] = {offset: known[offset] for offset in offsets if offset in known}
+        if not acknowledgement.is_renewal:
+            self._judge.acknowledges(member_id, key, batches)
+            for offset in sent:
+                del known[offset]
+
+    def acknowledge_answered(self, acknowledgement: Acknowledgement, error_code: int | None, lock_ms: int) -> None:
+        """A lost answer may be either."""
+        key, counts = self._key(acknowledgement.place), self._sent.pop(acknowledgement.number, {})
+        code = "lost" if error_code is None else error_code
+        self._trace.add(
+            acknowledgement.member_id,
+            lambda: f"is answered {code} to {_types(acknowledgement.batches)} of {key}",
+            str(key),
+        )
+        if error_code != 0:
+            return
+        self._judge.acknowledged_ok(acknowledgement.member_id, key, acknowledgement.batches, counts)
+        if acknowledgement.is_renewal:
+            ranges = [AcquiredRange(*run, 0) for run in _renewed(acknowledgement.batches)]
+            self._judge.renewed(acknowledgement.member_id, key, ranges, acknowledgement.sent_ms + lock_ms)
+
+    def let_go(self, member_id: str, places: Sequence[Place], why: str) -> None:
+        """What it holds there, it may hold no more."""
+        for place in places:
+            key = self._key(place)
+            self._trace.add(member_id, lambda key=key: f"may hold nothing of {key}: {why}", str(key))  # type: ignore[misc]
+            self._let_go_ms[member_id, place] = self._clock.now_ms
+            self._drop(member_id, place)
+
+    def heartbeat_sent(self, member_id: str, group_id: str, topics: Sequence[str]) -> None:
+        """The gateway may know topics by any id that they have had a moment ago."""
+        known = [self._kafka.topics[name].topic_id for name in topics if name in self._kafka.topics]
+        self._judge.wants(group_id, known)
+
+    def heartbeat_answered(self, member_id: str, group_id: str, sent_ms: int) -> None:
+        """It was appended after it was sent."""
+        self._judge.heartbeat_appended(group_id, member_id, sent_ms, self._session_ms(group_id))
+
+    def left(self, member_id: str, group_id: str) -> None:
+        """It leaves, or is told that it is no member."""
+        self._judge.session_over(group_id, member_id)
+
+    def _drop(self, member_id: str, place: Place) -> None:
+        offsets = self._counts.get((member_id, place), {})
+        batches = [AcknowledgementBatch(offset, offset, (int(AcknowledgeType.RELEASE),)) for offset in offsets]
+        self._judge.acknowledges(member_id, self._key(place), batches)
+
+    def _key(self, place: Place) -> Key:
+        topic = self._kafka.topic_by_id(place.topic_id) or self._kafka.deleted.get(place.topic_id)
+        return Key(place.group_id, topic.name if topic is not None else "?", place.topic_id, place.partition)
+
+
+def _there(delivery: Delivery) -> Iterator[AcquiredRange]:
+    """The acquired ranges without offsets that no record came for: a client never sees those."""
+    there = set(delivery.records)
+    for first, last, count in delivery.acquired:
+        start: int | None = None
+        for offset in range(first, last + 2):
+            if offset <= last and offset in there:
+                start = offset if start is None else start
+            elif start is not None:
+                yield AcquiredRange(start, offset - 1, count)
+                start = None
+
+
+def _renewed(batches: Iterable[AcknowledgementBatch]) -> Iterator[tuple[int, int]]:
+    for first, last, types in batches:
+        for at, offset in enumerate(range(first, last + 1)):
+            if types[at if len(types) > 1 else 0] == AcknowledgeType.RENEW:
+                yield offset, offset
+
+
+def _text(ranges: Iterable[AcquiredRange]) -> str:
+    return ", ".join(f"{first}..{last} ({count})" for first, last, count in ranges)
+
+
+def _types(batches: Iterable[AcknowledgementBatch]) -> str:
+    return ", ".join(
+        f"{first}..{last} {'/'.join(AcknowledgeType(kind).name for kind in dict.fromkeys(types))}"
+        for first, last, types in batches
+    )

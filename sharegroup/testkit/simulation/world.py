@@ -1,0 +1,147 @@
+"""What a run consists of, made from a seed: the clock, Kafka, the tables, the configuration, and what may fail."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from random import Random
+
+from sharegroup.config import JobConfig
+from sharegroup.config.loading import parse_config
+from sharegroup.testkit.simulation.checkpoint_folder import CheckpointFolder
+from sharegroup.testkit.simulation.judge import Judge
+from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
+from sharegroup.testkit.simulation.log_clients import Weather
+from sharegroup.testkit.simulation.simulated_tables import SimulatedTables
+from sharegroup.testkit.simulation.trace import Trace
+from sharegroup.testkit.simulation.virtual_clock import Scheduler
+
+#: All that may go wrong or change, by name: a seed has some of them.
+FAULTS = (
+    "crash",  # the job dies, at a commit step or anywhere
+    "new_checkpoint",  # it is started without its checkpoint
+    "old_checkpoint",  # it is started with a copy of an earlier one
+    "two_jobs",  # a second one is started beside it
+    "job_away",  # nobody starts it for minutes
+    "lost_commit",  # a store loses the answer to a commit
+    "foreign_write",  # somebody else writes to a table
+    "upkeep",  # tables are compacted
+    "bad_network",  # rows are lost, late or twice
+    "leader_away",  # partitions are without a leader for a while
+    "slow_metadata",  # clients see topics as they were
+    "retention",  # logs lose their beginning
+    "topic_again",  # topics are deleted, and made again
+    "topic_grows",
+    "transactions",
+    "alter_configs",
+    "alter_offsets",
+    "delete_offsets",
+    "delete_group",
+    "reshard",  # the job's shard count changes between two starts
+    "slow_members",
+    "dying_members",
+    "leaving_members",
+    "gateway_killed",
+    "gateway_paused",
+    "gateway_clock",
+    "gateway_moves",
+)
+
+GROUP_REQUESTS, PARTITION_REQUESTS, RESPONSES = (
+    "__share_group_requests", "__share_partition_requests", "__share_group_responses"
+)  # fmt: skip
+JOB_TOPICS = (GROUP_REQUESTS, PARTITION_REQUESTS, RESPONSES)
+
+
+@dataclass
+class World:
+    """See the module. `faults` are those of this run; they end at `calm_ms`, and the run at `end_ms`."""
+
+    seed: int
+    hours: float
+    faults: frozenset[str]
+    clock: Scheduler
+    trace: Trace
+    kafka: SimulatedKafka
+    tables: SimulatedTables
+    judge: Judge
+    weather: Weather
+    config: JobConfig
+    checkpoints: dict[str, CheckpointFolder] = field(default_factory=dict)
+    _streams: dict[str, Random] = field(default_factory=dict)
+
+    @property
+    def end_ms(self) -> int:
+        """When the run is over."""
+        return self.clock.start_ms + round(self.hours * 3_600_000)
+
+    @property
+    def calm_ms(self) -> int:
+        """When the last fault is over: from then on everything must be delivered in time."""
+        return max(self.clock.start_ms + 60_000, self.end_ms - 600_000)
+
+    def session_timeout_ms(self, group_id: str) -> int:
+        """Of a group: no administrator changes it."""
+        return self.config.group_config(group_id).session_timeout_ms
+
+    def random(self, name: str) -> Random:
+        """A source of chance of its own, so that one actor more or less does not change all others."""
+        if name not in self._streams:
+            self._streams[name] = Random(f"{self.seed}/{name}")
+        return self._streams[name]
+
+    def has(self, fault: str) -> bool:
+        """Whether this may go wrong in this run, and now."""
+        return fault in self.faults and self.clock.now_ms < self.calm_ms
+
+
+def faults_of(seed: int) -> frozenset[str]:
+    """Some seeds have all faults, most have about a third of them: too much noise hides what comes of few."""
+    random = Random(f"{seed}/faults")
+    share = random.choice((0.15, 0.3, 0.3, 0.5, 1.0))
+    return frozenset(fault for fault in FAULTS if random.random() < share)
+
+
+def make_world(
+    seed: int,
+    hours: float = 1.0,
+    faults: Collection[str] | None = None,
+    keep_trace: bool = False,
+    config: Mapping[str, object] | None = None,
+) -> World:
+    """A world in which nothing has happened yet but that the job's topics were made."""
+    chosen = faults_of(seed) if faults is None else frozenset(faults)
+    clock = Scheduler(seed)
+    trace = Trace(clock, keep_trace)
+    kafka = SimulatedKafka(clock, trace)
+    for topic in JOB_TOPICS:
+        kafka.create_topic(topic, 2)
+    tables = SimulatedTables()
+    weather = Weather()
+    if "bad_network" in chosen:
+        weather = Weather(slow_chance=0.03, slow_ms=8_000, lost_request=0.01, lost_answer=0.02)
+    job = parse_config(config or _config(Random(f"{seed}/config")), "the simulation's configuration")
+    judge = Judge(clock, trace, kafka)
+    return World(seed, hours, chosen, clock, trace, kafka, tables, judge, weather, job)
+
+
+def _config(random: Random) -> Mapping[str, object]:
+    return {
+        "job": {
+            "operator.shards": random.choice((1, 1, 2, 3)),
+            "log.idle.poll.interval.ms": 10_000,
+            "upkeep.interval.commits": random.choice((20, 50)),
+            "request.topic.partitions": 2,
+            "max.requests.per.batch": random.choice((5, 20_000, 20_000)),
+        },
+        "group": {
+            # Sparse, for each heartbeat is a micro-batch.
+            "group.share.heartbeat.interval.ms": 60_000,
+            "group.share.max.heartbeat.interval.ms": 60_000,
+            "group.share.session.timeout.ms": 180_000,
+            "group.share.max.session.timeout.ms": 180_000,
+            "group.share.record.lock.duration.ms": random.choice((15_000, 30_000)),
+            "group.share.delivery.count.limit": random.choice((2, 3, 5)),
+            "group.share.partition.max.record.locks": random.choice((100, 2_000)),
+        },
+    }

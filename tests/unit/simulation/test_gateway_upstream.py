@@ -1,0 +1,137 @@
+"""The simulated cluster, as the gateway's own code reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from sharegroup.errors import ErrorCode
+from sharegroup.gateway.batch_cache import BatchCache
+from sharegroup.gateway.log_reader import LogPosition, LogReader, LogReadError
+from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
+from sharegroup.testkit.simulation.gateway_batch_bytes import record_offsets
+from sharegroup.testkit.simulation.gateway_upstream import BatchBytes, SimulatedUpstream, UpstreamFaults
+from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
+from sharegroup.testkit.simulation.log_clients import Weather
+from sharegroup.testkit.simulation.trace import Trace
+from sharegroup.testkit.simulation.virtual_clock import Scheduler
+from sharegroup.testkit.simulation.virtual_loop import VirtualLoop
+
+
+class Upstream:
+    """A cluster with the topic `orders`, and a gateway's view of it."""
+
+    def __init__(self) -> None:
+        self.clock = Scheduler(1)
+        self.kafka = SimulatedKafka(self.clock, Trace(self.clock), brokers=2)
+        self.kafka.create_topic("orders", 1)
+        self.loop = VirtualLoop(self.clock)
+        self.faults = UpstreamFaults()
+        self.cluster = SimulatedUpstream(self.clock, self.kafka, Weather(slow_chance=0), self.faults, BatchBytes())
+        self.reader = LogReader(self.cluster, BatchCache(1_000_000))
+
+    def call(self, work: Callable[[], Awaitable[Any]]) -> Any:
+        """What a coroutine returns, or raises."""
+
+        async def run() -> Any:
+            return await work()
+
+        task = self.loop.create_task(run())
+        self.clock.run_until(self.clock.now_ms + 60_000)
+        return task.result()
+
+    def produce(self, records: int, **options: Any) -> None:
+        self.kafka.append("orders", 0, [(b"k", b"v")] * records, **options)
+
+    def read(self, offset: int, committed: bool = False) -> list[tuple[list[int], bool]]:
+        """(offsets of records, whether clients see them) of each batch that a read brings."""
+
+        async def read() -> Any:
+            await self.cluster.refresh()
+            topic = self.cluster.topic("orders")
+            assert topic is not None
+            position = LogPosition(topic, 0, committed)
+            await self.reader.read(position, offset)
+            return self.reader.cached(position, offset, 1_000_000)
+
+        return [(record_offsets(b.data), b.is_data) for chunk in self.call(read) for b in chunk.batches]
+
+
+@pytest.fixture
+def upstream() -> Upstream:
+    return Upstream()
+
+
+def test_batches_are_read_as_they_were_appended(upstream: Upstream) -> None:
+    upstream.produce(3)
+    upstream.produce(2, holes=2)
+    upstream.produce(1)
+    assert upstream.read(1) == [([0, 1, 2], True), ([3, 4], True), ([7], True)]
+
+
+def test_aborted_batches_are_told_to_those_who_read_committed_records(upstream: Upstream) -> None:
+    upstream.produce(2, producer="p")
+    upstream.produce(1)
+    upstream.kafka.end_transaction("orders", 0, "p", commit=False)
+    upstream.produce(1)
+    assert upstream.read(0, committed=True) == [([0, 1], False), ([2], True), ([3], False), ([4], True)]
+    assert upstream.read(0) == [([0, 1], True), ([2], True), ([3], False), ([4], True)]
+
+
+def test_open_transactions_end_what_is_read_committed(upstream: Upstream) -> None:
+    upstream.produce(2)
+    upstream.produce(2, producer="p")
+    assert upstream.read(0, committed=True) == [([0, 1], True)]
+
+
+def test_offsets_out_of_the_log_are_an_error(upstream: Upstream) -> None:
+    upstream.produce(5)
+    upstream.kafka.delete_records("orders", 0, 3)
+    with pytest.raises(LogReadError) as caught:
+        upstream.read(1)
+    assert (caught.value.code, caught.value.log_start_offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, 3)
+
+
+def test_a_leader_that_has_moved_says_so_and_is_found(upstream: Upstream) -> None:
+    upstream.produce(1)
+    upstream.read(0)
+    other = 3 - upstream.kafka.log("orders", 0).leader
+    upstream.kafka.move_leader("orders", 0, other)
+    assert upstream.read(0) == [([0], True)]
+    upstream.kafka.move_leader("orders", 0, -1)
+    with pytest.raises(UpstreamUnavailableError):
+        upstream.read(0)
+
+
+def test_an_answer_may_be_empty_or_lost(upstream: Upstream) -> None:
+    upstream.produce(1)
+    upstream.faults.empty_answer = 1.0
+    topic = upstream.call(lambda: upstream.cluster.topics(["orders"]))["orders"]
+    found = upstream.call(lambda: upstream.reader._fetch(LogPosition(topic, 0, False), topic.leaders[0], 0))
+    assert (found.records, found.high_watermark) == (b"", 1)
+    upstream.faults.lost_answer = 1.0
+    with pytest.raises(UpstreamUnavailableError):
+        upstream.read(0)
+
+
+def test_slow_metadata_is_what_was(upstream: Upstream) -> None:
+    upstream.clock.run_until(upstream.clock.now_ms + 60_000)
+    upstream.kafka.create_topic("new", 1)
+    upstream.faults.metadata_lag_ms = 10_000
+    assert upstream.call(lambda: upstream.cluster.topics(["new"])) == {}
+    assert list(upstream.call(lambda: upstream.cluster.topics(["new"]))) == ["new"]
+
+
+def test_a_topic_that_is_made_again_has_another_id(upstream: Upstream) -> None:
+    gone: list[object] = []
+    upstream.cluster.watch(lambda topic_id, partition: gone.append((topic_id, partition)))
+    first = upstream.call(lambda: upstream.cluster.topics(["orders"]))["orders"]
+    upstream.kafka.delete_topic("orders")
+    upstream.kafka.create_topic("orders", 1)
+    upstream.call(upstream.cluster.refresh)
+    second = upstream.cluster.topic("orders")
+    assert second is not None
+    assert second.topic_id != first.topic_id
+    assert gone == [(first.topic_id, 0)]

@@ -1,0 +1,103 @@
+"""The judge finds what is wrong: defects, planted in the code that runs, and what it says of each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from sharegroup.config.offset_reset import AutoOffsetReset
+from sharegroup.engine.led_partition import LedPartition
+from sharegroup.share_partition import SharePartition
+from sharegroup.share_partition.outcome import Outcome
+from sharegroup.share_partition.record_state import ACQUIRED
+from sharegroup.spark.log_offsets_plan import SourceOffset
+from sharegroup.testkit.simulation.run import run
+from sharegroup.types import Cause
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def locks_end_early(patch: pytest.MonkeyPatch) -> None:
+    """Records are given out while somebody holds them: locks are not looked at."""
+    expire = LedPartition.expire
+    patch.setattr(LedPartition, "expire", lambda led, clock_ms, config: expire(led, clock_ms + 60_000, config))
+
+
+def start_passes_what_is_held(patch: pytest.MonkeyPatch) -> None:
+    """The start offset goes over a record that somebody holds."""
+    advance = SharePartition._advance
+
+    def too_far(window: SharePartition) -> None:
+        advance(window)
+        for first, last, record in list(window._window.items(window.start_offset, window.start_offset)):
+            if record.state is ACQUIRED:
+                assert first <= last
+                window._move_start(window.start_offset + 1)
+
+    patch.setattr(SharePartition, "_advance", too_far)
+
+
+def acknowledgements_are_dropped(patch: pytest.MonkeyPatch) -> None:
+    """Each is answered OK, and nothing is done."""
+    patch.setattr(SharePartition, "acknowledge", lambda *_: Outcome())
+
+
+def counts_stay(patch: pytest.MonkeyPatch) -> None:
+    """A record that is delivered again keeps its delivery count."""
+    acquire = SharePartition.acquire
+
+    def same_count(window: SharePartition, *arguments: Any) -> Outcome:
+        found = acquire(window, *arguments)
+        transitions = tuple(t._replace(delivery_count=1) for t in found.transitions)
+        return found._replace(
+            transitions=transitions, response=tuple(r._replace(delivery_count=1) for r in found.response)
+        )
+
+    patch.setattr(SharePartition, "acquire", same_count)
+
+
+def an_older_config_is_used(patch: pytest.MonkeyPatch) -> None:
+    """Share-partitions start as if nothing had been set."""
+    patch.setattr(SourceOffset, "reset_of", lambda *_: AutoOffsetReset.parse("latest"))
+
+
+def releases_are_not_replayed(patch: pytest.MonkeyPatch) -> None:
+    """A release is decided and written, and the window does not follow."""
+    apply = SharePartition._apply
+
+    def but_releases(window: SharePartition, transition: Any) -> None:
+        if transition.cause is not Cause.RELEASE:
+            apply(window, transition)
+
+    patch.setattr(SharePartition, "_apply", but_releases)
+
+
+#: By name: the defect, and the rule by which it must be found.
+DEFECTS: dict[str, tuple[Plant, str]] = {
+    plant.__name__: (plant, rule)
+    for plant, rule in (
+        (locks_end_early, "held by another"),
+        (start_passes_what_is_held, "finished below the start offset"),
+        (acknowledgements_are_dropped, "finished and delivered again"),
+        (counts_stay, "count below deliveries"),
+        (an_older_config_is_used, "a config that was answered is in force"),
+        (releases_are_not_replayed, "one final state"),
+    )
+}
+
+
+#: A seed without faults that shows them all: a group from the beginning, members that release and are slow.
+_SEED = 4
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_a_planted_defect_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant, rule = DEFECTS[name]
+    plant(monkeypatch)
+    assert rule in {violation.rule for violation in run(_SEED, 0.5, ()).violations}
+
+
+def test_without_a_defect_nothing_is_found() -> None:
+    assert run(_SEED, 0.5, ()).violations == ()
