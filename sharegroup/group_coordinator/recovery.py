@@ -35,8 +35,7 @@ def load(group_id: str, rows: Iterable[TableRecord], now_ms: int, config: GroupC
     subscriptions = {member_id: member.subscribed_topic_names for member_id, member in group.members.items()}
     for member_id, assignment in assign(subscriptions, group.assignable()).items():
         group.replay(TargetAssignmentRecord(member_id, assignment))
-        deadline_ms = now_ms + config.session_timeout_ms
-        group.replay(SessionRecord(member_id, deadline_ms, "", deadline_ms))  # nobody knows whom it was told to
+        group.replay(SessionRecord(member_id, now_ms + config.session_timeout_ms))
     newest = _newest_epoch(group)
     if newest > group.group_epoch or _somebody_would_never_be_told(group) or _state(group) is not group.group_state:
         group.replay(ShareGroupRecord(group_id, newest + 1, group.assignment_epoch, _state(group)))

@@ -68,7 +68,10 @@ class Workload:
         """What the steps were answered, without what differs from run to run."""
         self.await_step()
         return [
-            self._plain(self.client.responses[request_id]._asdict(), {"id", "reply_to", "lock_deadline_ms"})
+            self._plain(
+                self.client.responses[request_id]._asdict(),
+                {"id", "reply_to", "lock_deadline_ms", "session_deadline_ms"},
+            )
             for request_id in self._sent
         ]
 
@@ -99,7 +102,7 @@ class Workload:
         return [row for row in rows if row["group_id"] == self.group_id]
 
     def _plain(self, row: Mapping[str, Any], without: set[str]) -> Any:
-        names = {self.group_id: "the group", self.topic: "the topic", f"id-of-{self.topic}": "the topic id"}
+        names = {self.group_id: "the group", self.topic: "the topic", self.client.topic_id(self.topic): "the topic id"}
 
         def plain(value: Any) -> Any:
             if isinstance(value, dict):

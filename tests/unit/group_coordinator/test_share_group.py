@@ -10,7 +10,6 @@ from sharegroup.group_coordinator import (
     GroupState,
     ReleaseMember,
     SessionRecord,
-    ShareGroup,
     ShareGroupMemberRecord,
     ShareGroupRecord,
     SharePartitionRecord,
@@ -140,13 +139,6 @@ def test_what_a_member_holds_is_left_to_its_locks_while_another_gateway_relies_o
     driver.send(request("a", -1)._replace(reply_to=left_through))
     ((_, member_id, left_epoch, topics),) = driver.last.releases
     assert (member_id, left_epoch, bool(topics)) == ("a", epoch, is_released)
-
-
-def test_after_a_start_from_the_tables_nobody_knows_who_relies_on_a_session() -> None:
-    driver = stable("a")
-    driver.group = ShareGroup.load(GROUP, driver.group_tables(), driver.now_ms, driver.config)
-    driver.leave("a")
-    assert [release.topics for release in driver.last.releases] == [()]
 
 
 def test_a_member_is_told_its_session_deadline_as_the_group_has_it() -> None:
