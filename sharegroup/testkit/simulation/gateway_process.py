@@ -185,7 +185,7 @@ class _Process:
         self._numbers = itertools.count(1)
         self._handlers: dict[type, Handler] = {}
         self._engine: SimulatedEngineChannel | None = None
-        self._ready: asyncio.Future[None] = self.loop.create_future()
+        self._ready = asyncio.Event()
         self._upkeep: asyncio.TimerHandle | None = None
         self.loop.start(self._serve())
 
@@ -230,7 +230,7 @@ class _Process:
         engine.start()
         await cluster.refresh()
         await configs.refresh()
-        self._ready.set_result(None)
+        self._ready.set()
         self._each(CONFIGS_INTERVAL_S, configs.upkeep)
         self._each(REFRESH_INTERVAL_S, cluster.try_refresh)
 
@@ -279,7 +279,7 @@ class _Process:
     async def _handle(
         self, connection: GatewayConnection, message: Any, version: int, answered: Callable[[Any, int], None]
     ) -> None:
-        await self._ready
+        await self._ready.wait()
         header = RequestHeader(message.API_KEY, version, 0, connection.caller.host, 0)
         try:
             response = await self._handlers[type(message)](Request(header, message, connection.caller))

@@ -96,8 +96,8 @@ _SEED = 4
 def test_a_planted_defect_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant, rule = DEFECTS[name]
     plant(monkeypatch)
-    assert rule in {violation.rule for violation in run(_SEED, 0.5, ()).violations}
+    assert rule in {violation.rule for violation in run(_SEED, 0.4, ()).violations}
 
 
 def test_without_a_defect_nothing_is_found() -> None:
-    assert run(_SEED, 0.5, ()).violations == ()
+    assert run(_SEED, 0.4, ()).violations == ()
