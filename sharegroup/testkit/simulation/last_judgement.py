@@ -31,7 +31,7 @@ class _Record(NamedTuple):
     """Where a record's transitions have brought it."""
 
     state: str
-    count: int
+    delivery_count: int
     member: str | None
 
 
@@ -129,7 +129,7 @@ class LastJudgement:
         stored = dict(_by_offset(state.state_batches))
         for offset in sorted({*told, *stored}):
             left, right = told.get(offset, _NEW), stored.get(offset, _NEW)
-            if (left.state, left.count) != (right.state, right.count) or (
+            if (left.state, left.delivery_count) != (right.state, right.delivery_count) or (
                 left.state == RecordState.ACQUIRED.name and left.member != right.member
             ):
                 text = f"{offset}: delivery_log {_said(left)}, share_group_state {_said(right)}"
@@ -231,7 +231,7 @@ def _by_offset(batches: tuple[StateBatch, ...]) -> Iterator[tuple[int, _Record]]
 
 
 def _said(record: _Record) -> str:
-    return f"{record.state} ({record.count}{', ' + record.member if record.member else ''})"
+    return f"{record.state} ({record.delivery_count}{', ' + record.member if record.member else ''})"
 
 
 def _said_batches(batches: Any) -> list[tuple[Any, ...]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from sharegroup.testkit.simulation.administrators import Administrator
 from sharegroup.testkit.simulation.gateway_fleet import GatewayFleet
 from sharegroup.testkit.simulation.row_member import Habits, RowMember
@@ -137,7 +139,7 @@ class Group:
             member.leave()
         self._clock.after(self._random.choice((2_000, 60_000)), lambda: self._reset(kind, topic))
         for member in leaving:
-            self._clock.after(self._random.choice((61_000, 90_000)), lambda member=member: self._again(member))
+            self._clock.after(self._random.choice((61_000, 90_000)), functools.partial(self._again, member))
 
     def _reset(self, kind: str, topic: str) -> None:
         if self._admin.is_busy:
@@ -164,7 +166,7 @@ class Population:
             self._new()
         for visits_ms in self._random.choice(((), (), (0,), (60_000,), (60_000, 120_000))):
             delay_ms = self._random.uniform(60_000, max(61_000, self._world.calm_ms - self._world.clock.now_ms))
-            self._world.clock.after(delay_ms, lambda visits_ms=visits_ms: self._new(visits_ms))
+            self._world.clock.after(delay_ms, functools.partial(self._new, visits_ms))
         self._world.clock.at(self._world.calm_ms + 1, self._calm_down)
 
     def _new(self, visits_ms: int = 0) -> None:

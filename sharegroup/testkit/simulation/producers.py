@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from kafka.errors import KafkaError
 
 from sharegroup.testkit.simulation.world import World
@@ -26,7 +28,7 @@ class Producers:
             self._kafka.create_topic(topic, self._random.choice((1, 1, 2, 3)))
             for _ in range(self._random.choice((0, 1, 3))):
                 self._append(topic)
-            self._clock.after(self._random.uniform(0, self._every_ms), lambda topic=topic: self._burst(topic))
+            self._clock.after(self._random.uniform(0, self._every_ms), functools.partial(self._burst, topic))
         for fault, every_ms, action in (
             ("leader_away", 600_000, self._leader_away),
             ("retention", 500_000, self._retention),

@@ -274,9 +274,12 @@ class StreamingQuery:
                 self.wake(self._random.uniform(1, _POLL_MS))
         elif topic == self._topic:
             self.wake(self._random.uniform(1, _REQUEST_MS))
-        elif self.name != GROUP_COORDINATOR and topic not in JOB_TOPICS:
-            if self._running or self.parts.source._hand_over.read().waiting:
-                self.wake(self._random.uniform(1, _LOG_MS))
+        elif (
+            self.name != GROUP_COORDINATOR
+            and topic not in JOB_TOPICS
+            and (self._running or self.parts.source._hand_over.read().waiting)
+        ):
+            self.wake(self._random.uniform(1, _LOG_MS))
 
     def _run(self) -> None:
         if not self.is_active:
