@@ -207,7 +207,8 @@ class Judge:
             count, kind = story.finished
             self.violate(
                 "finished and delivered again",
-                f"{offset}: {kind.name} of delivery {count} was answered OK, delivery {new.delivery_count} went to {new.member}",
+                f"{offset}: {kind.name} of delivery {count} was answered OK, "
+                f"delivery {new.delivery_count} went to {new.member}",
                 key,
             )
         for old in story.deliveries:
@@ -223,7 +224,8 @@ class Judge:
             left_ms = hold.deadline_ms - self._clock.now_ms
             self.violate(
                 "held by another",
-                f"{offset}: {hold.member} holds it for {left_ms} ms more, delivered to {new.member} ({new.delivery_count})",
+                f"{offset}: {hold.member} holds it for {left_ms} ms more, "
+                f"delivered to {new.member} ({new.delivery_count})",
                 key,
             )
 
