@@ -98,8 +98,12 @@ class TopicIdentities:
         return leaders
 
     def has_id(self, name: str) -> bool:
-        """Whether the name stands for a topic that has an id."""
-        return name in self._answers and bool(self._answers[name].topic_id)
+        """Whether topics of the name have ids: not only where a broker told of one that has none.
+
+        While the name stands for no topic, nothing was said of that; the next one's log would be taken for a new one.
+        """
+        answer = self._answers.get(name)
+        return answer is None or answer.topic_id != ""
 
     def stands_for(self, name: str, topic_id: str) -> bool:
         """Whether the name stands for this topic; without ids there is nothing that could tell it from another."""

@@ -1,0 +1,26 @@
+"""What is concluded from what brokers say of topics' names."""
+
+from __future__ import annotations
+
+from sharegroup.spark.topic_identities import TopicDescription, TopicIdentities
+
+GRACE_MS = 30_000
+
+
+def test_a_name_without_a_topic_does_not_make_its_brokers_ones_without_ids() -> None:
+    """Else the next topic's log, while an older answer comes once more, would begin the deleted one's anew."""
+    answers: dict[str, TopicDescription | None] = {"orders": TopicDescription("id-1", {0: 1})}
+    topics = TopicIdentities(lambda names: {name: answers[name] for name in names}, GRACE_MS)
+    told = [topics.has_id("orders")]
+    topics.look([("orders", "id-1")], 0)
+    told.append(topics.has_id("orders"))
+    answers["orders"] = None
+    topics.look([("orders", "id-1")], 1, at_once=True)
+    told.append(topics.has_id("orders"))
+    assert told == [True, True, True]
+
+
+def test_a_broker_that_tells_of_a_topic_without_an_id_has_none() -> None:
+    topics = TopicIdentities(lambda names: {name: TopicDescription("", {0: 1}) for name in names}, GRACE_MS)
+    topics.look([("orders", "id-made-of-the-name")], 0)
+    assert not topics.has_id("orders")
