@@ -52,7 +52,8 @@ class Violation(NamedTuple):
     about: str
 
 
-class _Delivery(NamedTuple):
+@dataclass(frozen=True)
+class _Delivery:
     count: int
     member: str
     response_id: str

@@ -237,7 +237,7 @@ class RowMember:
             if key is not None:
                 self._trace.add(self.name, f"fetch {key} refused: {response.error_code}", str(key))
             if is_mine:
-                self._in_a_while(2_000, lambda: self._fetch(key))
+                self._in_a_while(2_000, lambda: None if key is None else self._fetch(key))
         elif response.acquired:
             if key is None:
                 return
@@ -247,7 +247,7 @@ class RowMember:
                 return
             self._deliver(key, response)
         elif is_mine:
-            self._in_a_while(self._random.uniform(1, 50), lambda: self._fetch(key))
+            self._in_a_while(self._random.uniform(1, 50), lambda: None if key is None else self._fetch(key))
 
     def _deliver(self, key: Key, response: SharePartitionResponse) -> None:
         acquired = response.acquired
