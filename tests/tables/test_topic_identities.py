@@ -12,10 +12,10 @@ def test_a_name_without_a_topic_does_not_make_its_brokers_ones_without_ids() -> 
     answers: dict[str, TopicDescription | None] = {"orders": TopicDescription("id-1", {0: 1})}
     topics = TopicIdentities(lambda names: {name: answers[name] for name in names}, GRACE_MS)
     told = [topics.has_id("orders")]
-    topics.look([("orders", "id-1")], 0)
+    topics.look_now(["orders"], 0)
     told.append(topics.has_id("orders"))
     answers["orders"] = None
-    topics.look([("orders", "id-1")], 1, at_once=True)
+    topics.look_now(["orders"], 1)
     told.append(topics.has_id("orders"))
     assert told == [True, True, True]
 

@@ -73,8 +73,8 @@ class JobHost:
         self._made += 1
         self.starts += 1
         if self._world.has("reshard") and self._random.random() < 0.3:
-            section = self._config.job.model_copy(update={"operator_shards": self._random.choice((1, 2, 3))})
-            self._config = dataclasses.replace(self._config, job=section)
+            changed = self._config.job.model_copy(update={"operator_shards": self._random.choice((1, 2, 3))})
+            self._config = dataclasses.replace(self._config, job=changed)
         job = SimulatedJob(self._world, f"job {self._made}", checkpoints, self._config, self._exited)
         self.jobs = [*(known for known in self.jobs if known.alive), job]
         self._clock.after(0, job.start)

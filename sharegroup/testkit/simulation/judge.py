@@ -52,8 +52,9 @@ class Violation(NamedTuple):
     about: str
 
 
-class _Delivery(NamedTuple):
-    delivery_count: int
+@dataclass(frozen=True)
+class _Delivery:
+    count: int
     member: str
     response_id: str
 
@@ -203,29 +204,27 @@ class Judge:
             self.violate("beyond the log", f"{first}..{last} delivered, the log ends at {end}", key)
 
     def _check_delivery(self, key: Key, offset: int, story: _Story, new: _Delivery) -> None:
-        if story.finished is not None and new.delivery_count > story.finished[0]:
+        if story.finished is not None and new.count > story.finished[0]:
             count, kind = story.finished
             self.violate(
                 "finished and delivered again",
-                f"{offset}: {kind.name} of delivery {count} was answered OK, "
-                f"delivery {new.delivery_count} went to {new.member}",
+                f"{offset}: {kind.name} of delivery {count} was answered OK, delivery {new.count} went to {new.member}",
                 key,
             )
         for old in story.deliveries:
-            if old.delivery_count == new.delivery_count and old.response_id != new.response_id:
+            if old.count == new.count and old.response_id != new.response_id:
                 self.violate(
                     "count below deliveries",
-                    f"{offset}: delivered to {old.member} and to {new.member} with the same count {new.delivery_count}",
+                    f"{offset}: delivered to {old.member} and to {new.member} with the same count {new.count}",
                     key,
                 )
-        latest = max((old.delivery_count for old in story.deliveries), default=0)
+        latest = max((old.count for old in story.deliveries), default=0)
         hold = story.hold
-        if hold is not None and new.delivery_count > latest and self._holds(key, hold):
+        if hold is not None and new.count > latest and self._holds(key, hold):
             left_ms = hold.deadline_ms - self._clock.now_ms
             self.violate(
                 "held by another",
-                f"{offset}: {hold.member} holds it for {left_ms} ms more, "
-                f"delivered to {new.member} ({new.delivery_count})",
+                f"{offset}: {hold.member} holds it for {left_ms} ms more, delivered to {new.member} ({new.count})",
                 key,
             )
 
@@ -251,7 +250,7 @@ class Judge:
                 story = life.stories.setdefault(offset, _Story())
                 if kind in _FINISHING and offset in counts:
                     self.acknowledged += 1
-                    if any(old.delivery_count > counts[offset] for old in story.deliveries):
+                    if any(old.count > counts[offset] for old in story.deliveries):
                         self.violate(
                             "acknowledged another delivery",
                             f"{offset}: {kind.name} of delivery {counts[offset]} by {member_id} answered OK after a "

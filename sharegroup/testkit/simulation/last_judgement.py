@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sharegroup.config.offset_reset import AutoOffsetReset, OffsetResetStrategy
@@ -27,7 +28,8 @@ _FINAL = {RecordState.ACKNOWLEDGED.name, RecordState.ARCHIVED.name}
 _ANSWERED = {AcknowledgeType.ACCEPT: RecordState.ACKNOWLEDGED.name, AcknowledgeType.REJECT: RecordState.ARCHIVED.name}
 
 
-class _Record(NamedTuple):
+@dataclass(frozen=True)
+class _Record:
     """Where a record's transitions have brought it."""
 
     state: str

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -229,25 +228,26 @@ class RowMember:
 
     def _on_fetched(self, response: SharePartitionResponse) -> None:
         key = self._assignment.get(row_adapter.response_key(response))
-        if key is None:
-            return
-        sent = self._fetches.get(key)
-        is_mine = sent is not None and sent.request.id == response.id
+        sent = self._fetches.get(key) if key else None
+        is_mine = key is not None and sent is not None and sent.request.id == response.id
         if is_mine:
+            assert key is not None
             del self._fetches[key]
-        again = functools.partial(self._fetch, key)
         if response.error_code:
-            self._trace.add(self.name, f"fetch {key} refused: {response.error_code}", str(key))
+            if key is not None:
+                self._trace.add(self.name, f"fetch {key} refused: {response.error_code}", str(key))
             if is_mine:
-                self._in_a_while(2_000, again)
+                self._in_a_while(2_000, lambda: None if key is None else self._fetch(key))
         elif response.acquired:
+            if key is None:
+                return
             if not is_mine or self._random.random() < self.habits.gives_back:
                 self._give_back(key, response.acquired)
-                self._in_a_while(1_000, again)
+                self._in_a_while(1_000, lambda: self._fetch(key))
                 return
             self._deliver(key, response)
         elif is_mine:
-            self._in_a_while(self._random.uniform(1, 50), again)
+            self._in_a_while(self._random.uniform(1, 50), lambda: None if key is None else self._fetch(key))
 
     def _deliver(self, key: Key, response: SharePartitionResponse) -> None:
         acquired = response.acquired
