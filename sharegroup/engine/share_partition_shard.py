@@ -301,8 +301,10 @@ class Shard:
     def _apply(self, row: RequestRow, request: SharePartitionRequest, led: LedPartition) -> None:
         has_left = self._departed.has_left(request.partition, request.member_id, request.member_epoch)
         if request.type == RELEASE_MEMBER:
-            moved = self._requesters.has_another(request.partition, request.member_id, request.requester)
-            if not (has_left or moved):  # said twice, or after the member came back, it does nothing
+            who = request.partition, request.member_id
+            moved = self._requesters.has_another(*who, request.requester)
+            is_old = self._requesters.has_asked_since(*who, request.opened_ms)
+            if not (has_left or moved or is_old):  # said twice, or after the member came back, it does nothing
                 self._release_member(row, request, led)
             answer(self._output, request)
         elif has_left:
@@ -322,7 +324,9 @@ class Shard:
     def _demand(self, row: RequestRow, request: SharePartitionRequest) -> None:
         """One demand stands for each member: a new one takes the old one's place, which is answered with nothing."""
         deadline_ms = row.append_ms + request.max_wait_ms
-        demand = Demand(request.id, request.reply_to, request.member_id, request.max_records, deadline_ms)
+        demand = Demand(
+            request.id, request.reply_to, request.member_id, request.max_records, deadline_ms, row.append_ms
+        )
         for old in self._demands.add(request.partition, demand):
             self._answer_demand(request.partition, old)
 
@@ -350,7 +354,7 @@ class Shard:
                 share = led.fair_share(len(demands) - index, config)
                 acquired = led.acquire(demand.member_id, min(demand.max_records, share), self._now_ms, config)
             if acquired:
-                self._requesters.acquired(partition, demand.member_id, demand.reply_to)
+                self._requesters.acquired(partition, demand.member_id, demand.reply_to, demand.append_ms)
                 self._answer_demand(partition, demand, acquired, self._now_ms + config.record_lock_duration_ms)
             elif demand.deadline_ms <= self._now_ms:
                 self._answer_demand(partition, demand)

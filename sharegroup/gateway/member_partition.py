@@ -150,7 +150,8 @@ class MemberPartition:
 
     def open(self) -> None:
         """A new session: first the job takes back what the member held, whoever gave it to it."""
-        self._engine.append_soon(self._request(RELEASE_MEMBER, self._engine.new_id()))
+        request = self._request(RELEASE_MEMBER, self._engine.new_id())
+        self._engine.append_soon(request._replace(opened_ms=self._engine.now_ms()))
 
     def close(self) -> None:
         """The session is over: what the member was sent is released, what is ahead of it never was delivered."""

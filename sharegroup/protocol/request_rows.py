@@ -116,6 +116,8 @@ class SharePartitionRequest(NamedTuple):
     have run out. Of release_member: `delivered` is what the member was sent of what it holds, None if that is not
     known (the rest never left the gateway, and gets its delivery attempt back); `requester`, where not "", is whose
     session with the member has ended: that is ignored once the member has got records for another `reply_to`.
+    `opened_ms` (-1: no) says instead that a session has been opened, and when: that is ignored once the member has got
+    records by a fetch of later.
 
     Of configure, which the group coordinator sends before it answers alter_configs: `config` is the group's effective
     config from here on (`GroupConfig.to_json`); nobody is the member (`member_id` "").
@@ -140,6 +142,7 @@ class SharePartitionRequest(NamedTuple):
     requester: str = ""
     config: Mapping[str, Any] = {}
     lock_deadline_ms: int = -1
+    opened_ms: int = -1
 
     def encode(self) -> bytes:
         """The row's value: a JSON object with the fields that this type uses."""
@@ -156,6 +159,8 @@ class SharePartitionRequest(NamedTuple):
             row |= {"config": self.config}
         elif self.delivered is not None:
             row |= {"delivered": self.delivered, "requester": self.requester}
+        elif self.opened_ms >= 0:
+            row |= {"opened_ms": self.opened_ms}
         return json.dumps(row, separators=(",", ":")).encode()
 
     @property
@@ -247,6 +252,7 @@ def decode_share_partition_request(value: str) -> SharePartitionRequest:
         requester=text(row, "requester", may_be_empty=True, default="") if kind == RELEASE_MEMBER else "",
         config=json_field(row, "config") if kind == CONFIGURE else {},
         lock_deadline_ms=integer(row, "lock_deadline_ms", -1, MAX_OFFSET, default=-1) if kind == ACKNOWLEDGE else -1,
+        opened_ms=integer(row, "opened_ms", -1, MAX_OFFSET, default=-1) if kind == RELEASE_MEMBER else -1,
     )
 
 

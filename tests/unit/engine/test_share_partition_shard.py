@@ -326,11 +326,27 @@ def test_a_session_that_ends_late_releases_nothing_that_the_member_got_elsewhere
     ]
 
 
+@pytest.mark.parametrize(("opened_at", "is_released"), [(1, False), (2, True), (-1 - T0, True)])
+def test_the_opening_of_a_session_that_comes_late_releases_nothing_that_the_member_asked_for_since(
+    opened_at: int, is_released: bool
+) -> None:
+    """Its row was lost on its way and sent again, when the member had opened a session at another gateway."""
+    shard = ShardDriver()
+    shard.batch(config(), load(0, (0, 20)), at=0)
+    shard.send(fetch("f1")._replace(reply_to="b"), at=2)
+    before = shard.window()
+    output = shard.send(release("late")._replace(opened_ms=T0 + opened_at), at=100)
+    assert output.responses == [answered("release_member", "late")]
+    assert (shard.window() != before) == is_released
+    if is_released:
+        assert shard.window() == [[0, 9, "AVAILABLE", 1, None, None]]
+
+
 def test_of_two_gateways_nothing_is_remembered_beyond_the_members_leaving() -> None:
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 20)), at=0)
     shard.send(fetch("f0")._replace(reply_to="a"), at=1)
-    assert json.loads(shard.state or "")["requesters"] == {"0": [{"m1": "a"}, 0]}
+    assert json.loads(shard.state or "")["requesters"] == {"0": [{"m1": ["a", T0 + 1]}, 0]}
     shard.send(release("r0", epoch=3), at=2)
     assert json.loads(shard.state or "")["requesters"] == {}
 
