@@ -302,9 +302,10 @@ class Shard:
         has_left = self._departed.has_left(request.partition, request.member_id, request.member_epoch)
         if request.type == RELEASE_MEMBER:
             who = request.partition, request.member_id
-            moved = self._requesters.has_another(*who, request.requester)
             is_old = self._requesters.has_asked_since(*who, request.opened_ms)
-            if not (has_left or moved or is_old):  # said twice, or after the member came back, it does nothing
+            if not (has_left or is_old) and self._requesters.ended(
+                *who, request.requester
+            ):  # said twice, or after the member came back, it does nothing
                 self._release_member(row, request, led)
             answer(self._output, request)
         elif has_left:

@@ -326,6 +326,22 @@ def test_a_session_that_ends_late_releases_nothing_that_the_member_got_elsewhere
     ]
 
 
+def test_of_two_gateways_that_both_got_records_for_a_member_the_first_to_end_releases_nothing() -> None:
+    """The first one did not see that its member had gone: its read-ahead stood, and got records once more."""
+    shard = ShardDriver()
+    shard.batch(config(), load(0, (0, 20)), at=0)
+    shard.send(release("opens"), fetch("f1", max_records=5)._replace(reply_to="b"), at=1)
+    shard.send(fetch("f2", max_records=5)._replace(reply_to="a"), at=2)
+    before = shard.window()
+    assert shard.send(end_of_session("r1", "a"), at=3).tables == {}
+    assert shard.window() == before
+    shard.send(end_of_session("r2", "b", (0, 4)), at=4)
+    assert [(first, last, state, count) for first, last, state, count, *_ in shard.window()] == [
+        (0, 4, "AVAILABLE", 1),
+        (5, 9, "AVAILABLE", 0),
+    ]
+
+
 @pytest.mark.parametrize(("opened_at", "is_released"), [(1, False), (2, True), (-1 - T0, True)])
 def test_the_opening_of_a_session_that_comes_late_releases_nothing_that_the_member_asked_for_since(
     opened_at: int, is_released: bool
@@ -346,7 +362,7 @@ def test_of_two_gateways_nothing_is_remembered_beyond_the_members_leaving() -> N
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 20)), at=0)
     shard.send(fetch("f0")._replace(reply_to="a"), at=1)
-    assert json.loads(shard.state or "")["requesters"] == {"0": [{"m1": ["a", T0 + 1]}, 0]}
+    assert json.loads(shard.state or "")["requesters"] == {"0": [{"m1": {"a": T0 + 1}}, 0]}
     shard.send(release("r0", epoch=3), at=2)
     assert json.loads(shard.state or "")["requesters"] == {}
 
