@@ -303,9 +303,8 @@ class Shard:
         if request.type == RELEASE_MEMBER:
             who = request.partition, request.member_id
             is_old = self._requesters.has_asked_since(*who, request.opened_ms)
-            if not (has_left or is_old) and self._requesters.ended(
-                *who, request.requester
-            ):  # said twice, or after the member came back, it does nothing
+            is_last = self._requesters.ended(*who, request.requester)
+            if is_last and not (has_left or is_old):  # said twice, or after the member came back, it does nothing
                 self._release_member(row, request, led)
             answer(self._output, request)
         elif has_left:
