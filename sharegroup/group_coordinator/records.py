@@ -124,7 +124,7 @@ class SessionRecord(NamedTuple):
     """When a member has left unless it sends another heartbeat: milliseconds since the epoch. Soft.
 
     `reply_to` is whom the deadline was told to, for the member: itself, or a gateway. `others_until_ms` is the latest
-    deadline that any other was told before.
+    deadline that any other gateway was told before.
     """
 
     member_id: str

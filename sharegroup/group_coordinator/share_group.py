@@ -221,9 +221,12 @@ class ShareGroup:
         return CoordinatorResult(records, (*soft_records, session), response)
 
     def _told_to_others_ms(self, request: ShareGroupRequest) -> int:
-        """The latest session deadline that others than this requester were told for the member."""
+        """The latest session deadline that other gateways than this requester were told for the member.
+
+        A member that asks for itself is no gateway: its acknowledgements are answered by the job alone.
+        """
         reply_to, others_until_ms = self.metadata.told.get(request.member_id, ("", 0))
-        if reply_to in ("", request.reply_to):
+        if reply_to in ("", request.reply_to, request.member_id):
             return others_until_ms
         return max(others_until_ms, self.metadata.session_deadlines[request.member_id])
 

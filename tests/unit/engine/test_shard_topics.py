@@ -166,7 +166,7 @@ def test_an_acknowledgement_for_the_old_log_does_nothing_to_the_new_one() -> Non
 
 
 def test_all_that_was_acquired_may_be_finished_when_the_new_log_comes() -> None:
-    """The evidence's case: the start offset was at 1,000, the new log has 50 records."""
+    """The start offset was at 1,000, the new log has 50 records."""
     header = [4, 1, 1, 1_000, 0, 3, T0, 1]
     shard = ShardDriver()
     lines = config(auto_offset_reset="earliest"), load(0, (0, 50, None, False), header=header)

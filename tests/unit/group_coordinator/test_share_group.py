@@ -141,6 +141,17 @@ def test_what_a_member_holds_is_left_to_its_locks_while_another_gateway_relies_o
     assert (member_id, left_epoch, bool(topics)) == ("a", epoch, is_released)
 
 
+def test_a_member_that_asked_for_itself_may_leave_through_any_gateway_and_its_records_are_released() -> None:
+    driver = Driver()
+    driver.send(request("a", 0, ["orders"], ORDERS)._replace(reply_to="a"))
+    driver.initialize_all()
+    epoch = driver.send(request("a", 1)._replace(reply_to="a")).member_epoch
+    driver.now_ms += 1
+    driver.send(request("a", -1)._replace(reply_to="gateway-1"))
+    ((_, member_id, left_epoch, topics),) = driver.last.releases
+    assert (member_id, left_epoch, bool(topics)) == ("a", epoch, True)
+
+
 def test_a_member_is_told_its_session_deadline_as_the_group_has_it() -> None:
     driver = stable("a")
     driver.now_ms += 5_000
