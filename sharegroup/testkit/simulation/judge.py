@@ -103,9 +103,10 @@ class ConfigChange:
 
 @dataclass
 class _Life:
-    """A share-partition from one beginning to the next. `asked_ms` is when somebody first wanted it."""
+    """A share-partition from one beginning to the next, which was told at `begun_ms`."""
 
     stories: dict[int, _Story] = field(default_factory=dict)
+    begun_ms: int = 0
     #: An administrator's request that would begin it anew is on its way, or nobody knows what came of one.
     is_asked: bool = False
     is_unknown: bool = False
@@ -178,7 +179,9 @@ class Judge:
     ) -> None:
         """A member has looked at what a response gave it; of a response that comes twice only the first time."""
         life = self._lives.setdefault(key, _Life())
-        if life.in_question:
+        if (
+            life.in_question or deadline_ms <= life.begun_ms
+        ):  # what was sent in an earlier life may be looked at in this one
             return
         generation = self._members.setdefault((key.group_id, member_id), _Member(0, 0)).generation
         hold = _Hold(member_id, generation, deadline_ms)
@@ -322,7 +325,7 @@ class Judge:
         for key in [key for key in self._lives if key.group_id == group_id]:
             if topic_ids is None or key.topic_id in topic_ids:
                 if ok:
-                    self._lives[key] = _Life()
+                    self._lives[key] = _Life(begun_ms=self._clock.now_ms)
                 else:
                     self._lives[key].is_asked = False
                     self._lives[key].is_unknown |= ok is None
