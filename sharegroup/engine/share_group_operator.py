@@ -178,40 +178,24 @@ class _Run:
 
 def _release_rows(release: ReleaseMember) -> Iterable[tuple[str, str]]:
     """One request row for each share-partition; the same release gives the same ids."""
-    member_id, epoch = release.member_id, release.member_epoch
-    for topic, topic_id, partitions in release.topics:
-        for partition in partitions:
-            yield _request_row(
-                SharePartitionRequest(
-                    RELEASE_MEMBER,
-                    f"release-{member_id}-{epoch}",
-                    release.group_id,
-                    topic,
-                    topic_id,
-                    partition,
-                    member_id,
-                    epoch,
-                )
-            )
+    id_ = f"release-{release.member_id}-{release.member_epoch}"
+    who = release.member_id, release.member_epoch
+    for share_partition in _share_partitions(release):
+        yield _request_row(SharePartitionRequest(RELEASE_MEMBER, id_, *share_partition, *who))
 
 
 def _configure_rows(configure: Configure) -> Iterable[tuple[str, str]]:
     """One request row for each share-partition; the same alteration gives the same ids."""
-    config = configure.config.to_json()
-    for topic, topic_id, partitions in configure.topics:
+    id_, config = f"configure-{configure.id}", configure.config.to_json()
+    for share_partition in _share_partitions(configure):
+        yield _request_row(SharePartitionRequest(CONFIGURE, id_, *share_partition, "", config=config))
+
+
+def _share_partitions(about: ReleaseMember | Configure) -> Iterable[tuple[str, str, str, int]]:
+    """Group, topic, topic id and partition of each that it is about."""
+    for topic, topic_id, partitions in about.topics:
         for partition in partitions:
-            yield _request_row(
-                SharePartitionRequest(
-                    CONFIGURE,
-                    f"configure-{configure.id}",
-                    configure.group_id,
-                    topic,
-                    topic_id,
-                    partition,
-                    "",
-                    config=config,
-                )
-            )
+            yield about.group_id, topic, topic_id, partition
 
 
 def _request_row(request: SharePartitionRequest) -> tuple[str, str]:

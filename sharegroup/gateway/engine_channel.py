@@ -85,11 +85,6 @@ class EngineChannel:
         if self._reader is not None:
             await self._loop.run_in_executor(None, self._reader.join, 5)
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether responses are being read, and there is where to append requests."""
-        return self._ready.is_set()
-
     async def _open_requests(self) -> None:
         """Wait for all that requests need: first that their responses are read."""
         await self._listening.wait()

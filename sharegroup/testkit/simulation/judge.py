@@ -67,19 +67,17 @@ class Grant(NamedTuple):
     deadline_ms: int
 
 
-class _Hold(NamedTuple):
-    member: str
-    generation: int
-    deadline_ms: int
-
-
 @dataclass
 class _Story:
     """What is known of one record in its share-partition's present life."""
 
     deliveries: list[_Delivery] = field(default_factory=list)
-    hold: _Hold | None = None
+    hold: Grant | None = None
     finished: tuple[int, AcknowledgeType] | None = None
+
+    def was_delivered(self, member_id: str, count: int) -> bool:
+        """Whether the member has seen it with that delivery count."""
+        return any(old.member == member_id and old.count == count for old in self.deliveries)
 
 
 @dataclass
@@ -163,7 +161,7 @@ class Judge:
         member.generation += 1
         member.left = True
 
-    def _holds(self, key: Key, hold: _Hold) -> bool:
+    def _holds(self, key: Key, hold: Grant) -> bool:
         member = self._members.get((key.group_id, hold.member))
         return (
             member is not None
@@ -179,12 +177,10 @@ class Judge:
     ) -> None:
         """A member has looked at what a response gave it; of a response that comes twice only the first time."""
         life = self._lives.setdefault(key, _Life())
-        if (
-            life.in_question or deadline_ms <= life.begun_ms
-        ):  # what was sent in an earlier life may be looked at in this one
+        # What was sent in an earlier life may be looked at in this one.
+        if life.in_question or deadline_ms <= life.begun_ms:
             return
-        generation = self._members.setdefault((key.group_id, member_id), _Member(0, 0)).generation
-        hold = _Hold(member_id, generation, deadline_ms)
+        hold = self.grant(key.group_id, member_id, deadline_ms)
         for first, last, count in acquired:
             self.deliveries += last - first + 1
             self._check_log(key, first, last)
@@ -243,7 +239,10 @@ class Judge:
     def acknowledged_ok(
         self, member_id: str, key: Key, batches: Sequence[AcknowledgementBatch], counts: Mapping[int, int]
     ) -> None:
-        """An acknowledgement was answered without an error; `counts` are the delivery counts that it was for."""
+        """An acknowledgement was answered without an error; `counts` are the delivery counts that it was for.
+
+        The answer may be looked at in the share-partition's next life: it is about what was delivered in its own.
+        """
         life = self._lives.setdefault(key, _Life())
         if life.in_question:
             return
@@ -251,7 +250,7 @@ class Judge:
             for at, offset in enumerate(range(first, last + 1)):
                 kind = AcknowledgeType(types[at if len(types) > 1 else 0])
                 story = life.stories.setdefault(offset, _Story())
-                if kind in _FINISHING and offset in counts:
+                if kind in _FINISHING and offset in counts and story.was_delivered(member_id, counts[offset]):
                     self.acknowledged += 1
                     if any(old.count > counts[offset] for old in story.deliveries):
                         self.violate(

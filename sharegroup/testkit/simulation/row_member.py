@@ -329,7 +329,8 @@ class RowMember:
             self._trace.add(self.name, f"acknowledgement of {key} {_acks(request.batches)} OK", str(key))
             self._judge.acknowledged_ok(self.member_id, key, request.batches, sent.counts)
             if sent.grant and sent.appended_ms is not None and sent.held and not sent.held.is_renewing:
-                self._judge.is_in_time(key, _acks(request.batches), sent.grant, sent.appended_ms)
+                # A renewal before it may have been decided since it was sent.
+                self._judge.is_in_time(key, _acks(request.batches), sent.held.grant, sent.appended_ms)
 
     # -- rows ------------------------------------------------------------------------------------------------------
 

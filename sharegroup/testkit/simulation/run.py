@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_GROUPS
@@ -33,8 +34,23 @@ class Result(NamedTuple):
 
 def run(seed: int, hours: float = 1.0, faults: Collection[str] | None = None, keep_trace: bool = False) -> Result:
     """Run a seed; `faults` in place of those that it would have."""
-    begin = time.perf_counter()
+    with _quiet():
+        return _run(seed, hours, faults, keep_trace)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """What the project logs of the faults is not shown; afterwards what is logged is as before."""
+    before = logging.root.manager.disable
     logging.disable(logging.ERROR)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def _run(seed: int, hours: float, faults: Collection[str] | None, keep_trace: bool) -> Result:
+    begin = time.perf_counter()
     world = make_world(seed, hours, faults, keep_trace)
     use_virtual_time(world.clock)
     world.trace.add("simulation", f"seed {seed}: {', '.join(sorted(world.faults))}")
