@@ -186,21 +186,22 @@ class LogOffsetsPlanner:
         idle = self._is_due("log", now_ms, self._settings.idle_poll_ms)
         often = self._is_due("waiting", now_ms, self._settings.poll_ms)
         waiting = {ShardKey.decode(key)[:2] for key in told.waiting} if often else set()
-        # A share-partition that is new starts at its log's end as it is now, also in a topic that others read already.
-        # And of a group whose config changed, another end may be asked for.
-        news = (offset.partitions_version, offset.configs) != (before.partitions_version, before.configs)
+        # A share-partition that is new starts at its log's end or start as it is now, also in a topic that others read
+        # already. And of a group whose config changed, another end may be asked for.
+        begins = offset.partitions_version != before.partitions_version
+        news = begins or offset.configs != before.configs
         wanted = [
             row
             for row in rows
             if row.key.topic_id not in before.gone
             and (idle or requested or news or (row.key.group_id, row.key.topic_id) in waiting or not _log(offset, row))
         ]
-        if not wanted and offset.partitions_version == before.partitions_version:
+        if not wanted and not begins:
             return offset
         listed = {row.key.topic_id for row in rows}
         log = {topic_id: dict(partitions) for topic_id, partitions in offset.log.items() if topic_id in listed}
         committed = {row.key.topic for row in rows if _reads_committed(offset, row.key.group_id)}
-        found = self._poll_log(offset, wanted, committed, idle) if wanted else {}
+        found = self._poll_log(offset, wanted, committed, idle or begins) if wanted else {}
         for row in wanted:
             offsets = found.get(_topic_partition(row.key))
             if offsets is not None and self._topics.stands_for(row.key.topic, row.key.topic_id):
@@ -208,15 +209,16 @@ class LogOffsetsPlanner:
         return replace(offset, log=log)
 
     def _poll_log(
-        self, offset: SourceOffset, wanted: Collection[SharePartitionRow], committed: Collection[str], idle: bool
+        self, offset: SourceOffset, wanted: Collection[SharePartitionRow], committed: Collection[str], whole: bool
     ) -> dict[TopicPartition, LogOffsets]:
-        """`committed` are the topics that are asked for their last stable offsets as well."""
+        """`committed` are the topics that are asked for their last stable offsets as well; `whole`: the logs' starts
+        are asked for too, not only of logs that were not known so far."""
         known: dict[TopicPartition, LogOffsets] = {}
 
         def ask(partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogOffsets]:
             known.update(self._known(offset, wanted, partitions))
             ends = self._logs.ends(partitions)
-            starts = self._logs.starts([p for p in partitions if idle or p not in known])
+            starts = self._logs.starts([p for p in partitions if whole or p not in known])
             of_committed = [p for p in partitions if p.topic in committed]
             stable = self._logs.ends(of_committed, read_committed=True) if of_committed else {}
             return {

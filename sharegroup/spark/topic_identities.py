@@ -11,6 +11,8 @@ broker, whose metadata may be behind:
     it stands for another topic, and   after the grace time, as the answers may be those that are behind
     never stood for this one
     it stands for one that is no more  that answer is behind, and counts for nothing for the grace time
+
+The grace time begins anew for each topic that is asked for: what was answered before is about another one.
 """
 
 from __future__ import annotations
@@ -60,6 +62,7 @@ class TopicIdentities:
     def __init__(self, describe: Describe, grace_ms: int) -> None:
         self._describe = describe
         self._grace_ms = grace_ms
+        self._asked: dict[tuple[str, str], int] = {}
         self._answers: dict[str, _Answer] = {}
         self._seen: dict[str, set[str]] = {}
         self._replaced: dict[str, list[str]] = {}
@@ -68,7 +71,8 @@ class TopicIdentities:
         self._retry_ms = 0
 
     def look(self, topics: Collection[tuple[str, str]], now_ms: int) -> None:
-        """Look these (name, id) up, if it is time to."""
+        """Look these (name, id) up, if it is time to; they are all that anybody asks for from now on."""
+        self._asked = {topic: self._asked.get(topic, now_ms) for topic in topics}
         names = sorted({name for name, _ in topics if is_topic_name(name)})
         if not names or now_ms < self._due_ms:
             return
@@ -114,7 +118,8 @@ class TopicIdentities:
         answer = self._answers.get(name)
         if answer is None or self.stands_for(name, topic_id):
             return False
-        return topic_id in self._replaced.get(name, ()) or answer.last_ms - answer.first_ms >= self._grace_ms
+        since_ms = max(answer.first_ms, self._asked.get((name, topic_id), answer.last_ms))
+        return topic_id in self._replaced.get(name, ()) or answer.last_ms - since_ms >= self._grace_ms
 
     def _learn(self, name: str, topic_id: str | None, now_ms: int) -> bool:
         """Take an answer in; False for one that is behind."""

@@ -191,6 +191,18 @@ def test_a_share_partition_starts_by_the_config_of_when_it_was_made() -> None:
     assert load["start_offset"] == 0
 
 
+def test_a_share_partition_starts_at_its_logs_start_as_it_is_now() -> None:
+    """Another group reads the topic already, so that its log is known; retention has gone on since."""
+    world = World(row(OLD, new=True, reset="earliest"))
+    (load,) = loads(world.read())
+    assert load["start_offset"] == 0
+    world.topics["orders"] = ("old", (50, 120, 120))
+    other = OLD._replace(group_id="h")
+    world.list(row(OLD, new=True, reset="earliest"), row(other, new=True, reset="earliest"))
+    (load,) = loads(world.read())
+    assert (load["start_offset"], load["log"]) == (50, [50, 120, None, True])
+
+
 def test_a_config_that_is_said_with_a_load_is_as_new_as_can_be() -> None:
     world = World()
     world.read()

@@ -24,3 +24,25 @@ def test_a_broker_that_tells_of_a_topic_without_an_id_has_none() -> None:
     topics = TopicIdentities(lambda names: {name: TopicDescription("", {0: 1}) for name in names}, GRACE_MS)
     topics.look([("orders", "id-made-of-the-name")], 0)
     assert not topics.has_id("orders")
+
+
+def test_a_name_that_stood_for_nothing_for_long_does_not_make_the_next_topic_a_deleted_one() -> None:
+    """The broker that is asked first may not know it yet; an id that was taken for a deleted one is never served."""
+    old, new = ("orders", "id-1"), ("orders", "id-2")
+    answers: dict[str, TopicDescription | None] = {"orders": TopicDescription("id-1", {0: 1})}
+    topics = TopicIdentities(lambda names: {name: answers[name] for name in names}, GRACE_MS)
+    topics.look([old], 0)
+    answers["orders"] = None
+    gone = []
+    for now_ms in range(10_000, 60_000, 10_000):
+        topics.look([old], now_ms)
+        gone.append(topics.is_gone(*old))
+    assert gone == [False, False, False, True, True]
+    gone = []
+    for now_ms in range(90_000, 140_000, 10_000):
+        topics.look([new], now_ms)
+        gone.append(topics.is_gone(*new))
+    assert gone == [False, False, False, True, True]
+    answers["orders"] = TopicDescription("id-3", {0: 1})
+    topics.look([("orders", "id-3")], 140_000)
+    assert not topics.is_gone("orders", "id-3")

@@ -190,11 +190,11 @@ class ShareApis:
         session: ShareSession,
         acknowledgements: Mapping[TopicIdPartition, list[AcknowledgementBatch]],
         is_renew_ack: bool,
-    ) -> dict[TopicIdPartition, Awaitable[Outcome]]:
-        """Send the rows; each partition's outcome comes when it comes."""
+    ) -> dict[TopicIdPartition, asyncio.Future[Outcome]]:
+        """Send the rows; each partition's outcome comes when it comes, whether somebody waits for it by then or not."""
         self.sessions.serve(session)
         now_ms, margin_ms = self._engine.now_ms(), self._config.gateway.ack_margin_ms
-        outcomes: dict[TopicIdPartition, Awaitable[Outcome]] = {}
+        outcomes: dict[TopicIdPartition, asyncio.Future[Outcome]] = {}
         for key, batches in acknowledgements.items():
             topic = self._cluster.topic_by_id(key.topic_id)
             if topic is None:
@@ -206,8 +206,8 @@ class ShareApis:
             else:
                 part = self.sessions.holder(session, key)
                 lease = self._lease(caller, session, topic.leaders[key.partition])
-                outcome = part.acknowledge(batches, is_renew_ack, lease, now_ms, margin_ms)
-                outcomes[key] = self._unless_deleted(key, outcome)
+                outcome = asyncio.ensure_future(part.acknowledge(batches, is_renew_ack, lease, now_ms, margin_ms))
+                outcomes[key] = asyncio.ensure_future(self._unless_deleted(key, outcome))
         return outcomes
 
     def _lease(self, caller: Caller, session: ShareSession, leader: Leader) -> Lease:
@@ -259,8 +259,10 @@ def _is_renew_ack(request: Request) -> bool:
     return bool(request.version >= 2 and request.body.is_renew_ack)
 
 
-async def _settled(code: ErrorCode) -> Outcome:
-    return int(code), None
+def _settled(code: ErrorCode) -> asyncio.Future[Outcome]:
+    outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+    outcome.set_result((int(code), None))
+    return outcome
 
 
 def _partitions(topics: Iterable[Any]) -> list[TopicIdPartition]:

@@ -216,12 +216,22 @@ class LastJudgement:
         state = self._states.get(table_adapter.to_state_key(table_adapter.of_key(key)))
         if state is None:
             self._judge.violate("everything is delivered", "there is no state", key)
-        elif state.header.start_offset != log.log_end_offset and not (
-            state.header.start_offset > log.log_end_offset
-            and self._judge.was_altered(key.group_id, key.topic, key.partition)
-        ):
+            return
+        done = _done_up_to(state)
+        was_altered = self._judge.was_altered(key.group_id, key.topic, key.partition)
+        if done < log.log_end_offset or (done > log.log_end_offset and not was_altered):
             text = f"start offset {state.header.start_offset}, log end {log.log_end_offset}"
             self._judge.violate("everything is delivered", text, key)
+
+
+def _done_up_to(state: ShareGroupOffset) -> int:
+    """The first offset that is not finished. The start offset may lie below it: where the log's start moves into
+    finished records it stops there, as in Kafka, until something else moves it."""
+    done = state.header.start_offset
+    for batch in sorted(state.state_batches):
+        if batch.first_offset <= done and RecordState(batch.delivery_state).is_terminal:
+            done = max(done, batch.last_offset + 1)
+    return done
 
 
 def _by_offset(batches: tuple[StateBatch, ...]) -> Iterator[tuple[int, _Record]]:

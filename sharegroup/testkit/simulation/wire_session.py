@@ -170,6 +170,7 @@ class NodeSession:
             self._failed(sent, None)
             return None
         except asyncio.CancelledError:
+            self._ended()  # it closes its connection, or opens the session anew
             self._failed(sent, None)
             raise
 
