@@ -24,9 +24,9 @@ def main() -> int:
     arguments = _arguments()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     logging.getLogger("py4j").setLevel(logging.WARNING)
-    from sharegroup.channel.kafka_client_log import set_up_kafka_client_log
     from sharegroup.spark import DeltaSink, ShareConsumer, build_session
-    from sharegroup.spark.stop_signal import StopSignal
+    from sharegroup.spark.job.stop_signal import StopSignal
+    from sharegroup.topics.kafka_client_log import set_up_kafka_client_log
 
     set_up_kafka_client_log(logging.WARNING)
     spark = build_session(f"share consumer of {arguments.group_id}")

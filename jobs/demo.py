@@ -222,8 +222,8 @@ class Demo:
         self._display.say(f"the share-group job runs again, after {time.monotonic() - begin:.1f} s")
 
     def _tell_by_sql(self, bootstrap_servers: str) -> None:
-        from sharegroup.spark.queries import create_log_end_offsets, create_views  # Spark only now
         from sharegroup.spark.session import build_session
+        from sharegroup.spark.views import create_log_end_offsets, create_views  # Spark only now
 
         extra = {
             "spark.ui.enabled": "false",

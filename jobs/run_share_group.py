@@ -14,9 +14,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the checkout, when the package is not installed
 
-from sharegroup.channel.kafka_client_log import set_up_kafka_client_log
 from sharegroup.config import JobConfig, load_config
 from sharegroup.errors import FencedLeaderError, InvalidConfigError, ShareGroupError
+from sharegroup.topics.kafka_client_log import set_up_kafka_client_log
 
 EXIT_FAILED = 1
 EXIT_FENCED = 3
@@ -47,9 +47,9 @@ def _absolute(config: JobConfig) -> JobConfig:
 
 
 def _run(config: JobConfig) -> int:
-    from sharegroup.spark.job import ShareGroupJob  # Spark starts only when the configuration is right
-    from sharegroup.spark.job_session import job_session
-    from sharegroup.spark.stop_signal import StopSignal
+    from sharegroup.spark.job.job import ShareGroupJob  # Spark starts only when the configuration is right
+    from sharegroup.spark.job.job_session import job_session
+    from sharegroup.spark.job.stop_signal import StopSignal
 
     spark = job_session(config)
     try:

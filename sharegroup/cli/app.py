@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from sharegroup.channel.kafka_client_log import set_up_kafka_client_log
 from sharegroup.cli.gateway import run_gateway
+from sharegroup.cli.line_limit import LineLimit
 from sharegroup.config import JobConfig, load_config
 from sharegroup.errors import InvalidConfigError
-from sharegroup.gateway.line_limit import LineLimit
+from sharegroup.topics.kafka_client_log import set_up_kafka_client_log
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Kafka share groups on Spark and Delta.")
 

@@ -15,31 +15,31 @@ from kafka.protocol import admin as admin_messages
 from kafka.protocol import metadata as metadata_messages
 from kafka.protocol import sasl as sasl_messages
 
-from sharegroup.channel.client_settings import python_properties
-from sharegroup.channel.row_channel import RowTopics
 from sharegroup.config import GatewayConfig, JobConfig
-from sharegroup.gateway.client_connection import ClientConnection
-from sharegroup.gateway.engine_channel import EngineChannel
-from sharegroup.gateway.group_configs import REFRESH_INTERVAL_S as CONFIGS_INTERVAL_S
-from sharegroup.gateway.group_configs import GroupConfigs
+from sharegroup.gateway.clients.client_connection import ClientConnection
+from sharegroup.gateway.clients.tls_connection import TlsConnection
+from sharegroup.gateway.groups.group_configs import REFRESH_INTERVAL_S as CONFIGS_INTERVAL_S
+from sharegroup.gateway.groups.group_configs import GroupConfigs
+from sharegroup.gateway.groups.stored_groups import StoredGroups
+from sharegroup.gateway.groups.upstream_groups import UpstreamGroups
 from sharegroup.gateway.handlers.admin import admin_routes
 from sharegroup.gateway.handlers.api_versions import ApiVersions, passed_through
 from sharegroup.gateway.handlers.cluster import ClusterApis
 from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat
 from sharegroup.gateway.handlers.share_fetch import ShareApis
-from sharegroup.gateway.kept_connection import ConnectBackoff
-from sharegroup.gateway.listeners import Listeners
-from sharegroup.gateway.member_leases import MemberLeases
-from sharegroup.gateway.passthrough import Passthrough
-from sharegroup.gateway.request import Handler, Request
+from sharegroup.gateway.job_client.job_channel import EngineChannel
 from sharegroup.gateway.security import Security
 from sharegroup.gateway.security.sasl_server import sasl_is_off
-from sharegroup.gateway.stored_groups import StoredGroups
-from sharegroup.gateway.tls_connection import TlsConnection
-from sharegroup.gateway.upstream_cluster import UpstreamCluster
-from sharegroup.gateway.upstream_groups import UpstreamGroups
-from sharegroup.gateway.wire import RequestHeader, UnknownVersionError
+from sharegroup.gateway.sessions.member_leases import MemberLeases
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.upstream.kept_connection import ConnectBackoff
+from sharegroup.gateway.upstream.listeners import Listeners
+from sharegroup.gateway.upstream.passthrough import Passthrough
+from sharegroup.gateway.wire.headers import RequestHeader, UnknownVersionError
+from sharegroup.gateway.wire.request import Handler, Request
 from sharegroup.protocol import messages as share_messages
+from sharegroup.topics.client_settings import python_properties
+from sharegroup.topics.row_channel import RowTopics
 
 logger = logging.getLogger(__name__)
 

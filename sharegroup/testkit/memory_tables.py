@@ -15,8 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from sharegroup.spark.table_writer import TableWriter
-from sharegroup.spark.versioned_table import Commit, NotCommittedError, Row, Stamp, TableStoreError, Upkeep
+from sharegroup.commit.table_writer import TableWriter
+from sharegroup.commit.versioned_table import Commit, NotCommittedError, Row, Stamp, TableStoreError, Upkeep
 from sharegroup.tables.schemas import TableSpec
 
 

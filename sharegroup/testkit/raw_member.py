@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from sharegroup.channel.topic_lookup import TopicLookup
 from sharegroup.config import EngineConfig
 from sharegroup.protocol.request_rows import (
     ACKNOWLEDGE,
@@ -31,6 +30,7 @@ from sharegroup.protocol.request_rows import (
     TopicMetadata,
 )
 from sharegroup.protocol.response_rows import Response, ShareGroupResponse, SharePartitionResponse, decode_response
+from sharegroup.topics.topic_lookup import TopicLookup
 from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange
 
 #: How long a response may take: a job may have to start first, on a machine that is busy.

@@ -21,13 +21,13 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sharegroup.commit.commit_steps import Batch, CommitSteps
+from sharegroup.commit.delta_table import DeltaTableWriter, open_or_create
 from sharegroup.config import GroupConfig, GroupOverrides, ShareGroupConfig
 from sharegroup.engine import rows
 from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.engine.share_partition_shard import Shard
 from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, SharePartitionRequest
-from sharegroup.spark.commit_steps import Batch, CommitSteps
-from sharegroup.spark.delta_table import DeltaTableWriter, open_or_create
 from sharegroup.tables.schemas import (
     ALL_TABLES,
     GROUP_COORDINATOR_TABLES,

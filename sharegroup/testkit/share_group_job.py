@@ -18,8 +18,8 @@ from typing import Any
 
 import yaml
 
+from sharegroup.commit.fault_points import VARIABLE as FAULT_POINT
 from sharegroup.config import JobConfig, load_config
-from sharegroup.spark.fault_points import VARIABLE as FAULT_POINT
 from sharegroup.testkit.raw_member import RawMember, RequestClient
 from sharegroup.testkit.submitted_job import SubmittedJob, SubmittedJobError
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
+from sharegroup.commit.commit_steps import Batch, CommitSteps
+from sharegroup.commit.delta_table import DeltaTableWriter, open_or_create
 from sharegroup.config import EngineConfig
 from sharegroup.protocol.request_rows import FETCH, SharePartitionRequest
-from sharegroup.spark.commit_steps import Batch, CommitSteps
-from sharegroup.spark.delta_table import DeltaTableWriter, open_or_create
-from sharegroup.spark.kafka_clients import create_topics
 from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUP_STATE, SHARE_PARTITION_TABLES
 from sharegroup.tables.state_table import read_states
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+from sharegroup.topics.kafka_clients import create_topics
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType
 from tests.benchmarks import topics
 from tests.benchmarks.engine import Engine, row_topics, write_config

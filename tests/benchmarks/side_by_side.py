@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import NamedTuple
 
 from sharegroup.protocol.request_rows import FETCH, SharePartitionRequest
-from sharegroup.spark.shard_keys import ShardKey
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+from sharegroup.watch.shard_keys import ShardKey
 from tests.benchmarks import bare_query, topics
 from tests.benchmarks.engine import Engine, row_topics, submitted, write_config
 from tests.benchmarks.member_load import ENGINE, MemberLoad

@@ -11,8 +11,8 @@ from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.engine.output import Output
 from sharegroup.engine.share_partition_shard import Shard
 from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, SharePartitionRequest
-from sharegroup.spark.shard_keys import ShardKey
 from sharegroup.types import AcknowledgementBatch
+from sharegroup.watch.shard_keys import ShardKey
 
 MEMBER_ID = "5b0fbc8f-9d8c-4b62-8f0b-6f3d9a1c0a01"
 _PER_FETCH = 10

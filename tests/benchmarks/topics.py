@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from confluent_kafka import Producer
 
-from sharegroup.channel.topic_lookup import TopicLookup
+from sharegroup.topics.topic_lookup import TopicLookup
 
 _POLL_EACH = 10_000
 

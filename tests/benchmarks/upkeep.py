@@ -13,10 +13,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from sharegroup.commit.commit_steps import Batch, CommitSteps
+from sharegroup.commit.delta_table import DeltaTableWriter
+from sharegroup.commit.retention import prunable
 from sharegroup.config import EngineConfig
-from sharegroup.spark.commit_steps import Batch, CommitSteps
-from sharegroup.spark.delta_table import DeltaTableWriter
-from sharegroup.spark.retention import prunable
 from sharegroup.tables.schemas import SHARE_PARTITION_TABLES
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
 from tests.benchmarks.figures import Figure, median

@@ -21,9 +21,9 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceRequest
 
 from sharegroup.config import EngineConfig, GatewayConfig, JobConfig
-from sharegroup.gateway import wire
-from sharegroup.gateway.passthrough import MAX_UNTAKEN_BYTES
 from sharegroup.gateway.server import Gateway, running_gateway
+from sharegroup.gateway.upstream.passthrough import MAX_UNTAKEN_BYTES
+from sharegroup.gateway.wire import headers as wire
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
 from sharegroup.testkit.gateway_process import GatewayProcess
 from tests.integration.conftest import NewTopic

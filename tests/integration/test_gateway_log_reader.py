@@ -10,10 +10,10 @@ import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
 from sharegroup.errors import ErrorCode
-from sharegroup.gateway import upstream_cluster
-from sharegroup.gateway.batch_cache import BatchCache
-from sharegroup.gateway.log_reader import LogPosition, LogReader, LogReadError
-from sharegroup.gateway.upstream_cluster import UpstreamCluster
+from sharegroup.gateway.records.batch_cache import BatchCache
+from sharegroup.gateway.records.log_reader import LogPosition, LogReader, LogReadError
+from sharegroup.gateway.upstream import cluster as upstream_cluster
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
 from tests.integration.conftest import NewTopic
 

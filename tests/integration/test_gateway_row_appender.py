@@ -8,9 +8,9 @@ from collections import defaultdict
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 
-from sharegroup.gateway import row_appender
-from sharegroup.gateway.row_appender import RowAppender, partition_of
-from sharegroup.gateway.upstream_cluster import UpstreamCluster
+from sharegroup.gateway.job_client import row_appender
+from sharegroup.gateway.job_client.row_appender import RowAppender, partition_of
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
 from tests.integration.conftest import NewTopic
 

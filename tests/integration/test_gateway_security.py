@@ -11,14 +11,14 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 
-from sharegroup.channel.client_settings import python_properties
-from sharegroup.channel.row_channel import RowChannel, RowTopics
 from sharegroup.config import parse_config
 from sharegroup.gateway.security.credentials import hash_password
 from sharegroup.protocol.response_rows import Response, SharePartitionResponse
-from sharegroup.spark.kafka_clients import RowProducer, UnfitTopicsError, create_topics
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
 from sharegroup.testkit.gateway_process import GatewayProcess
+from sharegroup.topics.client_settings import python_properties
+from sharegroup.topics.kafka_clients import RowProducer, UnfitTopicsError, create_topics
+from sharegroup.topics.row_channel import RowChannel, RowTopics
 from tests.integration.conftest import NewTopic as MakeTopic
 from tests.integration.lone_gateway import lone_gateway
 from tests.integration.waiting import wait_until

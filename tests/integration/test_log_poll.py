@@ -9,8 +9,8 @@ import pytest
 from kafka import TopicPartition
 from kafka.errors import KafkaTimeoutError
 
-from sharegroup.channel.client_settings import python_properties
-from sharegroup.spark.log_poll import LogPoll
+from sharegroup.topics.client_settings import python_properties
+from sharegroup.watch.log_poll import LogPoll
 from tests.integration.waiting import wait_until
 
 if TYPE_CHECKING:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sharegroup.channel.client_settings import python_properties
 from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, SharePartitionRequest
-from sharegroup.spark.log_poll import LogPoll
-from sharegroup.spark.request_clock import RequestClock
+from sharegroup.topics.client_settings import python_properties
+from sharegroup.watch.log_poll import LogPoll
+from sharegroup.watch.request_clock import RequestClock
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer

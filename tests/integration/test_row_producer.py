@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from kafka import KafkaConsumer, TopicPartition
 
-from sharegroup.channel.client_settings import python_properties
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.response_rows import SharePartitionResponse, encode_response
-from sharegroup.spark.kafka_clients import RowProducer
+from sharegroup.topics.client_settings import python_properties
+from sharegroup.topics.kafka_clients import RowProducer
 from sharegroup.types import AcquiredRange
 
 if TYPE_CHECKING:

@@ -16,15 +16,15 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
-from sharegroup.channel.topic_lookup import TopicLookup
+from sharegroup.member.member import Member
 from sharegroup.spark import DeltaSink, ShareConsumer
 from sharegroup.spark.share_consumer.consumer import member_id
 from sharegroup.spark.share_consumer.lock_guard import LocksLostError
-from sharegroup.spark.share_consumer.member import Member
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
 from sharegroup.testkit.raw_member import RawMember
 from sharegroup.testkit.share_group_job import ShareGroupJobRun
 from sharegroup.testkit.submitted_job import SubmittedJob
+from sharegroup.topics.topic_lookup import TopicLookup
 from sharegroup.types import Cause
 from tests.integration.waiting import wait_until
 
@@ -371,7 +371,7 @@ KILLED_IN_A_BATCH = """
 import logging, os, signal, sys
 from pathlib import Path
 from sharegroup.spark import DeltaSink, ShareConsumer, build_session
-from sharegroup.spark.stop_signal import StopSignal
+from sharegroup.spark.job.stop_signal import StopSignal
 
 logging.basicConfig()
 logging.getLogger("sharegroup").setLevel(logging.INFO)

@@ -16,9 +16,9 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse, ProduceRequest, ProduceResponse
 from kafka.record import MemoryRecords
 
-from sharegroup.gateway import wire
-from sharegroup.gateway.framing import FrameProtocol
-from sharegroup.gateway.upstream_cluster import UpstreamCluster
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.wire import headers as wire
+from sharegroup.gateway.wire.framing import FrameProtocol
 
 TOPIC = "requests"
 NEWEST = {0: 13, 18: 4, 22: 5}

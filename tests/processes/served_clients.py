@@ -18,8 +18,8 @@ from kafka.protocol.sasl import (
 )
 
 from sharegroup.config import EngineConfig, GatewayConfig, JobConfig
-from sharegroup.gateway import wire
 from sharegroup.gateway.server import Gateway
+from sharegroup.gateway.wire import headers as wire
 
 NODE_ID = 1
 #: The port is reserved (RFC 1700): nobody listens there.

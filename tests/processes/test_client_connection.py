@@ -21,8 +21,8 @@ from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.sasl import SaslHandshakeRequest
 from scramp import ScramClient
 
-from sharegroup.gateway import client_connection, wire
-from sharegroup.gateway.client_connection import (
+from sharegroup.gateway.clients import client_connection
+from sharegroup.gateway.clients.client_connection import (
     MAX_LOGIN_REQUEST_BYTES,
     MAX_OWN_REQUEST_BYTES,
     MAX_WAITING_FRAMES,
@@ -30,6 +30,7 @@ from sharegroup.gateway.client_connection import (
 )
 from sharegroup.gateway.security.credentials import ScramCredential, hash_password
 from sharegroup.gateway.server import Gateway
+from sharegroup.gateway.wire import headers as wire
 from tests.processes.loop_clock import advance
 from tests.processes.served_clients import UNKNOWN_API_VERSIONS, Client, serving, unknown_api_versions
 from tests.unit.gateway.wire_bytes import framed
@@ -94,7 +95,7 @@ def test_what_is_no_request_closes_its_connection_and_no_other(
 
     with caplog.at_level(logging.INFO):
         assert run(test)
-    line = [record for record in caplog.records if record.name == "sharegroup.gateway.client_connection"]
+    line = [record for record in caplog.records if record.name == "sharegroup.gateway.clients.client_connection"]
     assert len(line) == 1
     assert line[0].levelno <= logging.WARNING
     assert "client 127.0.0.1 is disconnected: " in line[0].message

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from sharegroup.gateway import server, upstream_cluster
-from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
+from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from tests.processes.served_clients import NODE_ID, serving
 
 DEADLINE_S = 60.0

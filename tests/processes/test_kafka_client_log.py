@@ -12,7 +12,7 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from sharegroup.channel.kafka_client_log import OneLineNetworkErrors, set_up_kafka_client_log
+from sharegroup.topics.kafka_client_log import OneLineNetworkErrors, set_up_kafka_client_log
 
 RESET_WHEN_CLOSED = struct.pack("ii", 1, 0)
 TRANSPORT = "kafka.net.transport"

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest, MetadataResponse
 
-from sharegroup.gateway import upstream_cluster, wire
-from sharegroup.gateway.framing import FrameProtocol
-from sharegroup.gateway.upstream_cluster import METADATA_TIMEOUT_S, UpstreamCluster
-from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
+from sharegroup.gateway.upstream import cluster as upstream_cluster
+from sharegroup.gateway.upstream.cluster import METADATA_TIMEOUT_S, UpstreamCluster
+from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
+from sharegroup.gateway.wire import headers as wire
+from sharegroup.gateway.wire.framing import FrameProtocol
 from tests.processes.loop_clock import advance
 
 ClusterOf = Callable[..., UpstreamCluster]

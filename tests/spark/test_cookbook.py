@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from sharegroup.spark.queries import LOG_END_OFFSETS, create_views
+from sharegroup.spark.views import LOG_END_OFFSETS, create_views
 from sharegroup.tables.schemas import ALL_TABLES, TableSpec
 from sharegroup.testkit.sample_history import TOPIC, write_sample_history
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
+from sharegroup.member.ranges import HeldRange
 from sharegroup.spark.share_consumer.batch_runner import AcquiredBatch
 from sharegroup.spark.share_consumer.delta_sink import DeltaSink
-from sharegroup.spark.share_consumer.ranges import HeldRange
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

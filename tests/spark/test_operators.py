@@ -16,14 +16,14 @@ from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.engine.output import Output
 from sharegroup.engine.share_group_operator import run_share_group
 from sharegroup.engine.share_partition_shard import Shard
-from sharegroup.spark.operators import (
+from sharegroup.spark.queries.operators import (
     OUTPUT_SCHEMA,
     STATE_SCHEMA,
     Operator,
     group_coordinator_operator,
     share_partition_operator,
 )
-from sharegroup.spark.shard_keys import UNKEYED
+from sharegroup.watch.shard_keys import UNKEYED
 from tests.unit.engine.shard_driver import (
     GROUP,
     KEY,

@@ -14,6 +14,7 @@ from chispa import assert_df_equality
 from deltalake import DeltaTable
 from hypothesis import HealthCheck, Phase, given, settings
 
+from sharegroup.commit.table_upgrade import upgrade_tables
 from sharegroup.config import GroupConfig, GroupOverrides, ShareGroupConfig
 from sharegroup.engine import rows
 from sharegroup.engine.durable_records import DurableRecords
@@ -27,8 +28,7 @@ from sharegroup.protocol.request_rows import (
 from sharegroup.share_coordinator.fold import fold
 from sharegroup.share_coordinator.records import RecordKind, ShareGroupStateRecord
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
-from sharegroup.spark.queries import NameTakenError, create_views, in_flight_sql, share_group_offsets_sql
-from sharegroup.spark.table_upgrade import upgrade_tables
+from sharegroup.spark.views import NameTakenError, create_views, in_flight_sql, share_group_offsets_sql
 from sharegroup.tables.state_table import read_states
 from sharegroup.testkit.sample_history import Tables
 from sharegroup.types import AcknowledgementBatch, OffsetRange, RecordState, SharePartitionKey, StateBatch

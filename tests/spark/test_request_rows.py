@@ -9,8 +9,8 @@ import pytest
 from chispa import assert_df_equality
 
 from sharegroup.engine import rows
-from sharegroup.spark.shard_keys import UNKEYED
-from sharegroup.spark.share_partition_query import keyed_by_shard, request_texts
+from sharegroup.spark.queries.share_partition_query import keyed_by_shard, request_texts
+from sharegroup.watch.shard_keys import UNKEYED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

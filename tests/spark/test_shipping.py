@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sharegroup.commit.stale_checkpoint import Checkpoint
 from sharegroup.spark import shipping
-from sharegroup.spark.checkpoint import begin_checkpoint, read_checkpoint
-from sharegroup.spark.stale_checkpoint import Checkpoint
+from sharegroup.spark.job.checkpoint import begin_checkpoint, read_checkpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -84,7 +84,7 @@ def test_the_package_runs_from_its_zip(spark: SparkSession) -> None:
     code = f"""
 import sys
 sys.path.insert(0, {archive!r})
-import sharegroup.spark.log_offsets_source, sharegroup.spark.share_groups_source, sharegroup.spark.operators
+from sharegroup.spark.queries import log_offsets_source, operators, share_groups_source
 ours = [module for name, module in sys.modules.items() if name.startswith("sharegroup.")]
 assert ours and all(module.__file__.startswith({archive!r}) for module in ours)
 """

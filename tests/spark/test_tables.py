@@ -10,8 +10,8 @@ import pytest
 from chispa import assert_df_equality
 from deltalake import DeltaTable
 
+from sharegroup.commit.delta_table import open_or_create
 from sharegroup.errors import FencedLeaderError
-from sharegroup.spark.delta_table import open_or_create
 from sharegroup.tables.schemas import ALL_TABLES
 from tests.tables.job_tables import batch, start
 

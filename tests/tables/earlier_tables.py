@@ -14,12 +14,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from sharegroup.commit.commit_steps import Batch, CommitSteps
+from sharegroup.commit.delta_table import open_or_create
 from sharegroup.engine.durable_rows import state_row
 from sharegroup.share_coordinator.fold import fold
 from sharegroup.share_coordinator.records import RecordKind, ShareGroupStateRecord, tombstone
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
-from sharegroup.spark.commit_steps import Batch, CommitSteps
-from sharegroup.spark.delta_table import open_or_create
 from sharegroup.tables.schemas import (
     DELIVERY_LOG,
     SHARE_GROUP_CONFIGS,

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from sharegroup.spark.commit_steps import Batch, CommitSteps
-from sharegroup.spark.delta_table import DeltaTableWriter
+from sharegroup.commit.commit_steps import Batch, CommitSteps
+from sharegroup.commit.delta_table import DeltaTableWriter
 from sharegroup.tables.schemas import SHARE_PARTITION_TABLES, TableSpec
 
 T0 = 1_700_000_000_000

@@ -12,9 +12,9 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from deltalake.table import TableOptimizer
 
-from sharegroup.spark.delta_table import DeltaVersions
-from sharegroup.spark.table_writer import TableWriter
-from sharegroup.spark.versioned_table import NotCommittedError, Row, Stamp, TableStoreError, Upkeep, VersionedTable
+from sharegroup.commit.delta_table import DeltaVersions
+from sharegroup.commit.table_writer import TableWriter
+from sharegroup.commit.versioned_table import NotCommittedError, Row, Stamp, TableStoreError, Upkeep, VersionedTable
 from sharegroup.tables.schemas import TableSpec, table_path
 
 

@@ -11,12 +11,12 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from sharegroup.commit import delta_table
+from sharegroup.commit.commit_steps import Batch, CommitSteps
+from sharegroup.commit.delta_table import DeltaTableWriter
+from sharegroup.commit.versioned_table import NotCommittedError
 from sharegroup.engine.output import Output
 from sharegroup.errors import FencedLeaderError
-from sharegroup.spark import delta_table
-from sharegroup.spark.commit_steps import Batch, CommitSteps
-from sharegroup.spark.delta_table import DeltaTableWriter
-from sharegroup.spark.versioned_table import NotCommittedError
 from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUP_STATE
 from sharegroup.tables.state_table import read_states
 from sharegroup.types import SharePartitionKey

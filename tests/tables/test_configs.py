@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from sharegroup.commit.commit_steps import Batch, CommitSteps
+from sharegroup.commit.static_configs import write_static_configs
 from sharegroup.config import JobConfig, parse_config
-from sharegroup.spark.commit_steps import Batch, CommitSteps
-from sharegroup.spark.config_poll import POLL_MS, ConfigPoll, file_values
-from sharegroup.spark.static_configs import write_static_configs
 from sharegroup.tables import read_group_configs
+from sharegroup.tables.config_poll import POLL_MS, ConfigPoll, file_values
 from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES
 from sharegroup.types import ConfigSource
 from tests.tables.job_tables import T0, start

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sharegroup.spark.hand_over import BatchMemory, HandOver, HandOverFile
+from sharegroup.watch.hand_over import BatchMemory, HandOver, HandOverFile
 
 
 def test_a_reader_sees_what_was_written_last(tmp_path: Path) -> None:

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from sharegroup.commit.commit_steps import CommitSteps
+from sharegroup.commit.job_lead import LOOK_INTERVAL_S, JobLead, LeadWatch
+from sharegroup.commit.leaders import record_leader
+from sharegroup.commit.table_writer import TableWriter
+from sharegroup.commit.versioned_table import NotCommittedError
 from sharegroup.errors import FencedLeaderError
-from sharegroup.spark.commit_steps import CommitSteps
-from sharegroup.spark.job_lead import LOOK_INTERVAL_S, JobLead, LeadWatch
-from sharegroup.spark.leaders import record_leader
-from sharegroup.spark.table_writer import TableWriter
-from sharegroup.spark.versioned_table import NotCommittedError
 from sharegroup.tables.schemas import (
     DELIVERY_LOG,
     GROUP_COORDINATOR_TABLES,

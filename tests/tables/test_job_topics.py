@@ -10,8 +10,8 @@ import pytest
 from kafka.admin import ConfigResource, NewTopic
 from kafka.errors import KafkaTimeoutError, TopicAlreadyExistsError
 
-from sharegroup.spark import kafka_clients
-from sharegroup.spark.kafka_clients import KafkaUnavailableError, RowProducer, UnfitTopicsError, create_topics
+from sharegroup.topics import kafka_clients
+from sharegroup.topics.kafka_clients import KafkaUnavailableError, RowProducer, UnfitTopicsError, create_topics
 
 TOPICS = {"requests": 4, "responses": 2}
 FIT = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "delete"}

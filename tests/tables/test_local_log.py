@@ -7,7 +7,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from sharegroup.spark.local_log import trim_local_log
+from sharegroup.commit.local_log import trim_local_log
 
 
 @pytest.fixture

@@ -12,16 +12,16 @@ import pytest
 from sharegroup.config import JobConfig
 from sharegroup.engine.log_offsets import LogOffsets
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset, ShareGroupOffsetHeader
-from sharegroup.spark.log_offsets_plan import (
+from sharegroup.tables.share_partition_row import SharePartitionRow
+from sharegroup.types import RecordState, SharePartitionKey, StateBatch
+from sharegroup.watch.log_offsets_plan import (
     OlderFormatError,
-    SharePartitionRow,
     SourceOffset,
     Tables,
     rows_between,
     start_key,
     to_load,
 )
-from sharegroup.types import RecordState, SharePartitionKey, StateBatch
 
 P0, P1, P2 = (SharePartitionKey("g", "orders", "id", partition) for partition in range(3))
 CONFIG = JobConfig().group_config("g").to_json()

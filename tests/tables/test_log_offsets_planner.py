@@ -14,12 +14,13 @@ from kafka.errors import KafkaConnectionError
 from sharegroup.config import JobConfig
 from sharegroup.engine.log_offsets import LogOffsets
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset, ShareGroupOffsetHeader
-from sharegroup.spark.hand_over import HandOver
-from sharegroup.spark.log_offsets_plan import SharePartitionRow, SourceOffset, Tables, rows_between, start_key
-from sharegroup.spark.log_offsets_planner import LogOffsetsPlanner, PlannerSettings
-from sharegroup.spark.topic_identities import CONFIRM_MS, LOOK_MS, TopicDescription
 from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_PARTITIONS
+from sharegroup.tables.share_partition_row import SharePartitionRow
 from sharegroup.types import RecordState, SharePartitionKey, StateBatch
+from sharegroup.watch.hand_over import HandOver
+from sharegroup.watch.log_offsets_plan import SourceOffset, Tables, rows_between, start_key
+from sharegroup.watch.log_offsets_planner import LogOffsetsPlanner, PlannerSettings
+from sharegroup.watch.topic_identities import CONFIRM_MS, LOOK_MS, TopicDescription
 from tests.unit.engine.shard_driver import LOCK_MS, T0, TOPIC_ID, ShardDriver, acknowledge, answered, fetch
 
 GRACE_MS = 30_000

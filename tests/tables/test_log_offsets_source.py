@@ -13,13 +13,13 @@ from deltalake import write_deltalake
 from kafka import TopicPartition
 from kafka.errors import KafkaTimeoutError
 
+from sharegroup.commit.delta_table import open_or_create
 from sharegroup.config import JobConfig
-from sharegroup.spark import log_offsets_source
-from sharegroup.spark.config_poll import file_values
-from sharegroup.spark.delta_table import open_or_create
-from sharegroup.spark.log_offsets_source import LogOffsetsReader
-from sharegroup.spark.topic_identities import TopicDescription
+from sharegroup.spark.queries import log_offsets_source
+from sharegroup.spark.queries.log_offsets_source import LogOffsetsReader
+from sharegroup.tables.config_poll import file_values
 from sharegroup.tables.schemas import ALL_TABLES, SHARE_GROUP_STATE, SHARE_PARTITIONS, table_path
+from sharegroup.watch.topic_identities import TopicDescription
 
 REQUESTS = "requests"
 

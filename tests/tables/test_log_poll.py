@@ -10,9 +10,9 @@ import pytest
 from kafka import TopicPartition
 from kafka.errors import KafkaError
 
-from sharegroup.spark import log_poll
-from sharegroup.spark.log_poll import LogPoll
-from sharegroup.spark.topic_identities import TopicDescription
+from sharegroup.watch import log_poll
+from sharegroup.watch.log_poll import LogPoll
+from sharegroup.watch.topic_identities import TopicDescription
 
 OLD, NEW = TopicPartition("orders", 0), TopicPartition("orders", 1)
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
+from sharegroup.commit.commit_steps import CommitSteps
+from sharegroup.commit.query_run import QueryRun
+from sharegroup.commit.stale_checkpoint import Checkpoint, StaleCheckpointError
 from sharegroup.engine.output import Output
 from sharegroup.errors import FencedLeaderError
-from sharegroup.spark.commit_steps import CommitSteps
-from sharegroup.spark.hand_over import HandOver
-from sharegroup.spark.query_run import QueryRun
-from sharegroup.spark.stale_checkpoint import Checkpoint, StaleCheckpointError
 from sharegroup.tables.schemas import SHARE_PARTITION_TABLES
 from sharegroup.testkit.memory_tables import MemoryTables
+from sharegroup.watch.hand_over import HandOver
 from tests.tables.job_tables import T0, RecordingProducer
 
 

@@ -9,15 +9,16 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sharegroup.commit.table_rows import stamped_rows
 from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.engine.log_offsets import LogOffsets
 from sharegroup.engine.output import Output
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
-from sharegroup.spark.log_offsets_plan import SharePartitionRow, SourceOffset, Tables, rows_between
-from sharegroup.spark.table_rows import stamped_rows
 from sharegroup.tables.schemas import SHARE_GROUP_STATE
+from sharegroup.tables.share_partition_row import SharePartitionRow
 from sharegroup.tables.state_table import folded_states
 from sharegroup.types import SharePartitionKey
+from sharegroup.watch.log_offsets_plan import SourceOffset, Tables, rows_between
 from tests.unit.engine.shard_driver import GROUP, KEY, T0, TOPIC, TOPIC_ID, ShardDriver
 from tests.unit.engine.shard_strategies import AT_ONCE, LIMITS, LOG_AND_LOADS, STANDING, Batch, Script, batches
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sharegroup.spark.request_clock import SafeClock
+from sharegroup.watch.request_clock import SafeClock
 
 
 def test_a_time_is_safe_when_what_was_there_then_has_been_read() -> None:

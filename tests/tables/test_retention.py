@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from sharegroup.spark.delta_table import open_or_create
-from sharegroup.spark.retention import prunable
-from sharegroup.spark.table_rows import stamped_rows
+from sharegroup.commit.delta_table import open_or_create
+from sharegroup.commit.retention import prunable
+from sharegroup.commit.table_rows import stamped_rows
 from sharegroup.tables.schemas import DELIVERY_LOG, SHARE_GROUP_STATE, TableSpec, table_path
 
 NOW = datetime(2024, 5, 20, 1, tzinfo=timezone.utc)

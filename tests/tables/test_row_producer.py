@@ -21,8 +21,8 @@ from sharegroup.protocol.response_rows import (
     decode_response,
     encode_response,
 )
-from sharegroup.spark import kafka_clients
-from sharegroup.spark.kafka_clients import KafkaUnavailableError, RowProducer
+from sharegroup.topics import kafka_clients
+from sharegroup.topics.kafka_clients import KafkaUnavailableError, RowProducer
 from sharegroup.types import AcquiredRange
 
 RESPONSES, REQUESTS = "responses", "requests"

@@ -9,10 +9,10 @@ import pytest
 from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError
 from pyspark.errors import StreamingQueryException
 
+from sharegroup.commit.stale_checkpoint import StaleCheckpointError
 from sharegroup.errors import FencedLeaderError, ShareGroupError, StopRequested
-from sharegroup.spark.kafka_clients import KafkaUnavailableError
-from sharegroup.spark.stale_checkpoint import StaleCheckpointError
-from sharegroup.spark.supervisor import MAX_DELAY_S, MAX_RESTARTS, Supervisor, is_outage
+from sharegroup.spark.job.supervisor import MAX_DELAY_S, MAX_RESTARTS, Supervisor, is_outage
+from sharegroup.topics.kafka_clients import KafkaUnavailableError
 
 
 @dataclass

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from sharegroup.commit.table_writer import TableWriter
+from sharegroup.commit.versioned_table import NotCommittedError, Row, TableStoreError
 from sharegroup.errors import FencedLeaderError
-from sharegroup.spark.table_writer import TableWriter
-from sharegroup.spark.versioned_table import NotCommittedError, Row, TableStoreError
 from sharegroup.tables.schemas import DELIVERY_LOG, SHARE_GROUPS, TableSpec
 from sharegroup.testkit.memory_tables import MemoryTables
 from tests.tables.table_kinds import DeltaTables, Tables

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sharegroup.spark.hand_over import HandOver
-from sharegroup.spark.wake import Requests, Wake
+from sharegroup.watch.hand_over import HandOver
+from sharegroup.watch.wake import Requests, Wake
 
 NOBODY, SOMEBODY = HandOver(), HandOver(waiting=frozenset({"k"}))
 

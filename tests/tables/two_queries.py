@@ -14,6 +14,9 @@ from typing import Any
 
 from deltalake import DeltaTable
 
+from sharegroup.commit.commit_steps import Batch, CommitSteps
+from sharegroup.commit.delta_table import DeltaTableWriter, open_or_create
+from sharegroup.commit.static_configs import write_static_configs
 from sharegroup.config import JobConfig
 from sharegroup.engine import rows
 from sharegroup.engine.durable_records import DurableRecords
@@ -21,13 +24,8 @@ from sharegroup.engine.output import Output
 from sharegroup.engine.share_group_operator import run_share_group
 from sharegroup.engine.share_partition_shard import Shard
 from sharegroup.protocol.request_rows import ShareGroupRequest, SharePartitionRequest
-from sharegroup.spark.commit_steps import Batch, CommitSteps
-from sharegroup.spark.config_poll import ConfigPoll, file_values
-from sharegroup.spark.delta_table import DeltaTableWriter, open_or_create
-from sharegroup.spark.log_offsets_plan import LogOffsets, SourceOffset, Tables, rows_between
-from sharegroup.spark.pinned_tables import PinnedTables
-from sharegroup.spark.shard_keys import ShardKey
-from sharegroup.spark.static_configs import write_static_configs
+from sharegroup.tables.config_poll import ConfigPoll, file_values
+from sharegroup.tables.pinned_tables import PinnedTables
 from sharegroup.tables.schemas import (
     ALL_TABLES,
     GROUP_COORDINATOR_TABLES,
@@ -37,6 +35,8 @@ from sharegroup.tables.schemas import (
     TableSpec,
     table_path,
 )
+from sharegroup.watch.log_offsets_plan import LogOffsets, SourceOffset, Tables, rows_between
+from sharegroup.watch.shard_keys import ShardKey
 
 T0 = 1_700_000_000_000
 GROUP = "g"

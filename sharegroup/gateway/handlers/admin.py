@@ -7,9 +7,8 @@ from typing import Any
 from kafka.protocol import admin as admin_messages
 
 from sharegroup.config import JobConfig
-from sharegroup.gateway.engine_channel import EngineChannel
-from sharegroup.gateway.group_configs import GroupConfigs
-from sharegroup.gateway.group_requests import GroupRequests
+from sharegroup.gateway.groups.group_configs import GroupConfigs
+from sharegroup.gateway.groups.stored_groups import StoredGroups
 from sharegroup.gateway.handlers.alter_configs import IncrementalAlterConfigs
 from sharegroup.gateway.handlers.alter_offsets import AlterShareGroupOffsets
 from sharegroup.gateway.handlers.delete_groups import DeleteGroups
@@ -19,9 +18,10 @@ from sharegroup.gateway.handlers.describe_groups import ShareGroupDescribe
 from sharegroup.gateway.handlers.describe_offsets import DescribeShareGroupOffsets
 from sharegroup.gateway.handlers.list_config_resources import ListConfigResources
 from sharegroup.gateway.handlers.list_groups import ListGroups
-from sharegroup.gateway.request import Handler
-from sharegroup.gateway.stored_groups import StoredGroups
-from sharegroup.gateway.upstream_cluster import UpstreamCluster
+from sharegroup.gateway.job_client.group_requests import GroupRequests
+from sharegroup.gateway.job_client.job_channel import EngineChannel
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.wire.request import Handler
 from sharegroup.protocol import messages as share_messages
 
 

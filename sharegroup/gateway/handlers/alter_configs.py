@@ -12,12 +12,12 @@ from typing import Any
 from kafka.protocol.admin import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.group_config_entries import is_upstreams
-from sharegroup.gateway.group_configs import GroupConfigs
-from sharegroup.gateway.group_requests import GroupRequests
-from sharegroup.gateway.request import Request
-from sharegroup.gateway.upstream_cluster import UpstreamCluster
-from sharegroup.gateway.upstream_configs import GROUP, Outcome, Resource, UpstreamConfigs, resource_of
+from sharegroup.gateway.groups.group_config_entries import is_upstreams
+from sharegroup.gateway.groups.group_configs import GroupConfigs
+from sharegroup.gateway.job_client.group_requests import GroupRequests
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.upstream.configs import GROUP, Outcome, Resource, UpstreamConfigs, resource_of
+from sharegroup.gateway.wire.request import Request
 from sharegroup.protocol.request_rows import ALTER_CONFIGS
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.group_requests import GroupRequests, topics_metadata
-from sharegroup.gateway.request import Request
-from sharegroup.gateway.topic_ids import NO_TOPIC_ID
-from sharegroup.gateway.upstream_cluster import Topic, UpstreamCluster
-from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
+from sharegroup.gateway.job_client.group_requests import GroupRequests, topics_metadata
+from sharegroup.gateway.upstream.cluster import Topic, UpstreamCluster
+from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
+from sharegroup.gateway.wire.request import Request
+from sharegroup.gateway.wire.topic_ids import NO_TOPIC_ID
 from sharegroup.protocol.messages import AlterShareGroupOffsetsResponse
 from sharegroup.protocol.request_rows import ALTER_OFFSETS, StartOffset
 from sharegroup.protocol.response_rows import PartitionError

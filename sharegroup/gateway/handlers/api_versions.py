@@ -7,11 +7,11 @@ from typing import Any
 from kafka.protocol.metadata import ApiVersionsResponse
 
 from sharegroup.errors import ErrorCode
-from sharegroup.gateway.any_broker import from_any_broker
-from sharegroup.gateway.request import Request
 from sharegroup.gateway.security.authorization import Authorization
-from sharegroup.gateway.upstream_cluster import UpstreamCluster
-from sharegroup.gateway.upstream_connection import Features
+from sharegroup.gateway.upstream.any_broker import from_any_broker
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.upstream.connection import Features
+from sharegroup.gateway.wire.request import Request
 
 API_VERSIONS = 18
 PRODUCE, FETCH = 0, 1

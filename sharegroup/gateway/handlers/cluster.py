@@ -17,13 +17,13 @@ from kafka.protocol.metadata import (
 )
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.any_broker import from_any_broker
-from sharegroup.gateway.coordinators import MANY_KEYS_VERSION, Coordinator, find_coordinators
-from sharegroup.gateway.listeners import Listeners
-from sharegroup.gateway.request import Request
 from sharegroup.gateway.security.authorization import Authorization
-from sharegroup.gateway.topic_ids import NO_TOPIC_ID
-from sharegroup.gateway.upstream_cluster import UpstreamCluster
+from sharegroup.gateway.upstream.any_broker import from_any_broker
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.upstream.coordinators import MANY_KEYS_VERSION, Coordinator, find_coordinators
+from sharegroup.gateway.upstream.listeners import Listeners
+from sharegroup.gateway.wire.request import Request
+from sharegroup.gateway.wire.topic_ids import NO_TOPIC_ID
 
 GROUP, SHARE_COORDINATOR = 0, 2
 #: The first version of Metadata with topic ids in the request.

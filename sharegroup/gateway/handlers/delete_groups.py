@@ -8,11 +8,11 @@ from typing import Any
 from kafka.protocol.admin import DeleteGroupsRequest, DeleteGroupsResponse, ListGroupsRequest, ListGroupsResponse
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.group_requests import GroupRequests
+from sharegroup.gateway.groups.stored_groups import StoredGroups
 from sharegroup.gateway.handlers.list_groups import SHARE, TYPES_VERSION
-from sharegroup.gateway.request import Request
-from sharegroup.gateway.stored_groups import StoredGroups
-from sharegroup.gateway.upstream_cluster import UpstreamCluster
+from sharegroup.gateway.job_client.group_requests import GroupRequests
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.wire.request import Request
 from sharegroup.protocol.request_rows import DELETE_GROUP
 
 

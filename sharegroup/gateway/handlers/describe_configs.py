@@ -9,12 +9,12 @@ from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse
 
 from sharegroup.config import GroupOverrides, JobConfig
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.group_config_entries import ConfigEntry, config_entries, is_upstreams
-from sharegroup.gateway.request import Request
-from sharegroup.gateway.stored_groups import StoredGroups
-from sharegroup.gateway.upstream_cluster import UpstreamCluster
-from sharegroup.gateway.upstream_configs import GROUP, UpstreamConfigs, described
-from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
+from sharegroup.gateway.groups.group_config_entries import ConfigEntry, config_entries, is_upstreams
+from sharegroup.gateway.groups.stored_groups import StoredGroups
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.upstream.configs import GROUP, UpstreamConfigs, described
+from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
+from sharegroup.gateway.wire.request import Request
 
 logger = logging.getLogger(__name__)
 

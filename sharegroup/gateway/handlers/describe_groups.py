@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.request import Caller, Request
-from sharegroup.gateway.stored_groups import StoredGroups
-from sharegroup.gateway.topic_ids import NO_TOPIC_ID, topic_id_of
+from sharegroup.gateway.groups.stored_groups import StoredGroups
+from sharegroup.gateway.wire.request import Caller, Request
+from sharegroup.gateway.wire.topic_ids import NO_TOPIC_ID, topic_id_of
 from sharegroup.protocol.messages import ShareGroupDescribeResponse
 from sharegroup.tables import MemberDescription, ShareGroupDescription
 

@@ -6,12 +6,12 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.log_ends import TopicPartition, log_end_offsets
-from sharegroup.gateway.request import Caller, Request
-from sharegroup.gateway.stored_groups import StoredGroups
-from sharegroup.gateway.topic_ids import NO_TOPIC_ID, topic_id_text
-from sharegroup.gateway.upstream_cluster import Topic, UpstreamCluster
-from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
+from sharegroup.gateway.groups.stored_groups import StoredGroups
+from sharegroup.gateway.upstream.cluster import Topic, UpstreamCluster
+from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
+from sharegroup.gateway.upstream.log_ends import TopicPartition, log_end_offsets
+from sharegroup.gateway.wire.request import Caller, Request
+from sharegroup.gateway.wire.topic_ids import NO_TOPIC_ID, topic_id_text
 from sharegroup.protocol.messages import DescribeShareGroupOffsetsResponse
 from sharegroup.tables import SharePartitionOffset
 

@@ -7,14 +7,14 @@ from collections import OrderedDict
 from typing import Any
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.engine_channel import EngineChannel, EngineUnavailableError
-from sharegroup.gateway.group_requests import topics_metadata
-from sharegroup.gateway.member_leases import Lease, MemberLeases
-from sharegroup.gateway.request import Request
-from sharegroup.gateway.topic_ids import topic_id_of
-from sharegroup.gateway.upstream_cluster import UpstreamCluster
-from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
-from sharegroup.gateway.upstream_groups import UpstreamGroups
+from sharegroup.gateway.groups.upstream_groups import UpstreamGroups
+from sharegroup.gateway.job_client.group_requests import topics_metadata
+from sharegroup.gateway.job_client.job_channel import EngineChannel, EngineUnavailableError
+from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
+from sharegroup.gateway.wire.request import Request
+from sharegroup.gateway.wire.topic_ids import topic_id_of
 from sharegroup.protocol.messages import ShareGroupHeartbeatResponse
 from sharegroup.protocol.request_rows import HEARTBEAT, ShareGroupRequest
 from sharegroup.protocol.response_rows import ShareGroupResponse

@@ -8,10 +8,10 @@ from typing import Any
 from kafka.protocol.admin import ListConfigResourcesResponse
 
 from sharegroup.errors import RequestError
-from sharegroup.gateway.request import Request
-from sharegroup.gateway.stored_groups import StoredGroups
-from sharegroup.gateway.upstream_cluster import UpstreamCluster
-from sharegroup.gateway.upstream_configs import CLIENT_METRICS, GROUP, Resource, UpstreamConfigs
+from sharegroup.gateway.groups.stored_groups import StoredGroups
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.upstream.configs import CLIENT_METRICS, GROUP, Resource, UpstreamConfigs
+from sharegroup.gateway.wire.request import Request
 
 
 class ListConfigResources:

@@ -15,10 +15,10 @@ from kafka.protocol.admin import ListGroupsRequest, ListGroupsResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from sharegroup.errors import RequestError
-from sharegroup.gateway.request import Request
-from sharegroup.gateway.stored_groups import StoredGroups
-from sharegroup.gateway.upstream_cluster import UpstreamCluster
-from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
+from sharegroup.gateway.groups.stored_groups import StoredGroups
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
+from sharegroup.gateway.wire.request import Request
 
 logger = logging.getLogger(__name__)
 

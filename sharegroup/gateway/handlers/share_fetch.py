@@ -8,19 +8,19 @@ from typing import Any
 
 from sharegroup.config import JobConfig
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.acknowledge_rules import check_renewing_fetch
-from sharegroup.gateway.engine_channel import EngineChannel
-from sharegroup.gateway.group_configs import GroupConfigs
+from sharegroup.gateway.groups.group_configs import GroupConfigs
 from sharegroup.gateway.handlers.share_responses import AcknowledgeResponse, FetchResponse
-from sharegroup.gateway.listeners import Listeners
-from sharegroup.gateway.member_leases import Lease, MemberLeases
-from sharegroup.gateway.member_partition import Outcome
-from sharegroup.gateway.request import Caller, Request
-from sharegroup.gateway.served_session import FetchLimits, ServedSession
-from sharegroup.gateway.served_sessions import ServedSessions
-from sharegroup.gateway.share_session import ContextKind, FetchContext, ShareSession, TopicIdPartition
-from sharegroup.gateway.topic_ids import NO_TOPIC_ID
-from sharegroup.gateway.upstream_cluster import Leader, Topic, UpstreamCluster
+from sharegroup.gateway.job_client.job_channel import EngineChannel
+from sharegroup.gateway.sessions.acknowledge_rules import check_renewing_fetch
+from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
+from sharegroup.gateway.sessions.member_partition import Outcome
+from sharegroup.gateway.sessions.served_session import FetchLimits, ServedSession
+from sharegroup.gateway.sessions.served_sessions import ServedSessions
+from sharegroup.gateway.sessions.share_session import ContextKind, FetchContext, ShareSession, TopicIdPartition
+from sharegroup.gateway.upstream.cluster import Leader, Topic, UpstreamCluster
+from sharegroup.gateway.upstream.listeners import Listeners
+from sharegroup.gateway.wire.request import Caller, Request
+from sharegroup.gateway.wire.topic_ids import NO_TOPIC_ID
 from sharegroup.types import AcknowledgementBatch
 
 RECORD_LIMIT = 1

@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.listeners import Listeners
-from sharegroup.gateway.member_partition import Outcome
-from sharegroup.gateway.served_session import PartRecords
-from sharegroup.gateway.share_session import TopicIdPartition
-from sharegroup.gateway.upstream_cluster import UpstreamCluster
+from sharegroup.gateway.sessions.member_partition import Outcome
+from sharegroup.gateway.sessions.served_session import PartRecords
+from sharegroup.gateway.sessions.share_session import TopicIdPartition
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.upstream.listeners import Listeners
 from sharegroup.protocol.messages import ShareAcknowledgeResponse, ShareFetchResponse
 
 _NO_LEADER = (-1, -1)

@@ -25,8 +25,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.request import Caller
 from sharegroup.gateway.security.acl import CLUSTER_NAME, Acl, Operation, Resource
+from sharegroup.gateway.wire.request import Caller
 
 _ERRORS: Final = {
     Resource.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,

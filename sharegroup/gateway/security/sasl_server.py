@@ -23,8 +23,8 @@ from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 from scramp import ScramException, ScramMechanism
 
 from sharegroup.errors import ErrorCode
-from sharegroup.gateway.request import Request
 from sharegroup.gateway.security.credentials import SCRAM_SHA_512, Credentials
+from sharegroup.gateway.wire.request import Request
 
 PLAIN = "PLAIN"
 MECHANISMS = (PLAIN, SCRAM_SHA_512)

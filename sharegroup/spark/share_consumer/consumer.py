@@ -12,18 +12,18 @@ from types import TracebackType
 
 from pyspark.sql import SparkSession
 
-from sharegroup.channel.client_settings import python_properties
-from sharegroup.channel.row_channel import RowChannel, RowTopics
 from sharegroup.config import EngineConfig
-from sharegroup.spark.kafka_clients import spark_options
+from sharegroup.member.member import Member
+from sharegroup.member.member_logic import MemberSettings
+from sharegroup.member.offer_file import OfferFile
+from sharegroup.member.ranges import ROW_SCHEMA
 from sharegroup.spark.share_consumer.batch_runner import AcquiredBatch, BatchRunner, Handler
 from sharegroup.spark.share_consumer.consumer_query import ShareConsumerQuery
-from sharegroup.spark.share_consumer.member import Member
-from sharegroup.spark.share_consumer.member_logic import MemberSettings
-from sharegroup.spark.share_consumer.offer_file import OfferFile
-from sharegroup.spark.share_consumer.ranges import ROW_SCHEMA
 from sharegroup.spark.share_consumer.source import READER, SOURCE_NAME
 from sharegroup.spark.shipping import register_source
+from sharegroup.topics.client_settings import python_properties
+from sharegroup.topics.kafka_clients import spark_options
+from sharegroup.topics.row_channel import RowChannel, RowTopics
 
 _DEFAULTS = EngineConfig()
 

@@ -12,9 +12,9 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
+from sharegroup.member.member import Member
+from sharegroup.member.ranges import SharePartition
 from sharegroup.spark.share_consumer.batch_runner import BatchRunner
-from sharegroup.spark.share_consumer.member import Member
-from sharegroup.spark.share_consumer.ranges import SharePartition
 
 logger = logging.getLogger(__name__)
 

@@ -34,11 +34,11 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
-from sharegroup.spark.share_consumer.batch_plan import reads_of
+from sharegroup.member.batch_plan import reads_of
+from sharegroup.member.ranges import HeldRange
 from sharegroup.spark.share_consumer.batch_runner import AcquiredBatch
 from sharegroup.spark.share_consumer.consumer import ShareConsumer
 from sharegroup.spark.share_consumer.lock_guard import only_while_held
-from sharegroup.spark.share_consumer.ranges import HeldRange
 from sharegroup.spark.share_consumer.records import MAX_CASES, merged_pieces
 
 KEY = ["topic", "partition", "offset"]

@@ -12,8 +12,8 @@ from typing import Any
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
 from sharegroup.errors import ShareGroupError
-from sharegroup.spark.share_consumer.offer_file import OfferReader
-from sharegroup.spark.share_consumer.ranges import NOTHING, OfferedBatch
+from sharegroup.member.offer_file import OfferReader
+from sharegroup.member.ranges import NOTHING, OfferedBatch
 
 SOURCE_NAME = "share_group_records"
 #: Waiting here costs less than Spark asking again; longer would delay the end of a query.

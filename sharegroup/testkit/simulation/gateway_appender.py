@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable
 
 from kafka.errors import KafkaError
 
-from sharegroup.gateway.broker_clock import BrokerClock
-from sharegroup.gateway.row_appender import ATTEMPT_SHARE, EngineUnavailableError
-from sharegroup.gateway.upstream_cluster import UpstreamCluster
+from sharegroup.gateway.job_client.broker_clock import BrokerClock
+from sharegroup.gateway.job_client.row_appender import ATTEMPT_SHARE, EngineUnavailableError
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
 from sharegroup.testkit.simulation.log_clients import Weather
 from sharegroup.testkit.simulation.virtual_clock import Scheduler

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from sharegroup.channel.row_channel import RowTopics
-from sharegroup.gateway.engine_channel import EngineChannel
-from sharegroup.gateway.upstream_cluster import UpstreamCluster
+from sharegroup.gateway.job_client.job_channel import EngineChannel
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.protocol.response_rows import Broadcast, Response
 from sharegroup.testkit.simulation.gateway_appender import SimulatedAppender
 from sharegroup.testkit.simulation.kafka_log import LogRecord, SimulatedKafka
 from sharegroup.testkit.simulation.log_clients import RowTail, Weather
 from sharegroup.testkit.simulation.virtual_clock import Scheduler
 from sharegroup.testkit.simulation.virtual_loop import VirtualLoop
+from sharegroup.topics.row_channel import RowTopics
 
 
 class SimulatedEngineChannel(EngineChannel):

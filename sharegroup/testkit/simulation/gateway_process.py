@@ -12,20 +12,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from sharegroup.channel.row_channel import RowTopics
 from sharegroup.config import JobConfig
-from sharegroup.gateway.group_configs import REFRESH_INTERVAL_S as CONFIGS_INTERVAL_S
-from sharegroup.gateway.group_configs import GroupConfigs
+from sharegroup.gateway.groups.group_configs import REFRESH_INTERVAL_S as CONFIGS_INTERVAL_S
+from sharegroup.gateway.groups.group_configs import GroupConfigs
+from sharegroup.gateway.groups.upstream_groups import UpstreamGroups
 from sharegroup.gateway.handlers.admin import admin_routes
 from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat
 from sharegroup.gateway.handlers.share_fetch import ShareApis
-from sharegroup.gateway.listeners import Listeners
-from sharegroup.gateway.member_leases import MemberLeases
-from sharegroup.gateway.request import Caller, Handler, Request
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.server import REFRESH_INTERVAL_S
-from sharegroup.gateway.upstream_groups import UpstreamGroups
-from sharegroup.gateway.wire import RequestHeader
+from sharegroup.gateway.sessions.member_leases import MemberLeases
+from sharegroup.gateway.upstream.listeners import Listeners
+from sharegroup.gateway.wire.headers import RequestHeader
+from sharegroup.gateway.wire.request import Caller, Handler, Request
 from sharegroup.protocol import messages as share_messages
 from sharegroup.tables import GroupListing, ShareGroupDescription, SharePartitionOffset
 from sharegroup.testkit.simulation.gateway_channel import SimulatedEngineChannel
@@ -35,6 +34,7 @@ from sharegroup.testkit.simulation.log_clients import Weather
 from sharegroup.testkit.simulation.trace import Trace
 from sharegroup.testkit.simulation.virtual_clock import Scheduler
 from sharegroup.testkit.simulation.virtual_loop import VirtualLoop
+from sharegroup.topics.row_channel import RowTopics
 
 #: `server.py` looks ten times a second, which takes most of a simulated hour; what is given back later is no less true.
 UPKEEP_INTERVAL_S = 0.5

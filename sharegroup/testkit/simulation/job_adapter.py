@@ -9,19 +9,17 @@ from typing import Any, NamedTuple
 
 from kafka.errors import KafkaError
 
+from sharegroup.commit.commit_steps import CommitSteps
+from sharegroup.commit.job_lead import JobLead
+from sharegroup.commit.query_run import QueryRun
+from sharegroup.commit.stale_checkpoint import Checkpoint, refuse_stale_checkpoint
+from sharegroup.commit.static_configs import write_static_configs
 from sharegroup.config import JobConfig
 from sharegroup.engine.answers import reject_unkeyed
 from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.engine.share_group_operator import run_share_group
 from sharegroup.engine.share_partition_shard import Shard
 from sharegroup.protocol.response_rows import EVERYBODY, NEW_LEADER, Broadcast
-from sharegroup.spark.commit_steps import CommitSteps
-from sharegroup.spark.job_lead import JobLead
-from sharegroup.spark.kafka_clients import KafkaUnavailableError
-from sharegroup.spark.query_run import QueryRun
-from sharegroup.spark.shard_keys import UNKEYED, ShardKey
-from sharegroup.spark.stale_checkpoint import Checkpoint, refuse_stale_checkpoint
-from sharegroup.spark.static_configs import write_static_configs
 from sharegroup.tables.schemas import (
     GROUP_COORDINATOR_TABLES,
     SHARE_GROUP_JOB,
@@ -32,6 +30,8 @@ from sharegroup.testkit.simulation import job_sources
 from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
 from sharegroup.testkit.simulation.simulated_tables import SimulatedTables, StoreFaults
 from sharegroup.testkit.simulation.spark_stand_in import Operator, Process
+from sharegroup.topics.kafka_clients import KafkaUnavailableError
+from sharegroup.watch.shard_keys import UNKEYED, ShardKey
 
 SHARE_PARTITION, GROUP_COORDINATOR = "share_partition", "group_coordinator"
 NAMES = (GROUP_COORDINATOR, SHARE_PARTITION)

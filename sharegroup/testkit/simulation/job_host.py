@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from sharegroup.commit.stale_checkpoint import StaleCheckpointError
 from sharegroup.errors import FencedLeaderError
-from sharegroup.spark.stale_checkpoint import StaleCheckpointError
 from sharegroup.testkit.simulation.checkpoint_folder import CheckpointFolder
 from sharegroup.testkit.simulation.job_adapter import NAMES
 from sharegroup.testkit.simulation.simulated_job import SimulatedJob, checkpoint_path

@@ -10,19 +10,19 @@ from kafka import TopicPartition
 from kafka.errors import KafkaTimeoutError
 
 from sharegroup.config import JobConfig
-from sharegroup.spark import log_offsets_source, share_groups_source
-from sharegroup.spark.config_poll import ConfigPoll, file_values
-from sharegroup.spark.hand_over import HandOver
-from sharegroup.spark.log_offsets_planner import LogOffsetsPlanner, PlannerSettings
-from sharegroup.spark.log_offsets_source import LogOffsetsReader
-from sharegroup.spark.pinned_tables import PinnedTables
-from sharegroup.spark.request_clock import RequestClock
-from sharegroup.spark.share_groups_source import ShareGroupsReader
-from sharegroup.spark.topic_identities import TopicDescription
+from sharegroup.spark.queries import log_offsets_source, share_groups_source
+from sharegroup.spark.queries.log_offsets_source import LogOffsetsReader
+from sharegroup.spark.queries.share_groups_source import ShareGroupsReader
+from sharegroup.tables.config_poll import ConfigPoll, file_values
+from sharegroup.tables.pinned_tables import PinnedTables
 from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUP_CONFIGS
 from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
 from sharegroup.testkit.simulation.simulated_tables import SimulatedTables
 from sharegroup.testkit.simulation.virtual_clock import Scheduler
+from sharegroup.watch.hand_over import HandOver
+from sharegroup.watch.log_offsets_planner import LogOffsetsPlanner, PlannerSettings
+from sharegroup.watch.request_clock import RequestClock
+from sharegroup.watch.topic_identities import TopicDescription
 
 
 class VirtualTime:
@@ -45,7 +45,7 @@ class VirtualTime:
 
 def use_virtual_time(clock: Scheduler) -> None:
     """Let the readers' modules go by `clock`."""
-    from sharegroup.spark import request_clock
+    from sharegroup.watch import request_clock
 
     for module in (log_offsets_source, share_groups_source, request_clock):
         module.time = VirtualTime(clock)  # type: ignore[attr-defined]

@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
+from sharegroup.commit.job_lead import LOOK_INTERVAL_S, JobLead
+from sharegroup.commit.stale_checkpoint import Checkpoint
 from sharegroup.config import JobConfig
 from sharegroup.errors import FencedLeaderError
-from sharegroup.spark.job_lead import LOOK_INTERVAL_S, JobLead
-from sharegroup.spark.stale_checkpoint import Checkpoint
-from sharegroup.spark.supervisor import Supervisor
+from sharegroup.spark.job.supervisor import Supervisor
 from sharegroup.testkit.simulation import job_adapter
 from sharegroup.testkit.simulation.checkpoint_folder import CheckpointFolder
 from sharegroup.testkit.simulation.job_adapter import GROUP_COORDINATOR, NAMES, QueryParts

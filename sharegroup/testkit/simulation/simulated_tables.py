@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sharegroup.spark.table_writer import TableWriter
-from sharegroup.spark.versioned_table import NotCommittedError, Row, Stamp, Upkeep
+from sharegroup.commit.table_writer import TableWriter
+from sharegroup.commit.versioned_table import NotCommittedError, Row, Stamp, Upkeep
 from sharegroup.tables.schemas import ALL_TABLES, TableSpec
 from sharegroup.testkit.memory_tables import MemoryTable, MemoryTables
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, Protocol
 
+from sharegroup.commit.query_run import QueryRun
 from sharegroup.engine import rows
 from sharegroup.engine.output import Output
-from sharegroup.spark.query_run import QueryRun
 from sharegroup.testkit.simulation.checkpoint_folder import CheckpointFolder, PlannedBatch
 from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
 

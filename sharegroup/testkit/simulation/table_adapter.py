@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 from sharegroup.engine.led_partition import LedPartition
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffsetHeader
 from sharegroup.share_partition import SharePartition
-from sharegroup.spark.shard_keys import UNKEYED, ShardKey
 from sharegroup.testkit.simulation.job_adapter import SHARE_PARTITION
 from sharegroup.testkit.simulation.judge import Key
 from sharegroup.testkit.simulation.kafka_log import PartitionLog, SimulatedKafka
 from sharegroup.testkit.simulation.simulated_job import SimulatedJob
 from sharegroup.types import SharePartitionKey
+from sharegroup.watch.shard_keys import UNKEYED, ShardKey
 
 #: Causes of transitions that end a share-partition's life.
 ENDS_OF_LIFE = ("reset", "topic_deleted")

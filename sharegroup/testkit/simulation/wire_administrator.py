@@ -8,7 +8,7 @@ from typing import Any
 from kafka.protocol.admin import DeleteGroupsRequest, IncrementalAlterConfigsRequest
 
 from sharegroup.errors import ErrorCode
-from sharegroup.gateway.upstream_configs import GROUP
+from sharegroup.gateway.upstream.configs import GROUP
 from sharegroup.protocol.messages import AlterShareGroupOffsetsRequest, DeleteShareGroupOffsetsRequest
 from sharegroup.protocol.request_rows import ALTER_CONFIGS, ALTER_OFFSETS, DELETE_OFFSETS, ShareGroupRequest
 from sharegroup.protocol.response_rows import ShareGroupResponse

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from sharegroup.errors import ErrorCode
-from sharegroup.gateway.topic_ids import topic_id_text
+from sharegroup.gateway.wire.topic_ids import topic_id_text
 from sharegroup.protocol.messages import ShareGroupHeartbeatRequest
 from sharegroup.testkit.simulation.gateway_process import SimulatedGateway
 from sharegroup.testkit.simulation.kafka_log import SimulatedKafka

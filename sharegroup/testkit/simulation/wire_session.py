@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from sharegroup.errors import ErrorCode
-from sharegroup.gateway.record_batches import read_batches
-from sharegroup.gateway.topic_ids import topic_id_of, topic_id_text
+from sharegroup.gateway.records.record_batches import read_batches
+from sharegroup.gateway.wire.topic_ids import topic_id_of, topic_id_text
 from sharegroup.protocol.messages import (
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,

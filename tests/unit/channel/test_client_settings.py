@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sharegroup.channel.client_settings import python_properties
+from sharegroup.topics.client_settings import python_properties
 
 
 def login(options: str) -> tuple[str | None, str | None]:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from sharegroup.channel import topic_lookup
-from sharegroup.channel.topic_lookup import TopicLookup
 from sharegroup.protocol.request_rows import TopicMetadata
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID, made_topic_id, topic_id_text
+from sharegroup.topics import topic_lookup
+from sharegroup.topics.topic_lookup import TopicLookup
 
 ORDERS = uuid.UUID("c1b0a6c4-55a0-4c39-9f0e-1d2f3a4b5c6d")
 

@@ -9,8 +9,8 @@ from uuid import UUID
 from kafka.protocol.consumer import FetchResponse
 
 from sharegroup.errors import ErrorCode
-from sharegroup.gateway.upstream_cluster import UpstreamCluster
-from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 
 
 class KnownCluster(UpstreamCluster):

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
 
-from sharegroup.gateway.engine_channel import EngineUnavailableError
-from sharegroup.gateway.topic_ids import topic_id_text
+from sharegroup.gateway.job_client.job_channel import EngineUnavailableError
+from sharegroup.gateway.wire.topic_ids import topic_id_text
 from sharegroup.protocol.request_rows import FETCH, SharePartitionRequest
 from sharegroup.protocol.response_rows import Broadcast, Response, SharePartitionResponse
 from sharegroup.types import AcquiredRange, SharePartitionKey

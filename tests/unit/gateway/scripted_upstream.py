@@ -9,11 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from sharegroup.errors import RequestError
-from sharegroup.gateway.request import Caller, Request
 from sharegroup.gateway.security.authorization import Authorization
-from sharegroup.gateway.upstream_cluster import Leader, Topic
-from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
-from sharegroup.gateway.wire import RequestHeader
+from sharegroup.gateway.upstream.cluster import Leader, Topic
+from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
+from sharegroup.gateway.wire.headers import RequestHeader
+from sharegroup.gateway.wire.request import Caller, Request
 from sharegroup.protocol.response_rows import ShareGroupResponse
 from sharegroup.tables import GroupListing, ShareGroupDescription, SharePartitionOffset
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.acknowledge_rules import check_batches, check_renewing_fetch, has_renewals
+from sharegroup.gateway.sessions.acknowledge_rules import check_batches, check_renewing_fetch, has_renewals
 from sharegroup.share_partition import acknowledgement
 from sharegroup.types import AcknowledgementBatch
 

@@ -17,7 +17,7 @@ from kafka.protocol.admin import (
 
 from sharegroup.config import JobConfig, parse_config
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.group_config_entries import Source, Synonym, config_entries
+from sharegroup.gateway.groups.group_config_entries import Source, Synonym, config_entries
 from sharegroup.gateway.handlers.alter_configs import IncrementalAlterConfigs, split
 from sharegroup.gateway.handlers.describe_configs import DescribeConfigs
 from sharegroup.gateway.handlers.list_config_resources import ListConfigResources

@@ -18,12 +18,12 @@ from kafka.protocol.metadata import (
     MetadataResponse,
 )
 
-from sharegroup.gateway import any_broker
-from sharegroup.gateway.any_broker import from_any_broker
 from sharegroup.gateway.handlers.api_versions import PRODUCE, ApiVersions
 from sharegroup.gateway.handlers.cluster import ClusterApis
-from sharegroup.gateway.listeners import Listeners
-from sharegroup.gateway.upstream_connection import Features, UpstreamUnavailableError
+from sharegroup.gateway.upstream import any_broker
+from sharegroup.gateway.upstream.any_broker import from_any_broker
+from sharegroup.gateway.upstream.connection import Features, UpstreamUnavailableError
+from sharegroup.gateway.upstream.listeners import Listeners
 from tests.unit.gateway.scripted_upstream import ALICE, EVERYTHING_ALLOWED, ScriptedUpstream, answer
 
 OWN, OTHER = ALICE.node_id, 2

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from sharegroup.errors import ErrorCode, InvalidConfigError, RequestError
-from sharegroup.gateway.request import Caller
 from sharegroup.gateway.security.acl import Acl, AclEntry, Operation, Resource, load_acl
 from sharegroup.gateway.security.authorization import Authorization
+from sharegroup.gateway.wire.request import Caller
 
 ALICE = Caller(1, 0, "10.0.0.1", "User:alice")
 GROUP, TOPIC, CLUSTER = Resource.GROUP, Resource.TOPIC, Resource.CLUSTER

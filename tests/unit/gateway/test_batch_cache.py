@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharegroup.gateway.batch_cache import BATCH_OVERHEAD, BatchCache, CacheKey, Chunk, batches_from
-from sharegroup.gateway.record_batches import RecordBatch
+from sharegroup.gateway.records.batch_cache import BATCH_OVERHEAD, BatchCache, CacheKey, Chunk, batches_from
+from sharegroup.gateway.records.record_batches import RecordBatch
 from sharegroup.types import OffsetRange
 
 KEY = CacheKey(UUID(int=1), 0, False)

@@ -8,7 +8,7 @@ import pytest
 from kafka.protocol.admin import DescribeClusterRequest, DescribeClusterResponse
 
 from sharegroup.gateway.handlers.cluster import ClusterApis
-from sharegroup.gateway.listeners import Listeners
+from sharegroup.gateway.upstream.listeners import Listeners
 from tests.unit.gateway.scripted_upstream import EVERYTHING_ALLOWED, ScriptedUpstream, answer
 
 READ, DESCRIBE = 3, 8

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sharegroup.gateway.consumption import Consumption
+from sharegroup.gateway.sessions.consumption import Consumption
 
 
 def test_unknown_until_the_member_comes_back() -> None:

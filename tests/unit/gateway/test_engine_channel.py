@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from sharegroup.channel.row_channel import RowTopics
-from sharegroup.gateway.engine_channel import EngineChannel
+from sharegroup.gateway.job_client.job_channel import EngineChannel
 from sharegroup.protocol.request_rows import FETCH
 from sharegroup.protocol.response_rows import (
     EVERYBODY,
@@ -24,6 +23,7 @@ from sharegroup.protocol.response_rows import (
     SharePartitionResponse,
     encode_response,
 )
+from sharegroup.topics.row_channel import RowTopics
 from tests.unit.gateway.known_cluster import KnownCluster
 from tests.unit.gateway.recording_engine import KEY
 

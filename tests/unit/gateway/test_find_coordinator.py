@@ -9,10 +9,10 @@ import pytest
 from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.coordinators import ONE_KEY_REQUESTS
 from sharegroup.gateway.handlers.cluster import ClusterApis
-from sharegroup.gateway.listeners import Listeners
 from sharegroup.gateway.security.authorization import Authorization
+from sharegroup.gateway.upstream.coordinators import ONE_KEY_REQUESTS
+from sharegroup.gateway.upstream.listeners import Listeners
 from tests.unit.gateway.scripted_upstream import ALICE, EVERYTHING_ALLOWED, ScriptedUpstream, answer
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2

@@ -9,9 +9,9 @@ import pytest
 
 from sharegroup.config import IsolationLevel, parse_config
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway import group_configs
-from sharegroup.gateway.group_configs import GroupConfigs
-from sharegroup.gateway.stored_groups import StoredGroups
+from sharegroup.gateway.groups import group_configs
+from sharegroup.gateway.groups.group_configs import GroupConfigs
+from sharegroup.gateway.groups.stored_groups import StoredGroups
 from tests.unit.gateway.scripted_upstream import FixedTables
 
 LOCK = "share.record.lock.duration.ms"

@@ -14,7 +14,7 @@ from sharegroup.gateway.handlers.delete_offsets import DeleteShareGroupOffsets
 from sharegroup.gateway.handlers.describe_offsets import DescribeShareGroupOffsets, lag
 from sharegroup.gateway.security.acl import Acl, AclEntry
 from sharegroup.gateway.security.authorization import Authorization
-from sharegroup.gateway.topic_ids import topic_id_text
+from sharegroup.gateway.wire.topic_ids import topic_id_text
 from sharegroup.protocol.messages import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,

@@ -8,7 +8,7 @@ import pytest
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat
-from sharegroup.gateway.member_leases import MemberLeases
+from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from sharegroup.protocol.response_rows import ShareGroupResponse
 from tests.unit.gateway.scripted_upstream import ALICE, EVERYTHING_ALLOWED, ScriptedUpstream, answer

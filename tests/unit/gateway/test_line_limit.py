@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sharegroup.gateway.line_limit import LINES, WINDOW_S, LineLimit
+from sharegroup.cli.line_limit import LINES, WINDOW_S, LineLimit
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from kafka.protocol.admin import DeleteGroupsRequest, DeleteGroupsResponse, List
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.handlers.delete_groups import DeleteGroups
 from sharegroup.gateway.handlers.list_groups import ListGroups, place_of
-from sharegroup.gateway.request import Caller
 from sharegroup.gateway.security.acl import Acl, AclEntry
 from sharegroup.gateway.security.authorization import Authorization
+from sharegroup.gateway.wire.request import Caller
 from sharegroup.protocol.request_rows import DELETE_GROUP
 from tests.unit.gateway.scripted_upstream import (
     ALICE,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sharegroup.gateway.listeners import Listeners
-from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
+from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
+from sharegroup.gateway.upstream.listeners import Listeners
 
 
 def test_a_broker_keeps_its_port_and_a_new_one_is_missing() -> None:

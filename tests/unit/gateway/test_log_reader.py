@@ -12,9 +12,9 @@ import pytest
 from kafka.protocol.consumer import FetchResponse, ListOffsetsResponse
 
 from sharegroup.errors import ErrorCode
-from sharegroup.gateway.batch_cache import BatchCache, batches_from
-from sharegroup.gateway.log_reader import LogPosition, LogReader, LogReadError
-from sharegroup.gateway.upstream_cluster import Leader, Topic, UpstreamCluster
+from sharegroup.gateway.records.batch_cache import BatchCache, batches_from
+from sharegroup.gateway.records.log_reader import LogPosition, LogReader, LogReadError
+from sharegroup.gateway.upstream.cluster import Leader, Topic, UpstreamCluster
 from sharegroup.types import OffsetRange
 from tests.unit.gateway import log_batches
 

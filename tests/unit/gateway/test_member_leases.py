@@ -8,10 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from sharegroup.gateway import member_leases
 from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat
-from sharegroup.gateway.member_leases import MemberLeases
-from sharegroup.gateway.request import Caller, Request
+from sharegroup.gateway.sessions import member_leases
+from sharegroup.gateway.sessions.member_leases import MemberLeases
+from sharegroup.gateway.wire.request import Caller, Request
 from sharegroup.protocol.messages import ShareGroupHeartbeatRequest
 from sharegroup.protocol.request_rows import HEARTBEAT
 from sharegroup.protocol.response_rows import ShareGroupResponse

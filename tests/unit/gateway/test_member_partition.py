@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from sharegroup.errors import ErrorCode
-from sharegroup.gateway.member_leases import Lease
-from sharegroup.gateway.member_partition import MemberPartition
-from sharegroup.gateway.read_ahead import ReadAhead
-from sharegroup.gateway.read_ahead_buffer import Grant
-from sharegroup.gateway.slicing import Slice
+from sharegroup.gateway.records.slicing import Slice
+from sharegroup.gateway.sessions.member_leases import Lease
+from sharegroup.gateway.sessions.member_partition import MemberPartition
+from sharegroup.gateway.sessions.read_ahead import ReadAhead
+from sharegroup.gateway.sessions.read_ahead_buffer import Grant
 from sharegroup.protocol.acknowledgement_rows import MAX_ROW_BYTES
 from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, MAX_RANGES_PER_ROW, RELEASE_MEMBER, UNACQUIRE
 from sharegroup.protocol.response_rows import SharePartitionResponse

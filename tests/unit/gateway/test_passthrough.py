@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.producer import ProduceRequest
 
-from sharegroup.gateway import wire
-from sharegroup.gateway.kept_connection import FIRST_PAUSE_S, MAX_PAUSE_S, ConnectBackoff, KeptConnection
-from sharegroup.gateway.passthrough import Passthrough, expects_response
-from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
-from sharegroup.gateway.wire import MalformedRequestError, read_header
+from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
+from sharegroup.gateway.upstream.kept_connection import FIRST_PAUSE_S, MAX_PAUSE_S, ConnectBackoff, KeptConnection
+from sharegroup.gateway.upstream.passthrough import Passthrough, expects_response
+from sharegroup.gateway.wire import headers as wire
+from sharegroup.gateway.wire.headers import MalformedRequestError, read_header
 
 VERSIONS = range(ProduceRequest.max_version + 1)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from sharegroup.gateway.read_ahead import ReadAhead
+from sharegroup.gateway.sessions.read_ahead import ReadAhead
 from sharegroup.types import AcquiredRange, OffsetRange
 
 WANTED = 500

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharegroup.gateway.read_ahead_buffer import ReadAheadBuffer
+from sharegroup.gateway.sessions.read_ahead_buffer import ReadAheadBuffer
 from sharegroup.types import AcquiredRange, OffsetRange
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharegroup.errors import ShareGroupError
-from sharegroup.gateway.record_batches import CorruptRecordBatch, RecordBatch, read_batches
+from sharegroup.gateway.records.record_batches import CorruptRecordBatch, RecordBatch, read_batches
 
 from .log_batches import ABORT, COMMIT, batch, control_batch, emptied, messages, patched, placed, with_delta
 

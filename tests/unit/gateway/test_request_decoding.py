@@ -12,10 +12,11 @@ from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
-from sharegroup.gateway import request_decoding, wire
-from sharegroup.gateway.client_connection import MAX_OWN_REQUEST_BYTES
-from sharegroup.gateway.request_decoding import MAX_ELEMENTS, decode_request
-from sharegroup.gateway.wire import MalformedRequestError, UnknownVersionError, read_header
+from sharegroup.gateway.clients.client_connection import MAX_OWN_REQUEST_BYTES
+from sharegroup.gateway.wire import headers as wire
+from sharegroup.gateway.wire import request_decoding
+from sharegroup.gateway.wire.headers import MalformedRequestError, UnknownVersionError, read_header
+from sharegroup.gateway.wire.request_decoding import MAX_ELEMENTS, decode_request
 from sharegroup.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest
 from tests.unit.gateway.own_requests import OWN_VERSIONS, bodies
 from tests.unit.gateway.wire_bytes import varint

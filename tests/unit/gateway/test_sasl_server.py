@@ -11,10 +11,10 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from scramp import ScramClient, ScramException
 
 from sharegroup.errors import ErrorCode
-from sharegroup.gateway.request import Caller, Request
 from sharegroup.gateway.security.credentials import Credentials, hash_password, load_credentials
 from sharegroup.gateway.security.sasl_server import MAX_MESSAGE_BYTES, MECHANISMS, SaslServer, SaslState, sasl_is_off
-from sharegroup.gateway.wire import RequestHeader
+from sharegroup.gateway.wire.headers import RequestHeader
+from sharegroup.gateway.wire.request import Caller, Request
 
 SCRAM = "SCRAM-SHA-512"
 PASSWORD = "pässword, with = and ,"

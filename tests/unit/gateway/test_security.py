@@ -9,10 +9,10 @@ import pytest
 
 from sharegroup.config.gateway import GatewayConfig
 from sharegroup.errors import InvalidConfigError, RequestError
-from sharegroup.gateway.request import Caller
 from sharegroup.gateway.security import Security
 from sharegroup.gateway.security.credentials import hash_password
 from sharegroup.gateway.security.tls import certificate_principal, listener_context
+from sharegroup.gateway.wire.request import Caller
 
 
 def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> tuple[ssl.SSLObject, ssl.SSLObject]:

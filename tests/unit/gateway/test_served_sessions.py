@@ -11,12 +11,12 @@ import pytest
 
 from sharegroup.config import JobConfig
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.member_leases import MemberLeases
-from sharegroup.gateway.served_session import ServedSession
-from sharegroup.gateway.served_sessions import ServedSessions
-from sharegroup.gateway.share_session import FINAL_EPOCH, FetchContext, TopicIdPartition
-from sharegroup.gateway.slicing import Slice
-from sharegroup.gateway.topic_ids import topic_id_text
+from sharegroup.gateway.records.slicing import Slice
+from sharegroup.gateway.sessions.member_leases import MemberLeases
+from sharegroup.gateway.sessions.served_session import ServedSession
+from sharegroup.gateway.sessions.served_sessions import ServedSessions
+from sharegroup.gateway.sessions.share_session import FINAL_EPOCH, FetchContext, TopicIdPartition
+from sharegroup.gateway.wire.topic_ids import topic_id_text
 from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, RELEASE_MEMBER, UNACQUIRE, SharePartitionRequest
 from sharegroup.protocol.response_rows import MEMBER_LEFT, NEW_LEADER, TOPIC_DELETED, Broadcast
 from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange, SharePartitionKey

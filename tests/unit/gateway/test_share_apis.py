@@ -12,14 +12,15 @@ import pytest
 
 from sharegroup.config import JobConfig
 from sharegroup.errors import ErrorCode
-from sharegroup.gateway import log_reader, upstream_cluster
 from sharegroup.gateway.handlers.share_fetch import ShareApis
-from sharegroup.gateway.listeners import Listeners
-from sharegroup.gateway.member_leases import MemberLeases
-from sharegroup.gateway.member_partition import MemberPartition
-from sharegroup.gateway.request import Caller, Request
-from sharegroup.gateway.slicing import Slice
-from sharegroup.gateway.topic_ids import topic_id_text
+from sharegroup.gateway.records import log_reader
+from sharegroup.gateway.records.slicing import Slice
+from sharegroup.gateway.sessions.member_leases import MemberLeases
+from sharegroup.gateway.sessions.member_partition import MemberPartition
+from sharegroup.gateway.upstream import cluster as upstream_cluster
+from sharegroup.gateway.upstream.listeners import Listeners
+from sharegroup.gateway.wire.request import Caller, Request
+from sharegroup.gateway.wire.topic_ids import topic_id_text
 from sharegroup.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest
 from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, RELEASE_MEMBER, UNACQUIRE
 from sharegroup.protocol.response_rows import TOPIC_DELETED, Broadcast, SharePartitionResponse

@@ -9,7 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.share_session import LAST_EPOCH, ContextKind, ShareSession, ShareSessions, TopicIdPartition
+from sharegroup.gateway.sessions.share_session import (
+    LAST_EPOCH,
+    ContextKind,
+    ShareSession,
+    ShareSessions,
+    TopicIdPartition,
+)
 
 P = [TopicIdPartition(UUID(int=1 + i // 2), i % 2) for i in range(6)]
 

@@ -9,9 +9,9 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharegroup.gateway.batch_cache import BatchCache, CacheKey, Chunk, batches_from
-from sharegroup.gateway.record_batches import RecordBatch
-from sharegroup.gateway.slicing import Limits, Slice, slice_response
+from sharegroup.gateway.records.batch_cache import BatchCache, CacheKey, Chunk, batches_from
+from sharegroup.gateway.records.record_batches import RecordBatch
+from sharegroup.gateway.records.slicing import Limits, Slice, slice_response
 from sharegroup.types import AcquiredRange, OffsetRange
 
 BATCH_BYTES = 100

@@ -15,9 +15,10 @@ import pytest
 from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway import upstream_groups, wire
-from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
-from sharegroup.gateway.upstream_groups import DESCRIBED_GROUP, KEPT_S, MAX_KEPT, UpstreamGroups
+from sharegroup.gateway.groups import upstream_groups
+from sharegroup.gateway.groups.upstream_groups import DESCRIBED_GROUP, KEPT_S, MAX_KEPT, UpstreamGroups
+from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
+from sharegroup.gateway.wire import headers as wire
 from tests.unit.gateway.scripted_upstream import FixedTables, ScriptedUpstream
 
 NOT_FOUND = int(ErrorCode.GROUP_ID_NOT_FOUND)

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.metadata import MetadataRequest
 
-from sharegroup.gateway.wire import (
+from sharegroup.gateway.wire.headers import (
     MAX_TAGGED_FIELDS,
     MalformedRequestError,
     encode_request,

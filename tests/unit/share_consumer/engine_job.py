@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from kafka.errors import KafkaTimeoutError
 
 from sharegroup.errors import ErrorCode
+from sharegroup.member.ranges import OfferedBatch
 from sharegroup.protocol.request_rows import ACKNOWLEDGE, ShareGroupRequest, SharePartitionRequest, TopicMetadata
 from sharegroup.protocol.response_rows import Response, ShareGroupResponse, SharePartitionResponse, decode_response
-from sharegroup.spark.share_consumer.ranges import OfferedBatch
 from tests.unit.engine.shard_driver import (
     T0,
     TOPIC,

@@ -4,17 +4,17 @@ import itertools
 import json
 
 from sharegroup.errors import ErrorCode
-from sharegroup.protocol.request_rows import MAX_OFFSET, MAX_RANGES_PER_ROW, SharePartitionRequest
-from sharegroup.protocol.response_rows import SharePartitionResponse
-from sharegroup.protocol.row_fields import MAX_DELIVERY_COUNT
-from sharegroup.spark.share_consumer.acknowledgement_round import (
+from sharegroup.member.acknowledgement_round import (
     PARTS,
     RESPONSE_TIMEOUT_MS,
     RETRY_MS,
     AcknowledgementRound,
     uniform,
 )
-from sharegroup.spark.share_consumer.ranges import HeldRange, SharePartition
+from sharegroup.member.ranges import HeldRange, SharePartition
+from sharegroup.protocol.request_rows import MAX_OFFSET, MAX_RANGES_PER_ROW, SharePartitionRequest
+from sharegroup.protocol.response_rows import SharePartitionResponse
+from sharegroup.protocol.row_fields import MAX_DELIVERY_COUNT
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
 
 P0, P1 = SharePartition("t", "id", 0), SharePartition("t", "id", 1)

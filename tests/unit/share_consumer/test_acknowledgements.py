@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sharegroup.spark.share_consumer.acknowledgements import (
+from sharegroup.member.acknowledgements import (
     InvalidResultError,
     Run,
     acknowledge_all,
     acknowledge_with_exceptions,
     exception_runs,
 )
-from sharegroup.spark.share_consumer.ranges import HeldRange, SharePartition
+from sharegroup.member.ranges import HeldRange, SharePartition
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType
 
 P0, P1 = SharePartition("t", "id", 0), SharePartition("t", "id", 1)

@@ -5,8 +5,8 @@ from collections import Counter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sharegroup.spark.share_consumer.batch_plan import MAX_GAP_FACTOR, MAX_READS, plan_batch, reads_of
-from sharegroup.spark.share_consumer.ranges import HeldRange, SharePartition
+from sharegroup.member.batch_plan import MAX_GAP_FACTOR, MAX_READS, plan_batch, reads_of
+from sharegroup.member.ranges import HeldRange, SharePartition
 from sharegroup.types import OffsetRange
 
 P0 = SharePartition("t", "id-t", 0)

@@ -5,10 +5,10 @@ import itertools
 import pytest
 
 from sharegroup.errors import ErrorCode
+from sharegroup.member.fetch_demands import GRACE_MS, RETRY_MS, FetchDemands
+from sharegroup.member.ranges import HeldRange, SharePartition
 from sharegroup.protocol.request_rows import SharePartitionRequest
 from sharegroup.protocol.response_rows import SharePartitionResponse
-from sharegroup.spark.share_consumer.fetch_demands import GRACE_MS, RETRY_MS, FetchDemands
-from sharegroup.spark.share_consumer.ranges import HeldRange, SharePartition
 from sharegroup.types import AcquiredRange
 
 ASSIGNMENT = {SharePartition("t", "id", partition) for partition in range(4)}

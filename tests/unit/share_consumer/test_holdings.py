@@ -2,8 +2,8 @@
 
 import pytest
 
-from sharegroup.spark.share_consumer.holdings import Holdings, RunningBatch
-from sharegroup.spark.share_consumer.ranges import HeldRange, OfferedBatch, SharePartition
+from sharegroup.member.holdings import Holdings, RunningBatch
+from sharegroup.member.ranges import HeldRange, OfferedBatch, SharePartition
 
 LOCK_MS = 30_000
 P1 = SharePartition("t", "id", 1)

@@ -5,10 +5,10 @@ import itertools
 import pytest
 
 from sharegroup.errors import ErrorCode
+from sharegroup.member.membership import RESPONSE_TIMEOUT_MS, RETRY_MS, UNASSIGNED_INTERVAL_MS, Membership
+from sharegroup.member.ranges import SharePartition
 from sharegroup.protocol.request_rows import ShareGroupRequest, TopicMetadata
 from sharegroup.protocol.response_rows import ShareGroupResponse
-from sharegroup.spark.share_consumer.membership import RESPONSE_TIMEOUT_MS, RETRY_MS, UNASSIGNED_INTERVAL_MS, Membership
-from sharegroup.spark.share_consumer.ranges import SharePartition
 
 METADATA = {"t": TopicMetadata("id", 2)}
 INTERVAL_MS = 5_000

@@ -1,6 +1,6 @@
 """How Spark's reader is told to read what was granted."""
 
-from sharegroup.spark.share_consumer.ranges import HeldRange
+from sharegroup.member.ranges import HeldRange
 from sharegroup.spark.share_consumer.records import as_granted, merged_pieces
 
 HELD = HeldRange("t", "id", 0, 0, 9, 1, 30_000)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sharegroup.spark.share_consumer.offer_file import OfferFile, OfferReader
-from sharegroup.spark.share_consumer.ranges import NOTHING, HeldRange, OfferedBatch
+from sharegroup.member.offer_file import OfferFile, OfferReader
+from sharegroup.member.ranges import NOTHING, HeldRange, OfferedBatch
 from sharegroup.spark.share_consumer.source import AcquiredRangesReader, OlderCheckpointError
 
 BATCH = OfferedBatch(

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from sharegroup.gateway.row_appender import EngineUnavailableError
+from sharegroup.gateway.job_client.row_appender import EngineUnavailableError
 from sharegroup.testkit.simulation.gateway_appender import SimulatedAppender
 from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
 from sharegroup.testkit.simulation.log_clients import Weather

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from sharegroup.errors import ErrorCode
-from sharegroup.gateway.batch_cache import BatchCache
-from sharegroup.gateway.log_reader import LogPosition, LogReader, LogReadError
-from sharegroup.gateway.upstream_connection import UpstreamUnavailableError
+from sharegroup.gateway.records.batch_cache import BatchCache
+from sharegroup.gateway.records.log_reader import LogPosition, LogReader, LogReadError
+from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from sharegroup.testkit.simulation.gateway_batch_bytes import record_offsets
 from sharegroup.testkit.simulation.gateway_upstream import BatchBytes, SimulatedUpstream, UpstreamFaults
 from sharegroup.testkit.simulation.kafka_log import SimulatedKafka

@@ -12,9 +12,9 @@ from sharegroup.engine.led_partition import LedPartition
 from sharegroup.share_partition import SharePartition
 from sharegroup.share_partition.outcome import Outcome
 from sharegroup.share_partition.record_state import ACQUIRED
-from sharegroup.spark.log_offsets_plan import SourceOffset
 from sharegroup.testkit.simulation.run import run
 from sharegroup.types import Cause
+from sharegroup.watch.log_offsets_plan import SourceOffset
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 

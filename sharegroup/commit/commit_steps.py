@@ -1,0 +1,231 @@
+"""The five commit steps of a micro-batch, for both queries (the numbers are those of sharegroup/README.md).
+
+1. the operator's output comes to the driver: the batch's only action, always run;
+2. commit the first table (share_group_state, share_groups), with the batch's *outbox* in the commit's info;
+3. commit the other tables;
+4. produce the responses (and requests to the other query) to Kafka and flush;
+5. return: Spark commits the batch.
+
+Die after any step and start again: the batch is computed to the same rows from the same input, and what was done is
+skipped. With the checkpoint gone as well, the batch cannot be computed again; then the outbox, which step 2 made
+durable in one commit together with the state, says what steps 3 and 4 still owe (`complete_last_batch`), and its
+positions say where the request topic goes on.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Protocol
+
+from sharegroup.commit.table_rows import CurrentRows, stamped_rows
+from sharegroup.commit.table_writer import TableWriter
+from sharegroup.commit.versioned_table import Info, Row
+from sharegroup.engine.output import Output
+
+logger = logging.getLogger(__name__)
+
+#: The transaction id of what a leader writes beside its batches; its version is the leader epoch.
+_LEADER_ROWS_APP_ID = "sharegroup.leader_rows"
+
+FaultPoint = Callable[[int, int], None]
+
+
+class RowProducer(Protocol):
+    """Where step 4 sends rows: see `spark.kafka_clients.RowProducer`."""
+
+    def send(self, responses: Iterable[Mapping[str, Any]], requests: Iterable[tuple[str, str]]) -> None:
+        """Produce all rows and return when the broker has them."""
+
+
+@dataclass
+class Batch:
+    """A micro-batch's effects, merged over all keys."""
+
+    batch_id: int
+    now_ms: int = 0
+    tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    responses: list[dict[str, Any]] = field(default_factory=list)
+    requests: list[tuple[str, str]] = field(default_factory=list)
+    rejected: list[tuple[int, int, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    positions: dict[int, int] = field(default_factory=dict)
+    deadlines: dict[str, int | None] = field(default_factory=dict)
+    waiting: dict[str, bool] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, batch_id: int, outputs: Iterable[Output]) -> Batch:
+        """Merge the outputs in the order of their keys, so that every run of the batch gives the same rows."""
+        batch = cls(batch_id)
+        for output in sorted(outputs, key=lambda output: output.key):
+            batch.now_ms = max(batch.now_ms, output.now_ms)
+            for table, rows in output.tables.items():
+                batch.tables.setdefault(table, []).extend(rows)
+            batch.responses += output.responses
+            batch.requests += [(key, value) for key, value in output.requests]
+            batch.rejected += output.rejected
+            batch.notes += output.notes
+            for partition, position in output.positions.items():
+                batch.positions[partition] = max(position, batch.positions.get(partition, 0))
+            batch.deadlines[output.key] = output.deadline_ms
+            batch.waiting[output.key] = output.waiting
+        return batch
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether anything must become durable: a row, a response, or the position of a request that was read."""
+        return bool(self.positions or self.responses or self.requests or any(self.tables.values()))
+
+
+class CommitSteps:
+    """Takes batches of one query through steps 2 to 4, and after a start completes what the last leader owed.
+
+    `query_id` is the streaming query's id (never its name: with a new checkpoint batch ids start at 0 again, and a name
+    would make every append look like a repeated one).
+    """
+
+    def __init__(
+        self, writers: Sequence[TableWriter], producer: RowProducer, fault_point: FaultPoint | None = None
+    ) -> None:
+        self._first, *self._others = writers
+        self._producer = producer
+        self._fault_point = fault_point or (lambda step, batch_id: None)
+        self._current: dict[str, CurrentRows] = {}
+        self.query_id = ""
+        self.leader_epoch = 0
+        self.positions: dict[int, int] = _positions(self._first.last_info)
+
+    @property
+    def writers(self) -> tuple[TableWriter, ...]:
+        """The query's writers, in the order of the steps."""
+        return (self._first, *self._others)
+
+    @property
+    def last_info(self) -> Info | None:
+        """The newest commit's entry: query id, batch id, positions, outbox. None before the first batch."""
+        return self._first.last_info
+
+    def lead(self, leader_epoch: int | None = None) -> int:
+        """Take the lead of all tables, and read what the last leader left; the epoch.
+
+        A job that others may compete with names the epoch that `spark.job_lead` gave it; None is one above the tables'.
+        The first table comes first: the last leader begins no batch from then on, and what it still commits of its last
+        one to the others is in that one's outbox. Raises FencedLeaderError when a higher epoch is there.
+        """
+        self.leader_epoch = leader_epoch or 1 + max(writer.leader_epoch for writer in self.writers)
+        for writer in self.writers:
+            writer.lead(self.leader_epoch)
+        self._current = {
+            writer.spec.name: CurrentRows(writer.spec, writer.read()) for writer in self.writers if writer.spec.key
+        }
+        self.positions = _positions(self._first.last_info)
+        return self.leader_epoch
+
+    def committed(self, query_id: str) -> int:
+        """The highest batch id of a query that the tables have, -1 for none."""
+        return max(writer.committed(query_id) for writer in self.writers)
+
+    def complete_last_batch(self) -> None:
+        """Do what the newest commit's outbox still owes: the other tables' rows, then responses and requests again."""
+        info = self._first.last_info
+        if not info or not info.get("outbox"):
+            return
+        outbox = _unpack(info["outbox"])
+        query_id, batch_id, now_ms = info["query_id"], info["batch_id"], info["now_ms"]
+        for writer in self._others:
+            rows = outbox["tables"].get(writer.spec.name)
+            if rows and self._commit_rows(writer, rows, query_id, info["leader_epoch"], batch_id, now_ms):
+                logger.warning("completed batch %d of table %s from its outbox", batch_id, writer.spec.name)
+        self._producer.send(outbox["responses"], [tuple(request) for request in outbox["requests"]])
+
+    def current_rows(self, table: str) -> list[Row]:
+        """The rows of a table of current state. The job must lead."""
+        return self._current[table].rows()
+
+    def put(self, table: str, rows: Iterable[Row], now_ms: int) -> None:
+        """Put (or, where marked, remove) rows that no batch made, once by each leader. Raises FencedLeaderError."""
+        writer = next(writer for writer in self.writers if writer.spec.name == table)
+        current = self._current[table]
+        writer.commit(_LEADER_ROWS_APP_ID, self.leader_epoch, lambda: current.upsert(rows, now_ms))
+
+    def begin(self, batch_id: int) -> None:
+        """Said before step 1; there is nothing to do."""
+        self._fault_point(0, batch_id)
+
+    def commit(self, batch: Batch) -> None:
+        """Steps 2, 3 and 4. Raises FencedLeaderError when another job leads."""
+        if not batch.has_effects:
+            return
+        self.positions |= batch.positions
+        self._fault_point(1, batch.batch_id)
+        self._commit_table(self._first, batch, self._info(batch))
+        self._fault_point(2, batch.batch_id)
+        for writer in self._others:
+            if batch.tables.get(writer.spec.name):
+                self._commit_table(writer, batch, None)
+        self._fault_point(3, batch.batch_id)
+        self._producer.send(batch.responses, batch.requests)
+        self._fault_point(4, batch.batch_id)
+
+    def upkeep(self, versions_retention: timedelta, local_versions: int, prune_before: Mapping[str, str]) -> None:
+        """Upkeep of each table, in this thread; `prune_before` maps a table's name to its predicate."""
+        for writer in self.writers:
+            writer.upkeep(versions_retention, local_versions, prune_before.get(writer.spec.name))
+
+    def _info(self, batch: Batch) -> Info:
+        outbox = {
+            "tables": {writer.spec.name: batch.tables.get(writer.spec.name, []) for writer in self._others},
+            "responses": batch.responses,
+            "requests": batch.requests,
+        }
+        return {
+            "query_id": self.query_id,
+            "leader_epoch": self.leader_epoch,
+            "batch_id": batch.batch_id,
+            "now_ms": batch.now_ms,
+            "positions": {str(partition): offset for partition, offset in sorted(self.positions.items())},
+            "outbox": _pack(outbox),
+        }
+
+    def _commit_table(self, writer: TableWriter, batch: Batch, info: Info | None) -> None:
+        rows = batch.tables.get(writer.spec.name, [])
+        self._commit_rows(writer, rows, self.query_id, self.leader_epoch, batch.batch_id, batch.now_ms, info)
+
+    def _commit_rows(
+        self,
+        writer: TableWriter,
+        rows: list[Row],
+        query_id: str,
+        leader_epoch: int,
+        batch_id: int,
+        now_ms: int,
+        info: Info | None = None,
+    ) -> bool:
+        """Commit a batch's rows to one table; False when they are there."""
+        current = self._current.get(writer.spec.name)
+
+        def table_rows() -> list[Row]:
+            if current is not None:
+                return current.upsert(rows, now_ms)
+            return stamped_rows(rows, leader_epoch=leader_epoch, batch_id=batch_id, now_ms=now_ms)
+
+        return writer.commit(query_id, batch_id, table_rows, info)
+
+
+def _positions(info: Info | None) -> dict[int, int]:
+    return {int(partition): offset for partition, offset in (info or {}).get("positions", {}).items()}
+
+
+def _pack(outbox: Mapping[str, Any]) -> str:
+    """JSON rows repeat their keys: packed, an outbox is a tenth of its size in the Delta log."""
+    return base64.b85encode(zlib.compress(json.dumps(outbox, separators=(",", ":")).encode(), 1)).decode()
+
+
+def _unpack(packed: str) -> dict[str, Any]:
+    outbox: dict[str, Any] = json.loads(zlib.decompress(base64.b85decode(packed)))
+    return outbox

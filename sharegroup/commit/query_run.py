@@ -1,0 +1,88 @@
+"""One query of the job as far as it is not Spark's: taking the lead before its first batch, and its batches."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from sharegroup.commit.commit_steps import Batch, CommitSteps
+from sharegroup.commit.stale_checkpoint import Checkpoint, refuse_stale_checkpoint
+from sharegroup.engine.output import Output
+from sharegroup.watch.hand_over import BatchMemory, HandOver
+
+logger = logging.getLogger(__name__)
+
+_REJECTED_LOGGED = 20
+
+
+class HandOverWriter(Protocol):
+    """Where a batch leaves what the source goes by: see `spark.hand_over.HandOverFile`."""
+
+    def write(self, content: HandOver) -> None:
+        """Replace what was there."""
+
+
+class QueryRun:
+    """From a start of the query to its end. Spark, or a test, calls `lead` once, then `begin` and `finish` by turns.
+
+    `on_lead` is called when the query leads, before its first batch; `upkeep` each `upkeep_interval` commits.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        steps: CommitSteps,
+        hand_over: HandOverWriter,
+        on_lead: Callable[[], None],
+        upkeep: Callable[[], None],
+        upkeep_interval: int,
+    ) -> None:
+        self._name, self.steps, self._hand_over = name, steps, hand_over
+        self._on_lead, self._upkeep, self._upkeep_interval = on_lead, upkeep, upkeep_interval
+        self._memory = BatchMemory()
+        self._commits = 0
+        self.batches = 0
+        self.rejected = 0
+
+    def lead(self, leader_epoch: int, checkpoint: Checkpoint | None, last_leader_epoch: Callable[[str], int]) -> None:
+        """Take the lead of the query's tables, and complete what the last leader owed.
+
+        Nobody else writes from here on, so only now it is sure whether the checkpoint is stale. Raises
+        FencedLeaderError, StaleCheckpointError, and what the producer raises.
+        """
+        steps = self.steps
+        steps.lead(leader_epoch)
+        committed = steps.committed(checkpoint.query_id) if checkpoint else -1
+        refuse_stale_checkpoint(checkpoint, steps.last_info, committed, last_leader_epoch)
+        steps.complete_last_batch()
+        self._on_lead()
+        self._hand_over.write(self._memory.hand_over(steps.positions))
+
+    def begin(self, batch_id: int) -> None:
+        """Said before step 1."""
+        self.steps.begin(batch_id)
+
+    def finish(self, batch_id: int, bodies: Iterable[str]) -> None:
+        """Take a batch, whose step 1 gave `bodies`, through the other steps. Raises FencedLeaderError."""
+        batch = Batch.of(batch_id, map(Output.decode, bodies))
+        self._report(batch)
+        self.steps.commit(batch)
+        self._memory.update(batch.deadlines, batch.waiting)
+        self._hand_over.write(self._memory.hand_over(self.steps.positions))
+        self.batches += 1
+        self._commits += batch.has_effects
+        if self._commits >= self._upkeep_interval:
+            self._commits = 0
+            self._upkeep()
+
+    def _report(self, batch: Batch) -> None:
+        for note in batch.notes:
+            logger.warning("query %s: %s", self._name, note)
+        if not batch.rejected:
+            return
+        self.rejected += len(batch.rejected)
+        for partition, offset, reason in batch.rejected[:_REJECTED_LOGGED]:
+            logger.warning("query %s rejected request %d@%d: %s", self._name, partition, offset, reason)
+        of_batch, batch_id = len(batch.rejected), batch.batch_id
+        logger.warning("query %s rejected %d in batch %d, %d so far", self._name, of_batch, batch_id, self.rejected)

@@ -1,0 +1,53 @@
+"""Checkpoints that the tables have left behind: going on from one would undo what was done since."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from sharegroup.commit.versioned_table import Info
+from sharegroup.errors import ShareGroupError
+
+
+class StaleCheckpointError(ShareGroupError):
+    """The tables have moved on without this checkpoint."""
+
+
+class Checkpoint(NamedTuple):
+    """A query's checkpoint before the query starts: its folder, and the newest batch that it has planned, -1 for none.
+
+    Spark plans each batch there before it runs it, so a checkpoint knows at least as many as the tables; it may know
+    more, as a batch without effects commits nothing.
+    """
+
+    path: str
+    query_id: str
+    newest_batch: int
+
+
+def refuse_stale_checkpoint(
+    checkpoint: Checkpoint | None, last_info: Info | None, committed: int, last_leader_epoch: Callable[[str], int]
+) -> None:
+    """Raise StaleCheckpointError for one that must not be gone on from. None: there is no checkpoint.
+
+    It is stale when the tables have batches of its own query that it does not know (it was restored from a backup):
+    `committed` is the newest. And when another query has written after its own last start, which read the tables:
+    `last_info` tells who wrote last, `last_leader_epoch` when a query of an id started last.
+    """
+    if checkpoint is None:
+        return
+    if committed > checkpoint.newest_batch:
+        raise StaleCheckpointError(
+            f"the tables have batch {committed} of query {checkpoint.query_id}, its checkpoint {checkpoint.path} ends "
+            f"at batch {checkpoint.newest_batch}: {_ADVICE}"
+        )
+    if checkpoint.newest_batch < 0 or last_info is None or last_info["query_id"] == checkpoint.query_id:
+        return
+    if last_leader_epoch(checkpoint.query_id) <= last_info["leader_epoch"]:
+        raise StaleCheckpointError(
+            f"the tables were last written by query {last_info['query_id']}, the checkpoint {checkpoint.path} belongs "
+            f"to query {checkpoint.query_id}: {_ADVICE}"
+        )
+
+
+_ADVICE = "remove that checkpoint, and the job comes back from the tables"

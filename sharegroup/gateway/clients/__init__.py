@@ -1,0 +1,1 @@
+"""Clients' connections: from bytes to a request, and back."""

@@ -1,0 +1,1 @@
+"""What the gateway knows of groups: stored ones, their configs, and those of the upstream cluster."""

@@ -1,0 +1,135 @@
+"""Which group ids are groups of another kind upstream: classic, consumer (KIP-848) or streams groups (KIP-1071).
+
+Kafka has one group for a name, whatever its kind. Upstream nobody knows our share groups, so we ask there before a
+member joins. The answer is a help and not a lock: where the coordinator cannot say in time, there is none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+from collections import OrderedDict
+from collections.abc import Awaitable
+from typing import Any
+
+from kafka.protocol.admin import DescribeGroupsRequest, DescribeGroupsResponse
+
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.groups.stored_groups import StoredGroups
+from sharegroup.gateway.upstream.any_broker import from_any_broker
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
+from sharegroup.gateway.upstream.coordinators import Coordinator, find_coordinators
+from sharegroup.gateway.wire.headers import read_varint
+from sharegroup.protocol.messages import ConsumerGroupDescribeRequest, StreamsGroupDescribeRequest
+
+logger = logging.getLogger(__name__)
+
+CLASSIC, CONSUMER, STREAMS = "classic", "consumer", "streams"
+GROUP = 0
+#: State of a classic group that is not there.
+DEAD = "Dead"
+#: How long an answer is kept, so that members that join together ask once. One who removes a group and joins again does
+#: not wait long.
+KEPT_S = 5.0
+MAX_KEPT = 10_000
+#: How long a joining member waits for the upstream coordinator.
+PATIENCE_S = 2.0
+
+_INT16 = struct.Struct(">h")
+
+
+class UpstreamGroups:
+    """See the module. `stored` has the share groups that are there."""
+
+    def __init__(self, cluster: UpstreamCluster, stored: StoredGroups) -> None:
+        self._cluster, self._stored = cluster, stored
+        self._kept: OrderedDict[str, tuple[float, str | None]] = OrderedDict()
+        self._asking: dict[str, asyncio.Task[str | None]] = {}
+
+    async def check_joined(self, node_id: int, group_id: str) -> None:
+        """Raises RequestError as Kafka's coordinator does when a member joins a group of another kind.
+
+        A name is one group's: ours, where we have it already, whatever came to be upstream since.
+        """
+        kind = await self.other_kind(node_id, group_id)
+        if kind is None or group_id in {found.group_id for found in await self._stored.listings()}:
+            return
+        logger.info("group %s is refused as a share group: upstream it is a %s group", group_id, kind)
+        raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+
+    async def other_kind(self, node_id: int, group_id: str) -> str | None:
+        """`classic`, `consumer` or `streams`; None where there is no such group, or nobody can say.
+
+        `node_id` is the broker that is asked first for the group's coordinator.
+        """
+        until, kind = self._kept.get(group_id, (float("-inf"), None))
+        if asyncio.get_running_loop().time() < until:
+            return kind
+        task = self._asking.get(group_id)
+        if task is None:
+            task = self._asking[group_id] = asyncio.ensure_future(self._ask(node_id, group_id))
+        return await asyncio.shield(task)  # one who goes away does not end it for the others
+
+    async def _ask(self, node_id: int, group_id: str) -> str | None:
+        kind = None
+        try:
+            kind = await asyncio.wait_for(self._look_up(node_id, group_id), PATIENCE_S)
+        except (UpstreamUnavailableError, asyncio.TimeoutError):
+            pass
+        finally:
+            del self._asking[group_id]
+        self._kept[group_id] = asyncio.get_running_loop().time() + KEPT_S, kind
+        self._kept.move_to_end(group_id)
+        if len(self._kept) > MAX_KEPT:
+            self._kept.popitem(last=False)
+        return kind
+
+    async def _look_up(self, node_id: int, group_id: str) -> str | None:
+        def find(asked: int) -> Awaitable[dict[str, Coordinator]]:
+            return find_coordinators(self._cluster, asked, [group_id], GROUP)
+
+        coordinator = (await from_any_broker(self._cluster, node_id, find))[group_id]
+        if coordinator.error_code:
+            return None
+        is_one = {
+            CLASSIC: self._is_classic(coordinator.node_id, group_id),
+            CONSUMER: self._is_described(coordinator.node_id, ConsumerGroupDescribeRequest(group_ids=[group_id])),
+            STREAMS: self._is_described(coordinator.node_id, StreamsGroupDescribeRequest(group_ids=[group_id])),
+        }
+        answers = await asyncio.gather(*is_one.values())
+        return next((kind for kind, answer in zip(is_one, answers, strict=True) if answer), None)
+
+    async def _is_classic(self, node_id: int, group_id: str) -> bool:
+        try:
+            answer = await self._cluster.ask(node_id, DescribeGroupsRequest(groups=[group_id]), DescribeGroupsResponse)
+        except UpstreamUnavailableError:
+            return False
+        return any(group.error_code == ErrorCode.NONE and group.group_state != DEAD for group in answer.groups)
+
+    async def _is_described(self, node_id: int, request: Any) -> bool:
+        """Whether the broker has a group to describe, of the kind that the request is for; many do not know it."""
+        try:
+            code: int = await self._cluster.ask(node_id, request, DESCRIBED_GROUP, 0)
+        except UpstreamUnavailableError:
+            return False
+        return code == ErrorCode.NONE
+
+
+class _DescribedGroup:
+    """The error code of the one group of a response, in place of kafka-python's class: all members may be behind it."""
+
+    API_KEY = ConsumerGroupDescribeRequest.API_KEY
+
+    def flexible_version_q(self, version: int) -> bool:
+        """kafka-python's."""
+        return True
+
+    def decode(self, body: memoryview, version: int) -> int:
+        """kafka-python's."""
+        _, position = read_varint(body, 4)  # the throttle time, and how many groups there are
+        return int(_INT16.unpack_from(body, position)[0])
+
+
+DESCRIBED_GROUP = _DescribedGroup()

@@ -1,0 +1,1 @@
+"""How the gateway asks the job: request rows out, responses in."""

@@ -1,0 +1,55 @@
+"""Administrators' requests to the group coordinator query, and their answers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.job_client.job_channel import EngineChannel, EngineUnavailableError
+from sharegroup.gateway.upstream.cluster import Topic
+from sharegroup.gateway.wire.request import Request
+from sharegroup.gateway.wire.topic_ids import topic_id_text
+from sharegroup.protocol.request_rows import ShareGroupRequest, TopicMetadata
+from sharegroup.protocol.response_rows import ShareGroupResponse
+
+logger = logging.getLogger(__name__)
+
+
+class GroupRequests:
+    """One row each; when the answer is there, the tables have what it says."""
+
+    def __init__(self, engine: EngineChannel) -> None:
+        self._engine = engine
+
+    async def ask(self, request: Request, kind: str, group_id: str, **fields: Any) -> ShareGroupResponse:
+        """The answer to a row of type `kind`.
+
+        Raises RequestError with what the coordinator refuses the request for, or COORDINATOR_NOT_AVAILABLE.
+        """
+        row = ShareGroupRequest(
+            kind,
+            self._engine.new_id(),
+            group_id,
+            reply_to=self._engine.reply_to,
+            client_id=request.header.client_id,
+            client_host=f"/{request.caller.host}",
+            **fields,
+        )
+        try:
+            answer = await self._engine.ask(row)
+        except EngineUnavailableError as error:
+            logger.warning("%s of group %s: %s", kind, group_id, error)
+            raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
+        assert isinstance(answer, ShareGroupResponse)
+        if answer.error_code:
+            raise RequestError(ErrorCode(answer.error_code), answer.error_message or "")
+        return answer
+
+
+def topics_metadata(topics: Mapping[str, Topic]) -> dict[str, TopicMetadata]:
+    """Topics as rows to the group coordinator name them, sorted."""
+    return {
+        name: TopicMetadata(topic_id_text(topic.topic_id), len(topic.leaders)) for name, topic in sorted(topics.items())
+    }

@@ -1,0 +1,294 @@
+"""The gateway's line to the job: request rows out, its own response rows in, on the event loop.
+
+Rows are appended on the loop (`RowAppender`). Responses are read by a thread, which polls the partition of the response
+topic that this gateway's key is in; this is where it meets the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import threading
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+
+from sharegroup.gateway.job_client.row_appender import EngineUnavailableError, RowAppender, partition_of
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.protocol.request_rows import ShareGroupRequest, SharePartitionRequest
+from sharegroup.protocol.response_rows import (
+    EVERYBODY,
+    NEW_LEADER,
+    WANTED,
+    Broadcast,
+    Response,
+    SharePartitionResponse,
+    decode_broadcast,
+    decode_response,
+)
+from sharegroup.topics.row_channel import RowTopics
+from sharegroup.types import SharePartitionKey
+
+__all__ = ["EngineChannel", "EngineUnavailableError"]
+
+logger = logging.getLogger(__name__)
+
+Request = ShareGroupRequest | SharePartitionRequest
+POLL_MS = 500
+#: A row for everybody as earlier versions wrote it: they had one type only.
+UNTYPED_BROADCAST = b"{}"
+#: Between two looks for the request topics.
+TOPICS_PAUSE_S = 0.1
+
+
+class EngineChannel:
+    """See the module. `settings` are kafka-python's."""
+
+    def __init__(
+        self, settings: Mapping[str, Any], topics: RowTopics, timeout_s: float, cluster: UpstreamCluster
+    ) -> None:
+        self._settings, self._topics, self._timeout_s = settings, topics, timeout_s
+        self.reply_to = f"gateway-{uuid.uuid4().hex}"
+        self._ids = (f"{number:x}" for number in itertools.count(1))
+        self._waiting: dict[str, asyncio.Future[Response]] = {}
+        self._subscribers: dict[str, Callable[[Response], None]] = {}
+        self._on_broadcast: list[Callable[[Broadcast], None]] = []
+        self._on_wanted: list[Callable[[SharePartitionKey], None]] = []
+        self._position: int | None = None
+        self._stopping = threading.Event()
+        self._listening = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._appender = RowAppender(cluster, settings, timeout_s)
+        self._reader: threading.Thread | None = None
+        self._opening: asyncio.Task[None] | None = None
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Connect in the background; requests wait for it."""
+        self._reader = threading.Thread(target=self._read, name="engine-responses", daemon=True)
+        self._reader.start()
+        self._opening = asyncio.ensure_future(self._open_requests())
+
+    async def close(self) -> None:
+        """Send what is on its way, then close the connections."""
+        self._stopping.set()
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.wait([self._opening])
+        await self._appender.close()
+        if self._reader is not None:
+            await self._loop.run_in_executor(None, self._reader.join, 5)
+
+    async def _open_requests(self) -> None:
+        """Wait for all that requests need: first that their responses are read."""
+        await self._listening.wait()
+        while not await self._knows_request_topics():
+            if self._stopping.is_set():  # before Python 3.12, wait_for may swallow that we were cancelled
+                return
+            await asyncio.sleep(TOPICS_PAUSE_S)
+        self._ready.set()
+
+    async def _knows_request_topics(self) -> bool:
+        wanted = self._topics.share_group_requests, self._topics.share_partition_requests
+        try:
+            return await self._appender.knows(wanted)
+        except Exception as error:  # noqa: BLE001 - whatever it is, without the topics we are of no use
+            logger.warning("the job's topics cannot be looked up, will try again: %s", error)
+            return False
+
+    # -- requests --------------------------------------------------------------------------------------------------
+
+    def new_id(self) -> str:
+        """An id for a request row, unique in this gateway."""
+        return next(self._ids)
+
+    def append(self, request: Request) -> asyncio.Future[int]:
+        """Produce a row, in order with others; done when it is durable, or its time is over.
+
+        The result is when it was appended, as in `RowAppender.append`. Raises EngineUnavailableError, then or now.
+        """
+        if not self._ready.is_set():
+            raise EngineUnavailableError("the job's topics are not there: is the job running?")
+        is_group = isinstance(request, ShareGroupRequest)
+        topic = self._topics.share_group_requests if is_group else self._topics.share_partition_requests
+        return self._appender.append(topic, request.kafka_key, request.encode())
+
+    def append_soon(self, request: Request, failed: Callable[[], None] | None = None) -> None:
+        """Produce a row, in order with others, without waiting for it.
+
+        A row that cannot be produced is logged: what it would have given back comes back when its locks run out.
+        """
+
+        def done(sent: asyncio.Future[int]) -> None:
+            problem = sent.exception() if not sent.cancelled() else None
+            if problem is not None:
+                logger.warning("a request row was not sent: %s", problem)
+                if failed is not None:
+                    failed()
+
+        try:
+            self.append(request).add_done_callback(done)
+        except EngineUnavailableError as error:
+            logger.warning("a request row was not sent: %s", error)
+            if failed is not None:
+                failed()
+
+    def now_ms(self) -> int:
+        """The brokers' time, in milliseconds since the epoch: acknowledgements are judged by it."""
+        return self._appender.now_ms()
+
+    def ask(self, request: Request) -> Awaitable[Response]:
+        """Produce a row, now if that can be, and wait for its response. Raises EngineUnavailableError, when awaited."""
+        sent: asyncio.Future[int] | None = None
+        if self._ready.is_set():
+            try:
+                sent = self.append(request)
+            except EngineUnavailableError as error:
+                sent = self._loop.create_future()
+                sent.set_exception(error)
+                sent.exception()  # whoever would have waited may be gone
+        future: asyncio.Future[Response] = self._loop.create_future()
+        self._waiting[request.id] = future
+        return self._response(request, future, sent)
+
+    async def _response(
+        self, request: Request, future: asyncio.Future[Response], sent: asyncio.Future[int] | None
+    ) -> Response:
+        try:
+            if sent is None:
+                await self._wait_ready()
+                sent = self.append(request)
+            await sent
+            return await asyncio.wait_for(future, self._timeout_s)
+        except asyncio.TimeoutError:
+            raise EngineUnavailableError(f"the job did not answer within {self._timeout_s:g} s") from None
+        finally:
+            self._waiting.pop(request.id, None)
+
+    def subscribe(self, request_id: str, receive: Callable[[Response], None]) -> None:
+        """Have the response to a request given to `receive`, on the event loop; once."""
+        self._subscribers[request_id] = receive
+
+    def unsubscribe(self, request_id: str) -> None:
+        """Nobody waits for that response any more."""
+        self._subscribers.pop(request_id, None)
+
+    def on_broadcast(self, callback: Callable[[Broadcast], None]) -> None:
+        """Have `callback` given the rows for everybody, on the event loop, in order with the responses."""
+        self._on_broadcast.append(callback)
+
+    def on_wanted(self, callback: Callable[[SharePartitionKey], None]) -> None:
+        """Have `callback` called, on the event loop, when members of others wait for records of a share-partition."""
+        self._on_wanted.append(callback)
+
+    async def _wait_ready(self) -> None:
+        if self._ready.is_set():
+            return
+        try:
+            await asyncio.wait_for(self._ready.wait(), self._timeout_s)
+        except asyncio.TimeoutError:
+            raise EngineUnavailableError("the job's topics are not there: is the job running?") from None
+
+    # -- responses: the reader's thread ------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        """Until we stop, whatever goes wrong: a gateway that hears no responses is of no use."""
+        consumer = None
+        while not self._stopping.is_set():
+            try:
+                if consumer is None:
+                    consumer = self._open()
+                for messages in consumer.poll(timeout_ms=POLL_MS).values():
+                    self._position = messages[-1].offset + 1
+                    self._receive(messages)
+            except Exception as error:  # noqa: BLE001 - kafka-python raises more than KafkaError
+                if self._stopping.is_set():
+                    break
+                logger.warning("responses cannot be read, will try again: %s", error)
+                if consumer is not None and not isinstance(error, KafkaError):
+                    consumer.close()
+                    consumer = None
+                self._stopping.wait(1)
+        if consumer is not None:
+            consumer.close()
+
+    def _open(self) -> KafkaConsumer:
+        """Read the partition that the default partitioner gives for our key, from its end or where we were.
+
+        Raises KafkaError.
+        """
+        consumer = KafkaConsumer(
+            **self._settings, group_id=None, enable_auto_commit=False, auto_offset_reset="latest", fetch_max_wait_ms=500
+        )
+        try:
+            partitions = consumer.partitions_for_topic(self._topics.responses)
+            if not partitions:
+                logger.info("waiting for the job to create its topics")
+            while not partitions:
+                self._pause(0.5)
+                partitions = consumer.partitions_for_topic(self._topics.responses)
+            index = partition_of(self.reply_to.encode(), len(partitions))
+            partition = TopicPartition(self._topics.responses, sorted(partitions)[index])
+            consumer.assign([partition])
+            if self._position is None:
+                consumer.seek_to_end(partition)
+                self._position = consumer.position(partition)  # now, not at the first poll: a response may come before
+            else:
+                consumer.seek(partition, self._position)
+        except BaseException:
+            consumer.close()
+            raise
+        self._loop.call_soon_threadsafe(self._listening.set)
+        return consumer
+
+    def _pause(self, seconds: float) -> None:
+        """Raises EngineUnavailableError when we are to stop."""
+        if self._stopping.wait(seconds):
+            raise EngineUnavailableError("the gateway stops")
+
+    def _receive(self, messages: list[Any]) -> None:
+        """Rows in the order of the log; what one says of a member or a topic counts for those behind it."""
+        rows: list[Response | Broadcast] = []
+        for message in messages:
+            try:
+                row = self._decoded(message.key, message.value)
+            except ValueError as error:
+                logger.warning("response row at offset %d cannot be read: %s", message.offset, error)
+            else:
+                rows += [] if row is None else [row]
+        if rows and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._deliver, rows)
+
+    def _decoded(self, key: bytes | None, value: bytes) -> Response | Broadcast | None:
+        """None for other gateways' rows of the same partition, which are not even decoded. Raises ValueError."""
+        if key == self.reply_to.encode():
+            return decode_response(value)
+        if key != EVERYBODY.encode():
+            return None
+        return Broadcast(NEW_LEADER) if value == UNTYPED_BROADCAST else decode_broadcast(value)
+
+    # -- responses: the event loop -----------------------------------------------------------------------------------
+
+    def _deliver(self, rows: list[Response | Broadcast]) -> None:
+        for response in rows:
+            if isinstance(response, Broadcast):
+                for tell in self._on_broadcast:
+                    tell(response)
+                continue
+            if response.type == WANTED and isinstance(response, SharePartitionResponse):
+                key = SharePartitionKey(response.group_id, response.topic, response.topic_id, response.partition)
+                for callback in self._on_wanted:
+                    callback(key)
+                continue
+            future = self._waiting.pop(response.id, None)
+            if future is not None and not future.done():
+                future.set_result(response)
+            receive = self._subscribers.pop(response.id, None)
+            if receive is not None:
+                receive(response)

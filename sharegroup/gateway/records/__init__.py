@@ -1,0 +1,1 @@
+"""Records as clients get them: read, cached, cut out of batches."""

@@ -1,0 +1,1 @@
+"""Share sessions and what their members hold, wait for and read ahead."""

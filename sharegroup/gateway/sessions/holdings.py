@@ -1,0 +1,141 @@
+"""What the gateway has handed to a member in its session, of one share-partition. PURE: no clock, no I/O.
+
+It tells which grants an acknowledgement answers, whether it is in time, and whether it may be answered before the job
+has run it: only when the job cannot but accept it. Costs follow the number of ranges and acknowledgement batches, never
+the number of records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from sharegroup.gateway.sessions.read_ahead_buffer import Grant
+from sharegroup.range_map import RangeMap
+from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
+
+_MIN_PRUNE_AT = 64
+
+
+class HandedOut(NamedTuple):
+    """How a range was handed out: until when it is locked (milliseconds since the epoch), and the how-manieth time.
+
+    `asked` is the id of the newest request about it whose outcome is not known, "" if there is none.
+    """
+
+    lock_deadline_ms: int
+    delivery_count: int
+    asked: str = ""
+
+
+class Held(NamedTuple):
+    """What an acknowledgement is for: the grants that it answers, merged, and when the first of their locks ends.
+
+    `is_settled`: the outcome of all that was asked about them is known.
+    """
+
+    grants: list[AcquiredRange]
+    deadline_ms: int
+    is_settled: bool
+
+
+class Holdings:
+    """See the module. What is handed out again takes its new deadline and count."""
+
+    __slots__ = ("_prune_at", "_ranges")
+
+    def __init__(self) -> None:
+        self._ranges: RangeMap[HandedOut] = RangeMap()
+        self._prune_at = _MIN_PRUNE_AT
+
+    def __len__(self) -> int:
+        """The number of ranges (not of records)."""
+        return len(self._ranges)
+
+    def __iter__(self) -> Iterator[tuple[int, int, HandedOut]]:
+        """The ranges in order, as (first offset, last offset, how it was handed out)."""
+        return iter(self._ranges)
+
+    def handed_out(self, grants: Iterable[Grant], now_ms: int) -> None:
+        """These are in the response that is being sent; ranges whose locks have run out are forgotten."""
+        for first, last, delivery_count, lock_deadline_ms in grants:
+            self._ranges.assign(first, last, HandedOut(lock_deadline_ms, delivery_count))
+        if len(self._ranges) >= self._prune_at:  # a member that never acknowledges must not fill the memory
+            self._ranges = RangeMap(item for item in self._ranges if item[2].lock_deadline_ms > now_ms)
+            self._prune_at = max(_MIN_PRUNE_AT, 2 * len(self._ranges))
+
+    def held(self, batches: Sequence[AcknowledgementBatch], now_ms: int) -> Held | None:
+        """What `batches` are for; None unless all of their offsets are held, and their locks are not over.
+
+        The batches have passed `acknowledge_rules.check_batches`, which lets one begin where another ends: such an
+        offset counts once, and may be refused by the job.
+        """
+        grants: list[AcquiredRange] = []
+        deadlines: list[int] = []
+        is_settled, next_offset = True, -1
+        for first, last, _ in batches:
+            is_settled = is_settled and first >= next_offset
+            next_offset = max(first, next_offset)
+            for held_first, held_last, held in self._ranges.items(next_offset, last) if next_offset <= last else ():
+                if held_first != next_offset or held.lock_deadline_ms < now_ms:
+                    return None
+                _append(grants, AcquiredRange(held_first, held_last, held.delivery_count))
+                deadlines.append(held.lock_deadline_ms)
+                is_settled = is_settled and not held.asked
+                next_offset = held_last + 1
+            if next_offset <= last:
+                return None
+        return Held(grants, min(deadlines), is_settled)
+
+    def asked(self, batches: Iterable[AcknowledgementBatch], request_id: str) -> None:
+        """The outcome of `batches` is open: until it is known, nothing about their offsets is answered early."""
+        for first, last, _ in batches:
+            for held_first, held_last, held in list(self._ranges.items(first, last)):
+                self._ranges.assign(held_first, held_last, held._replace(asked=request_id))
+
+    def accepted(
+        self, batches: Iterable[AcknowledgementBatch], request_id: str, renewed_deadline_ms: int | None = None
+    ) -> None:
+        """That request is accepted: its offsets are not held any more, except those that it renews.
+
+        What was handed out, or asked about, since then stays as it is. `renewed_deadline_ms` is when the renewed locks
+        end; None leaves their deadlines as they are.
+        """
+        for batch in batches:
+            for first, last, is_renewal in _runs(batch):
+                for held_first, held_last, held in list(self._ranges.items(first, last)):
+                    if held.asked != request_id:
+                        continue
+                    if not is_renewal:
+                        self._ranges.discard(held_first, held_last)
+                        continue
+                    deadline_ms = held.lock_deadline_ms if renewed_deadline_ms is None else renewed_deadline_ms
+                    self._ranges.assign(held_first, held_last, HandedOut(deadline_ms, held.delivery_count))
+
+    def clear(self) -> None:
+        """The member holds nothing any more."""
+        self._ranges.clear()
+
+
+def _append(grants: list[AcquiredRange], grant: AcquiredRange) -> None:
+    """The next grant; one with the last one's delivery count that touches it goes into it."""
+    if (
+        grants
+        and grants[-1].last_offset + 1 == grant.first_offset
+        and grants[-1].delivery_count == grant.delivery_count
+    ):
+        grant = grants.pop()._replace(last_offset=grant.last_offset)
+    grants.append(grant)
+
+
+def _runs(batch: AcknowledgementBatch) -> Iterator[tuple[int, int, bool]]:
+    """The batch as (first offset, last offset, whether it is renewed)."""
+    first, last, types = batch
+    if len(types) == 1:
+        yield first, last, types[0] == AcknowledgeType.RENEW
+        return
+    for is_renewal, run in groupby(types, key=AcknowledgeType.RENEW.__eq__):
+        length = sum(1 for _ in run)
+        yield first, first + length - 1, bool(is_renewal)
+        first += length

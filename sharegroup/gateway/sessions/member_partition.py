@@ -1,0 +1,293 @@
+"""One member's records of one share-partition, at the node that the member fetches from.
+
+What the job has acquired for the member waits in the read-ahead buffer; what the member was sent is in the holdings,
+which tell what an acknowledgement is for, and whether it may be answered before the job has run it. Both are lost with
+the gateway and not missed: the job knows who holds what, and a new session begins with giving it back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.job_client.job_channel import EngineChannel, EngineUnavailableError
+from sharegroup.gateway.records.slicing import Slice
+from sharegroup.gateway.sessions.acknowledge_rules import check_batches
+from sharegroup.gateway.sessions.holdings import Held, Holdings
+from sharegroup.gateway.sessions.member_leases import Lease
+from sharegroup.gateway.sessions.read_ahead import ReadAhead
+from sharegroup.protocol.acknowledgement_rows import acknowledgement_rows
+from sharegroup.protocol.request_rows import (
+    ACKNOWLEDGE,
+    FETCH,
+    MAX_RANGES_PER_ROW,
+    RELEASE_MEMBER,
+    UNACQUIRE,
+    SharePartitionRequest,
+    in_rows,
+)
+from sharegroup.protocol.response_rows import Response, SharePartitionResponse
+from sharegroup.types import (
+    AcknowledgementBatch,
+    AcknowledgeType,
+    AcquiredRange,
+    OffsetRange,
+    SharePartitionKey,
+)
+
+logger = logging.getLogger(__name__)
+
+#: After a demand that was refused or could not be sent.
+RETRY_MS = 1_000
+#: A range whose lock ends so soon is not handed out; a short lock may be over by this part of it.
+MIN_LOCK_LEFT_MS = 2_000
+_PART_OF_LOCK = 4
+
+Outcome = tuple[int, str | None]
+
+
+class MemberPartition:
+    """See the module. `arrived` is called when there is something new for a waiting fetch.
+
+    It may go from one session of the member to another, as the share-partition's leader moves.
+    """
+
+    def __init__(
+        self,
+        key: SharePartitionKey,
+        member_id: str,
+        engine: EngineChannel,
+        read_ahead: ReadAhead,
+        arrived: Callable[[], None],
+        demand_wait_ms: int,
+        lock_duration_ms: int,
+    ) -> None:
+        self.key, self.member_id = key, member_id
+        self.read_ahead = read_ahead
+        self.holdings = Holdings()
+        self._engine = engine
+        self.arrived = arrived
+        self._demand_wait_ms = demand_wait_ms
+        self._min_lock_left_ms = min(MIN_LOCK_LEFT_MS, lock_duration_ms // _PART_OF_LOCK)
+        self._is_closed = self._is_released = False
+
+    # -- records -----------------------------------------------------------------------------------------------------
+
+    def ask(self, now_ms: int, wanted: int) -> None:
+        """Let one demand stand at the job: for `wanted` records, and what is to be read ahead."""
+        records = None if self._is_closed else self.read_ahead.demand(now_ms, wanted)
+        if records is None:
+            return
+        request = self._request(FETCH, self._engine.new_id(), self._engine.reply_to)
+        self.read_ahead.sent(request.id, records, now_ms)
+        self._engine.subscribe(request.id, self._receive)
+        request = request._replace(max_records=records, max_wait_ms=self._demand_wait_ms)
+        self._engine.append_soon(request, lambda: self._refused(request.id))
+
+    def _refused(self, demand_id: str) -> None:
+        self._engine.unsubscribe(demand_id)
+        self.read_ahead.refused(demand_id, self._engine.now_ms(), RETRY_MS)
+
+    def _receive(self, response: Response) -> None:
+        """The job's answer to a demand, on the event loop."""
+        assert isinstance(response, SharePartitionResponse)
+        if self._is_closed:
+            if not self._is_released:  # else the row that closed this told the job what the member was sent: not this
+                self.give_back(response.acquired)
+            return
+        if response.error_code:
+            logger.warning("fetch of %s for member %s: %s", self.key, self.member_id, response.error_message)
+            self._refused(response.id)
+        elif not self.read_ahead.arrived(
+            response.id,
+            response.acquired,
+            response.lock_deadline_ms,
+            self._engine.now_ms(),
+            response.read_committed,
+        ):
+            self.give_back(response.acquired)
+        self.arrived()
+
+    def take(self, taken: Slice, now_ms: int) -> int | None:
+        """What `slice_response` made of the buffer leaves it: records for the member, and gaps.
+
+        Offsets that no record can come for the gateway acknowledges itself. Returns when the shortest of the locks ends
+        of what the member is sent, None if that is nothing.
+        """
+        self._acknowledge_gaps(taken.gaps)
+        sent = self.read_ahead.grants(taken.acquired)
+        shortest_ms = self.read_ahead.take(taken.acquired, taken.gaps, now_ms)
+        self.holdings.handed_out(sent, now_ms)
+        return shortest_ms
+
+    def _acknowledge_gaps(self, gaps: Sequence[OffsetRange]) -> None:
+        batches = [AcknowledgementBatch(*gap, (int(AcknowledgeType.GAP),)) for gap in gaps]
+        grants = [AcquiredRange(*grant[:3]) for grant in self.read_ahead.grants(gaps)]
+        if batches:
+            for row in self._acknowledgements(batches, grants):
+                self._engine.append_soon(row)
+
+    def give_back(self, ranges: Sequence[AcquiredRange]) -> None:
+        """Ranges that never left the gateway are available again, the delivery attempt given back."""
+        for acquired in in_rows(ranges, MAX_RANGES_PER_ROW):
+            self._engine.append_soon(self._request(UNACQUIRE, self._engine.new_id())._replace(acquired=acquired))
+
+    def expire(self, now_ms: int) -> None:
+        """Give back what the member could not use any more: its lock is nearly over."""
+        expired = self.read_ahead.expire(now_ms, self._min_lock_left_ms)
+        if expired:
+            records = sum(last - first + 1 for first, last, _ in expired)
+            logger.info("%s: %d records for member %s were too late to be sent", self.key, records, self.member_id)
+            self.give_back(expired)
+
+    def idle(self) -> None:
+        """Give back what is ahead of the member: it does not come for it."""
+        self.give_back(self.read_ahead.idle())
+
+    # -- the session -------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """A new session: first the job takes back what the member held, whoever gave it to it."""
+        request = self._request(RELEASE_MEMBER, self._engine.new_id())
+        self._engine.append_soon(request._replace(opened_ms=self._engine.now_ms()))
+
+    def close(self) -> None:
+        """The session is over: what the member was sent is released, what is ahead of it never was delivered."""
+        if self._is_closed:
+            return
+        self._is_closed = self._is_released = True
+        ahead = self.read_ahead.close()
+        delivered = [OffsetRange(first, last) for first, last, _ in self.holdings]
+        if len(delivered) > MAX_RANGES_PER_ROW:
+            self.give_back(ahead)  # so that wider ranges may say what was delivered
+            delivered = _widened(delivered, MAX_RANGES_PER_ROW)
+        request = self._request(RELEASE_MEMBER, self._engine.new_id())
+        self._engine.append_soon(request._replace(delivered=tuple(delivered), requester=self._engine.reply_to))
+
+    def leave(self) -> None:
+        """The member fetches this share-partition no more: what it was sent stays its own."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self.give_back(self.read_ahead.close())
+
+    def member_left(self) -> None:
+        """The member has left its group: the job takes back all that it held or was granted until now.
+
+        What is asked for from now on comes behind that.
+        """
+        self.holdings.clear()
+        self.give_back(self.read_ahead.close())
+        self.arrived()
+
+    def topic_deleted(self) -> None:
+        """There is nothing to give back to."""
+        self._is_closed = self._is_released = True
+        self.holdings.clear()
+        self.read_ahead.close()
+        self.arrived()
+
+    def drop_before(self, log_start_offset: int) -> bool:
+        """The log begins at this offset now: what is below is lost, and the job will see it by itself.
+
+        Whether anything was.
+        """
+        lost = [r for r in self.read_ahead.ranges() if r.first_offset < log_start_offset]
+        gone = [OffsetRange(first, min(last, log_start_offset - 1)) for first, last, _ in lost]
+        self.read_ahead.take((), gone, self._engine.now_ms())
+        return bool(gone)
+
+    # -- acknowledgements --------------------------------------------------------------------------------------------
+
+    def acknowledge(
+        self, batches: Sequence[AcknowledgementBatch], is_renew_ack: bool, lease: Lease, now_ms: int, margin_ms: int
+    ) -> Awaitable[Outcome]:
+        """(error code, message) of a partition's acknowledgements; their rows are on their way when this returns.
+
+        What the member was not sent in its session, or whose lock is over, is refused, and no row is sent. Answered as
+        soon as the rows are durable when the job cannot but accept them: when enough is left of the locks and of the
+        member's `lease`, and nothing else is open about these records. The job counts an acknowledgement from its
+        append, which is known then. Else the job answers.
+        """
+        try:
+            check_batches(batches, is_renew_ack)
+        except RequestError as error:
+            return _settled((int(error.code), error.message))
+        held = self.holdings.held(batches, now_ms)
+        if held is None:
+            return _settled((int(ErrorCode.INVALID_RECORD_STATE), "the member does not hold these records (any more)"))
+        latest_ms = now_ms + margin_ms
+        is_early = not is_renew_ack and held.is_settled and latest_ms < held.deadline_ms and lease.lasts(latest_ms)
+        outcomes: list[Awaitable[Outcome]] = []
+        for row in self._acknowledgements(batches, held.grants, held.deadline_ms, is_renew_ack):
+            if not is_early:
+                outcomes.append(self._by_the_job(row, self._engine.ask(row._replace(reply_to=self._engine.reply_to))))
+            else:
+                try:
+                    outcomes.append(self._early(row, self._engine.append(row), held, lease))
+                except EngineUnavailableError as error:
+                    outcomes.append(_settled((int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error))))
+                    break  # what follows can be sent again as well
+            self.holdings.asked(row.batches, row.id)
+        return outcomes[0] if len(outcomes) == 1 else _first_error(outcomes)
+
+    def _acknowledgements(
+        self,
+        batches: Sequence[AcknowledgementBatch],
+        grants: Sequence[AcquiredRange],
+        lock_deadline_ms: int = -1,
+        is_renew_ack: bool = False,
+    ) -> list[SharePartitionRequest]:
+        return [
+            self._request(ACKNOWLEDGE, self._engine.new_id())._replace(
+                batches=part, acquired=granted, lock_deadline_ms=lock_deadline_ms, is_renew_ack=is_renew_ack
+            )
+            for part, granted in acknowledgement_rows(batches, grants)
+        ]
+
+    async def _early(self, row: SharePartitionRequest, appended: Awaitable[int], held: Held, lease: Lease) -> Outcome:
+        try:
+            append_ms = await appended
+        except EngineUnavailableError as error:
+            return int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error)
+        if append_ms < 0:
+            append_ms = self._engine.now_ms()
+        if append_ms > held.deadline_ms:
+            return int(ErrorCode.INVALID_RECORD_STATE), "the lock ended before the acknowledgement was in the log"
+        if not lease.lasts(append_ms):  # the job may have taken it, or not
+            return int(ErrorCode.COORDINATOR_NOT_AVAILABLE), "the member may have left its group before that"
+        self.holdings.accepted(row.batches, row.id)
+        return int(ErrorCode.NONE), None
+
+    async def _by_the_job(self, row: SharePartitionRequest, answered: Awaitable[Response]) -> Outcome:
+        try:
+            answer = await answered
+        except EngineUnavailableError as error:
+            return int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error)
+        assert isinstance(answer, SharePartitionResponse)
+        if not answer.error_code:
+            renewed_ms = answer.lock_deadline_ms if answer.lock_deadline_ms >= 0 else None
+            self.holdings.accepted(row.batches, row.id, renewed_ms)
+        return answer.error_code, answer.error_message
+
+    def _request(self, kind: str, request_id: str, reply_to: str = "") -> SharePartitionRequest:
+        return SharePartitionRequest(kind, request_id, *self.key, self.member_id, -1, reply_to)
+
+
+async def _settled(outcome: Outcome) -> Outcome:
+    return outcome
+
+
+async def _first_error(outcomes: Sequence[Awaitable[Outcome]]) -> Outcome:
+    """All are waited for."""
+    found = await asyncio.gather(*outcomes)
+    return next((outcome for outcome in found if outcome[0]), found[0])
+
+
+def _widened(ranges: Sequence[OffsetRange], most: int) -> list[OffsetRange]:
+    """`most` ranges at most that cover these, which are ascending."""
+    size = -(-len(ranges) // most)
+    parts = (ranges[first : first + size] for first in range(0, len(ranges), size))
+    return [OffsetRange(part[0].first_offset, part[-1].last_offset) for part in parts]

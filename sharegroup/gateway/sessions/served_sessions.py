@@ -1,0 +1,210 @@
+"""The share sessions of all nodes while they are served: which one a member fetches a partition through, and their end.
+
+A member has a session at each node that leads some of its partitions. When a leader moves, its partition goes from one
+session to another, and either may end first: what the member holds by then goes along, so that it outlives the one that
+it has left, and acknowledgements of it are good in either.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from uuid import UUID
+
+from sharegroup.config import JobConfig
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.groups.group_configs import GroupConfigs
+from sharegroup.gateway.job_client.job_channel import EngineChannel
+from sharegroup.gateway.records.batch_cache import BatchCache
+from sharegroup.gateway.records.log_reader import LogReader
+from sharegroup.gateway.sessions.member_leases import MemberLeases
+from sharegroup.gateway.sessions.member_partition import MemberPartition
+from sharegroup.gateway.sessions.read_ahead import ReadAhead
+from sharegroup.gateway.sessions.served_session import ServedSession
+from sharegroup.gateway.sessions.share_session import (
+    AcknowledgeContext,
+    ContextKind,
+    FetchContext,
+    SessionKey,
+    ShareSession,
+    ShareSessions,
+    TopicIdPartition,
+)
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.wire.topic_ids import topic_id_of, topic_id_text
+from sharegroup.protocol.response_rows import MEMBER_LEFT, NEW_LEADER, TOPIC_DELETED, Broadcast
+from sharegroup.types import SharePartitionKey
+
+logger = logging.getLogger(__name__)
+
+#: A demand whose answer is so late was lost with the job; it is sent again.
+LOST_AFTER_MS = 10_000
+#: What a member will take in this time stays with it when others wait: about two micro-batches.
+KEEP_MS = 500
+#: The part of the lock duration for which records lie here for a member that stays away.
+IDLE_PART_OF_LOCK = 3
+
+
+class ServedSessions:
+    """See the module."""
+
+    def __init__(
+        self,
+        config: JobConfig,
+        group_configs: GroupConfigs,
+        engine: EngineChannel,
+        cluster: UpstreamCluster,
+        leases: MemberLeases,
+    ) -> None:
+        self._config, self._group_configs, self._engine, self._cluster = config, group_configs, engine, cluster
+        self._leases = leases
+        self._reader = LogReader(cluster, BatchCache(config.gateway.batch_cache_max_bytes))
+        self._nodes: dict[int, ShareSessions] = {}
+        self._served: dict[ShareSession, ServedSession] = {}
+        #: The session that a member has fetched a partition through last, which has its part of the share-partition.
+        self._owners: dict[tuple[SessionKey, TopicIdPartition], ShareSession] = {}
+        engine.on_broadcast(self._heard)
+        engine.on_wanted(self._wanted_elsewhere)
+        cluster.watch(self._leader_changed)
+
+    def node(self, node_id: int) -> ShareSessions:
+        """The sessions at one node."""
+        if node_id not in self._nodes:
+            self._nodes[node_id] = ShareSessions(self._config.gateway.max_share_sessions)
+        return self._nodes[node_id]
+
+    def check_open(self, node_id: int, context: FetchContext | AcknowledgeContext) -> None:
+        """Raise RequestError (SHARE_SESSION_NOT_FOUND) when the session has ended since the request came."""
+        session = context.session
+        if context.kind is not ContextKind.FINAL and self.node(node_id).get(*session.key) is not session:
+            problem = f"the share session of member {session.key.member_id} ended meanwhile"
+            raise RequestError(ErrorCode.SHARE_SESSION_NOT_FOUND, problem)
+
+    def serve(self, session: ShareSession) -> ServedSession:
+        """The session while it is served, made if need be."""
+        if session not in self._served:
+            self._served[session] = ServedSession(
+                session, self._reader, lambda key, arrived: self._member_partition(session, key, arrived)
+            )
+        return self._served[session]
+
+    def own(self, session: ShareSession, partitions: Iterable[TopicIdPartition]) -> set[TopicIdPartition]:
+        """The member fetches these through this session now, which is served; those that came with what it holds."""
+        moved = set()
+        for key in partitions:
+            last = self._owners.get((session.key, key))
+            if last is not session:
+                if last is not None:
+                    self._served[session].take_over(key, self._served[last].hand_over(key))
+                    moved.add(key)
+                self._served[session].partition(key)
+                self._owners[session.key, key] = session
+        return moved
+
+    def owns(self, session: ShareSession, key: TopicIdPartition) -> bool:
+        """Whether this is the session that the member has fetched the partition through last."""
+        return self._owners.get((session.key, key)) is session
+
+    def holder(self, session: ShareSession, key: TopicIdPartition) -> MemberPartition:
+        """The member's part of a share-partition, in whichever of its sessions it is."""
+        owner = self._owners.get((session.key, key), session)
+        return self.serve(owner).partition(key)
+
+    def end(self, session: ShareSession) -> None:
+        """The session is over: what the member holds through it is released, as by Kafka's leaders.
+
+        A partition that the member has forgotten, or fetches at another node by now, keeps its locks.
+        """
+        served = self._served.pop(session, None)
+        if served is None:
+            return
+        own = [key for key in served.partitions if self._owners.get((session.key, key)) is session]
+        for key in own:
+            del self._owners[session.key, key]
+        served.close(session.partitions.keys() & own)
+
+    def disconnected(self, connection_id: int) -> None:
+        """A connection was closed: its sessions end."""
+        for sessions in self._nodes.values():
+            for session in sessions.evict_connection(connection_id):
+                self.end(session)
+
+    def close(self) -> None:
+        """All sessions end."""
+        for session in list(self._served):
+            self.end(session)
+
+    def upkeep(self) -> None:
+        """Give back what was acquired ahead and is not wanted."""
+        now_ms = self._engine.now_ms()
+        least_idle_ms = self._config.gateway.read_ahead_idle_ms
+        for served in self._served.values():
+            lock_ms = self._group_configs.group_config(served.session.key.group_id).record_lock_duration_ms
+            served.upkeep(now_ms, least_idle_ms, lock_ms // IDLE_PART_OF_LOCK)
+        parts = [part for served in self._served.values() for part in served.parts]
+        waiting = {part.key for part in parts if part.read_ahead.is_waiting}
+        for part in parts:
+            if part.read_ahead.buffered and part.key in waiting:
+                part.give_back(part.read_ahead.spare(now_ms, KEEP_MS))
+
+    # -- what the job tells everybody ----------------------------------------------------------------------------------
+
+    def _heard(self, row: Broadcast) -> None:
+        if row.type == NEW_LEADER:
+            for served in self._served.values():
+                served.new_leader()
+        elif row.type == MEMBER_LEFT:
+            self._member_left(SessionKey(row.group_id, row.member_id))
+        elif row.type == TOPIC_DELETED:
+            try:
+                self._topic_deleted(topic_id_of(row.topic_id))
+            except ValueError:
+                logger.warning("the job tells of a deleted topic with the id %r", row.topic_id)
+
+    def _member_left(self, member: SessionKey) -> None:
+        self._leases.end(*member)
+        for session, served in self._served.items():
+            if session.key == member:
+                for part in served.parts:
+                    part.member_left()
+
+    def _topic_deleted(self, topic_id: UUID) -> None:
+        self._cluster.deleted(topic_id)
+        for served in self._served.values():
+            served.topic_deleted(topic_id)
+        for owner in [owner for owner in self._owners if owner[1].topic_id == topic_id]:
+            del self._owners[owner]
+
+    def _leader_changed(self, topic_id: UUID, partition: int) -> None:
+        for served in self._served.values():
+            served.look_again(TopicIdPartition(topic_id, partition))
+
+    def _wanted_elsewhere(self, key: SharePartitionKey) -> None:
+        """Members of another gateway wait: what ours will not have taken soon is for them."""
+        now_ms = self._engine.now_ms()
+        for served in self._served.values():
+            for part in served.parts:
+                if part.key == key:
+                    part.give_back(part.read_ahead.spare(now_ms, KEEP_MS))
+
+    def _member_partition(
+        self, session: ShareSession, key: TopicIdPartition, arrived: Callable[[], None]
+    ) -> MemberPartition:
+        topic = self._cluster.topic_by_id(key.topic_id)
+        if topic is None:
+            raise RequestError(
+                ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic {topic_id_text(key.topic_id)} (any more)"
+            )
+        group = self._group_configs.group_config(session.key.group_id)
+        settings = self._config.gateway
+        limit = min(settings.read_ahead_max_records, group.partition_max_record_locks)
+        lost_after_ms = settings.demand_wait_ms + LOST_AFTER_MS
+        return MemberPartition(
+            SharePartitionKey(session.key.group_id, topic.name, topic_id_text(key.topic_id), key.partition),
+            session.key.member_id,
+            self._engine,
+            ReadAhead(limit, group.record_lock_duration_ms, lost_after_ms, settings.read_ahead_min_records),
+            arrived,
+            settings.demand_wait_ms,
+            group.record_lock_duration_ms,
+        )

@@ -1,0 +1,1 @@
+"""The Kafka cluster behind the gateway."""

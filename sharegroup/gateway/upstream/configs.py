@@ -1,0 +1,99 @@
+"""The upstream's part of requests about configs: other resources than groups, and what is not ours of a group's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kafka.protocol.admin import (
+    DescribeConfigsRequest,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.wire.request import Caller
+
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+
+#: (error code, error message)
+Outcome = tuple[int, str | None]
+Resource = tuple[int, str]
+
+
+class UpstreamConfigs:
+    """Methods raise UpstreamUnavailableError. `security`: only who may pass through is asked for."""
+
+    def __init__(self, cluster: UpstreamCluster, security: Any) -> None:
+        self._cluster, self._security = cluster, security
+
+    async def describe(self, node_id: int, resources: Sequence[Any], request: Any, version: int) -> dict[Resource, Any]:
+        """{(type, name): DescribeConfigsResult}, with what the client's `request` of `version` asks for."""
+        if not resources:
+            return {}
+        if not await self._offers(node_id, DescribeConfigsRequest):
+            return {resource_of(item): described(resource_of(item), [], *_unsupported()) for item in resources}
+        asked = DescribeConfigsRequest(resources=list(resources), include_synonyms=request.include_synonyms)
+        if version >= 3:
+            asked.include_documentation = request.include_documentation
+        answer = await self._cluster.ask(node_id, asked, DescribeConfigsResponse)
+        return {resource_of(result): result for result in answer.results}
+
+    async def alter(self, node_id: int, resources: Sequence[Any], validate_only: bool) -> dict[Resource, Outcome]:
+        """{(type, name): outcome}"""
+        if not resources:
+            return {}
+        if not await self._offers(node_id, IncrementalAlterConfigsRequest):
+            return {resource_of(item): _unsupported() for item in resources}
+        asked = IncrementalAlterConfigsRequest(resources=list(resources), validate_only=validate_only)
+        answer = await self._cluster.ask(node_id, asked, IncrementalAlterConfigsResponse)
+        return {resource_of(found): (found.error_code, found.error_message) for found in answer.responses}
+
+    async def list_resources(self, node_id: int, types: Sequence[int]) -> tuple[int, list[Resource]]:
+        """(error code, resources) of these types; all types when there are none. Old brokers list what they know."""
+        request = ListConfigResourcesRequest
+        ranges = (await self._cluster.features(node_id)).ranges
+        if request.API_KEY not in ranges:
+            return 0, []
+        version = ranges[request.API_KEY][1]
+        if version < 1 and types and CLIENT_METRICS not in types:
+            return 0, []
+        asked = request(resource_types=list(types)) if version >= 1 else request()
+        answer = await self._cluster.ask(node_id, asked, ListConfigResourcesResponse)
+        if version < 1:
+            return answer.error_code, [(CLIENT_METRICS, found.resource_name) for found in answer.config_resources]
+        return answer.error_code, [resource_of(found) for found in answer.config_resources]
+
+    def refusal(self, caller: Caller, resource: Any) -> Outcome | None:
+        """Why the caller may not ask for a resource that is not a group; None if it may."""
+        try:
+            self._security.pass_through(caller)
+        except RequestError as error:
+            is_topic = resource.resource_type == TOPIC
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_topic else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+            return int(code), error.message
+        return None
+
+    async def _offers(self, node_id: int, request: Any) -> bool:
+        return request.API_KEY in (await self._cluster.features(node_id)).ranges
+
+
+def described(resource: Resource, entries: list[Any], code: int = 0, message: str | None = None) -> Any:
+    """A DescribeConfigsResult."""
+    kind, name = resource
+    return DescribeConfigsResponse.DescribeConfigsResult(
+        error_code=code, error_message=message, resource_type=kind, resource_name=name, configs=entries
+    )
+
+
+def resource_of(item: Any) -> Resource:
+    """What part of a request or response about configs is about."""
+    return item.resource_type, item.resource_name
+
+
+def _unsupported() -> tuple[int, str]:
+    return int(ErrorCode.UNSUPPORTED_VERSION), "The upstream broker has no such API."

@@ -1,0 +1,184 @@
+"""One connection to an upstream broker: frames in order, whoever wrote them.
+
+`forward` takes a client's frame as it is, `ask` a request of our own. Kafka answers in the order of the requests, so
+the responses belong to the requests that wait, first come first served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections import deque
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kafka.net.sasl import get_sasl_mechanism
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
+from kafka.protocol.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
+
+from sharegroup.errors import ErrorCode, ShareGroupError
+from sharegroup.gateway.wire import headers as wire
+from sharegroup.gateway.wire.framing import FrameProtocol
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+logger = logging.getLogger(__name__)
+
+CLIENT_ID = "sharegroup-gateway"
+CONNECT_TIMEOUT_S = 10.0
+#: A broker's largest response is not ours to limit; this is what a length field can say.
+MAX_RESPONSE_BYTES = 2**31 - 1
+
+
+class UpstreamUnavailableError(ShareGroupError):
+    """The upstream broker cannot be reached, or did not answer in time."""
+
+
+class Features(NamedTuple):
+    """A broker's ApiVersions response: {api key: (min, max)}, and its feature lists as they came."""
+
+    ranges: Mapping[int, tuple[int, int]]
+    response: Any
+
+
+class UpstreamConnection(FrameProtocol):
+    """A connected broker. `forward` and `ask` raise UpstreamUnavailableError once it is lost."""
+
+    believes_lengths = True
+
+    def __init__(self) -> None:
+        super().__init__(MAX_RESPONSE_BYTES)
+        self._waiting: deque[tuple[int, asyncio.Future[memoryview]]] = deque()
+        self._next_correlation_id = 0
+        self.is_open = False
+
+    @classmethod
+    async def connect(cls, host: str, port: int, settings: Mapping[str, Any]) -> Self:
+        """Connect and authenticate; `settings` are kafka-python's (security_protocol, ssl_*, sasl_*)."""
+        loop = asyncio.get_running_loop()
+        try:
+            context = tls_context(settings)
+            _, connection = await asyncio.wait_for(
+                loop.create_connection(cls, host, port, ssl=context), CONNECT_TIMEOUT_S
+            )
+        except (OSError, asyncio.TimeoutError) as error:
+            raise UpstreamUnavailableError(f"broker {host}:{port} cannot be reached: {error}") from error
+        if settings.get("security_protocol", "").startswith("SASL"):
+            try:
+                await _authenticate(connection, host, settings)
+            except BaseException:
+                connection.close()
+                raise
+        return connection
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """asyncio's."""
+        super().connection_made(transport)
+        self.is_open = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """asyncio's: nobody will answer what waits."""
+        super().connection_lost(exc)
+        self.is_open = False
+        while self._waiting:
+            _, future = self._waiting.popleft()
+            if not future.done():
+                future.set_exception(UpstreamUnavailableError(f"the upstream broker closed the connection: {exc}"))
+                future.exception()  # whoever waited may be gone as well
+
+    def frame_received(self, frame: memoryview) -> None:
+        """A response: the oldest request's."""
+        if not self._waiting or len(frame) < 4 or self._waiting[0][0] != wire.correlation_id(frame):
+            self.frame_error("a response that nobody asked for")
+            return
+        _, future = self._waiting.popleft()
+        if not future.done():
+            future.set_result(frame)
+
+    def frame_error(self, problem: str) -> None:
+        """The broker does not speak Kafka's protocol."""
+        logger.error("upstream broker: %s", problem)
+        self.close()
+
+    def forward(self, frame: bytes | bytearray | memoryview, correlation_id: int) -> asyncio.Future[memoryview]:
+        """Send a request; the future gives the response's frame. Neither has its length before it."""
+        self.send(frame)
+        return self._response_to(correlation_id)
+
+    def send(self, frame: bytes | bytearray | memoryview) -> None:
+        """Send a request that has no response (Produce with acks=0)."""
+        self._open_transport()
+        self.write_frame(frame)
+
+    async def ask(self, request: Any, response: Any, version: int, timeout_s: float = 30.0) -> Any:
+        """A request of our own: kafka-python's message in, an instance of the class `response` out."""
+        self._next_correlation_id = (self._next_correlation_id + 1) & 0x7FFFFFFF
+        number = self._next_correlation_id
+        self._open_transport().write(wire.encode_request(request, version, number, CLIENT_ID))
+        future = self._response_to(number)
+        try:
+            frame = await asyncio.wait_for(future, timeout_s)
+        except asyncio.TimeoutError:
+            self.close()  # the late response would be taken for the next one's
+            raise UpstreamUnavailableError(f"no answer from the upstream broker within {timeout_s:g} s") from None
+        return wire.decode_response(response, version, frame)
+
+    def _open_transport(self) -> asyncio.Transport:
+        if not self.is_open or self.transport is None:
+            raise UpstreamUnavailableError("the connection to the upstream broker is closed")
+        return self.transport
+
+    def _response_to(self, correlation_id: int) -> asyncio.Future[memoryview]:
+        future: asyncio.Future[memoryview] = asyncio.get_running_loop().create_future()
+        self._waiting.append((correlation_id, future))
+        return future
+
+    def close(self) -> None:
+        """Close; who waits gets UpstreamUnavailableError."""
+        self.is_open = False
+        self.abort()
+
+
+async def features(connection: UpstreamConnection) -> Features:
+    """What the broker offers. Old brokers know only version 0 of the question."""
+    request = ApiVersionsRequest(client_software_name="sharegroup", client_software_version="1")
+    response = await connection.ask(request, ApiVersionsResponse, 3)
+    if response.error_code:
+        response = await connection.ask(ApiVersionsRequest(), ApiVersionsResponse, 0)
+    ranges = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
+    return Features(ranges, response)
+
+
+def tls_context(settings: Mapping[str, Any]) -> ssl.SSLContext | None:
+    """The client side's TLS by kafka-python's settings, None without TLS."""
+    if not settings.get("security_protocol", "").endswith("SSL"):
+        return None
+    context = ssl.create_default_context(cafile=settings.get("ssl_cafile"))
+    context.check_hostname = settings.get("ssl_check_hostname", True)
+    if settings.get("ssl_certfile"):
+        context.load_cert_chain(settings["ssl_certfile"], settings.get("ssl_keyfile"), settings.get("ssl_password"))
+    return context
+
+
+async def _authenticate(connection: UpstreamConnection, host: str, settings: Mapping[str, Any]) -> None:
+    name = settings.get("sasl_mechanism", "PLAIN")
+    handshake = await connection.ask(SaslHandshakeRequest(mechanism=name), SaslHandshakeResponse, 1)
+    if handshake.error_code:
+        offered = ", ".join(handshake.mechanisms)
+        raise UpstreamUnavailableError(f"the upstream broker has no SASL mechanism {name}; it has {offered}")
+    mechanism = get_sasl_mechanism(name)(host=host, **{"sasl_mechanism": name, **settings})
+    while not mechanism.is_done():
+        request = SaslAuthenticateRequest(auth_bytes=mechanism.auth_bytes())
+        response = await connection.ask(request, SaslAuthenticateResponse, 0)
+        if response.error_code != ErrorCode.NONE:
+            raise UpstreamUnavailableError(f"the upstream broker refuses our login: {response.error_message}")
+        mechanism.receive(bytes(response.auth_bytes))
+    if not mechanism.is_authenticated():
+        raise UpstreamUnavailableError("the upstream broker's login failed")

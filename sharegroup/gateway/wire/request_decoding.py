@@ -1,0 +1,245 @@
+"""Requests decoded from what anybody may have sent: in linear time and memory, whatever the bytes are.
+
+kafka-python's message classes decode what a broker sent, and trust it. From a client that is not good enough:
+
+- Each struct with tagged fields copies the rest of the frame, so that 4 MB of them keep the event loop for over ten
+  seconds; a number of variable length is read to its end however long it is, which takes squares of its length.
+- A string that is cut off by the end of the frame is taken for a shorter one, and null for any string or array.
+
+So the same classes are filled here, by the same schemas. Everything is checked against the end of the frame, no tagged
+field is known (requests have none) and so none is copied, and the number of structs and strings is limited: a frame of
+1 MiB could hold half a million of two bytes each, which would be a hundred times as large as objects.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from sharegroup.gateway.wire.headers import (
+    MalformedRequestError,
+    RequestHeader,
+    UnknownVersionError,
+    read_varint,
+    skip_tagged_fields,
+)
+
+#: Most structs and strings in the arrays of a request, and tagged fields: five times the acknowledgement batches of the
+#: largest sensible ShareFetch.
+MAX_ELEMENTS = 50_000
+
+_FORMATS = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q", "float64": "d"}
+_INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
+_NO_UUID = bytes(16)
+
+
+class _Body:
+    """The bytes of a request, and a count of its elements."""
+
+    __slots__ = ("_elements_left", "data")
+
+    def __init__(self, data: memoryview) -> None:
+        self.data = data
+        self._elements_left = MAX_ELEMENTS
+
+    def spend(self, count: int, what: str) -> None:
+        """So many elements are to come. Raises MalformedRequestError when that is too many."""
+        self._elements_left -= count
+        if self._elements_left < 0:
+            raise MalformedRequestError(f"more than {MAX_ELEMENTS} elements, with {what}")
+
+
+#: From a position to the value there and the position after it. Raises MalformedRequestError, struct.error or
+#: UnicodeDecodeError.
+_Decoder = Callable[[_Body, int], tuple[Any, int]]
+#: The same, into an object of kafka-python's.
+_Step = Callable[[_Body, int, Any], int]
+
+
+def decode_request(message: Any, header: RequestHeader, frame: memoryview) -> Any:
+    """The request as an instance of kafka-python's class `message`, without tagged fields.
+
+    Raises UnknownVersionError, or MalformedRequestError when the bytes are not such a request.
+    """
+    version = header.api_version
+    low, high = message.valid_versions
+    if not low <= version <= high:
+        raise UnknownVersionError(f"{message.name} version {version}, known are {low}..{high}")
+    start = header.end
+    if message.flexible_version_q(version):
+        start = skip_tagged_fields(frame, start)
+    try:
+        return _message(message, version)(_Body(frame), start)[0]
+    except (MalformedRequestError, struct.error, UnicodeDecodeError) as error:
+        raise MalformedRequestError(f"no {message.name} of version {version}: {error}") from None
+
+
+@functools.cache
+def _message(message: Any, version: int) -> _Decoder:
+    return _struct(message, message._struct, version, message.flexible_version_q(version))
+
+
+def _struct(data_class: Any, schema: Any, version: int, is_flexible: bool) -> _Decoder:
+    """A decoder that makes instances of `data_class`. Raises TypeError for a schema with known tagged fields."""
+    fields = schema.untagged_fields(version)
+    if len(fields) != sum(field.for_version_q(version) for field in schema.fields.values()):
+        raise TypeError(f"{schema.name} has tagged fields, which are not decoded here")
+    steps = list(_steps(fields, version, is_flexible))
+    new = object.__new__
+
+    def decode(body: _Body, position: int) -> tuple[Any, int]:
+        item = new(data_class)
+        item._version, item.tags, item.unknown_tags = version, None, None
+        for step in steps:
+            position = step(body, position, item)
+        if is_flexible:
+            position = _skip_tagged_fields(body, position)
+        return item, position
+
+    return decode
+
+
+def _skip_tagged_fields(body: _Body, position: int) -> int:
+    count, end = read_varint(body.data, position)
+    if count == 0:
+        return end
+    body.spend(count, "tagged fields")
+    return skip_tagged_fields(body.data, position)
+
+
+def _steps(fields: list[Any], version: int, is_flexible: bool) -> list[_Step]:
+    """One for each field, but only one for numbers that follow each other."""
+    steps: list[_Step] = []
+    numbers: list[Any] = []
+    for field in fields:
+        if field.type_str in _FORMATS:
+            numbers.append(field)
+            continue
+        if numbers:
+            steps.append(_numbers(numbers))
+            numbers = []
+        steps.append(_field(field.name, _decoder(field, version, is_flexible)))
+    return [*steps, _numbers(numbers)] if numbers else steps
+
+
+def _numbers(fields: list[Any]) -> _Step:
+    names = [field.name for field in fields]
+    layout = struct.Struct(">" + "".join(_FORMATS[field.type_str] for field in fields))
+
+    def step(body: _Body, position: int, item: Any) -> int:
+        for name, value in zip(names, layout.unpack_from(body.data, position), strict=True):
+            setattr(item, name, value)
+        return position + layout.size
+
+    return step
+
+
+def _field(name: str, decode: _Decoder) -> _Step:
+    def step(body: _Body, position: int, item: Any) -> int:
+        value, position = decode(body, position)
+        setattr(item, name, value)
+        return position
+
+    return step
+
+
+def _decoder(field: Any, version: int, is_flexible: bool) -> _Decoder:
+    is_nullable = field.nullable_for_version_q(version)
+    if field.is_struct_array():
+        element = field.array_of
+        return _array(_struct(element.data_class, element, version, is_flexible), field.name, is_nullable, is_flexible)
+    if field.is_array():
+        element = field.array_of.type_str
+        if element in _FORMATS:
+            return _number_array(_FORMATS[element], field.name, is_nullable, is_flexible)
+        return _array(_simple(element, field.name, False, is_flexible), field.name, is_nullable, is_flexible)
+    if field.is_struct():
+        raise TypeError(f"{field.name} is a single struct, which is not decoded here")
+    return _simple(field.type_str, field.name, is_nullable, is_flexible)
+
+
+def _simple(type_name: str, name: str, is_nullable: bool, is_flexible: bool) -> _Decoder:
+    if type_name == "uuid":
+        return _uuid
+    if type_name not in ("string", "bytes"):
+        raise TypeError(f"{name} is of type {type_name}, which is not decoded here")
+    read_length = _compact_length if is_flexible else _string_length if type_name == "string" else _length
+    convert: Callable[[memoryview], Any] = _text if type_name == "string" else bytes
+
+    def decode(body: _Body, position: int) -> tuple[Any, int]:
+        length, position = read_length(body.data, position)
+        if length < 0:
+            return _null(name, is_nullable, position)
+        end = position + length
+        if end > len(body.data):
+            raise MalformedRequestError(f"{name} is longer than the request")
+        return convert(body.data[position:end]), end
+
+    return decode
+
+
+def _array(element: _Decoder, name: str, is_nullable: bool, is_flexible: bool) -> _Decoder:
+    read_length = _compact_length if is_flexible else _length
+
+    def decode(body: _Body, position: int) -> tuple[Any, int]:
+        count, position = read_length(body.data, position)
+        if count < 0:
+            return _null(name, is_nullable, position)
+        body.spend(count, name)
+        items = []
+        for _ in range(count):
+            item, position = element(body, position)
+            items.append(item)
+        return items, position
+
+    return decode
+
+
+def _number_array(letter: str, name: str, is_nullable: bool, is_flexible: bool) -> _Decoder:
+    read_length = _compact_length if is_flexible else _length
+    size = struct.calcsize(">" + letter)
+
+    def decode(body: _Body, position: int) -> tuple[Any, int]:
+        count, position = read_length(body.data, position)
+        if count < 0:
+            return _null(name, is_nullable, position)
+        end = position + count * size
+        if end > len(body.data):
+            raise MalformedRequestError(f"{name} is longer than the request")
+        return list(struct.unpack_from(f">{count}{letter}", body.data, position)), end
+
+    return decode
+
+
+def _uuid(body: _Body, position: int) -> tuple[uuid.UUID | None, int]:
+    """None is kafka-python's id of all zeros."""
+    value = bytes(body.data[position : position + 16])
+    if len(value) < 16:
+        raise MalformedRequestError("a topic id is longer than the request")
+    return None if value == _NO_UUID else uuid.UUID(bytes=value), position + 16
+
+
+def _text(data: memoryview) -> str:
+    return str(data, "utf-8")
+
+
+def _null(name: str, is_nullable: bool, position: int) -> tuple[None, int]:
+    if not is_nullable:
+        raise MalformedRequestError(f"{name} must not be null")
+    return None, position
+
+
+def _compact_length(data: memoryview, position: int) -> tuple[int, int]:
+    length, position = read_varint(data, position)
+    return length - 1, position
+
+
+def _length(data: memoryview, position: int) -> tuple[int, int]:
+    return int(_INT32.unpack_from(data, position)[0]), position + 4
+
+
+def _string_length(data: memoryview, position: int) -> tuple[int, int]:
+    return int(_INT16.unpack_from(data, position)[0]), position + 2

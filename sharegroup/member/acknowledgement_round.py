@@ -1,0 +1,148 @@
+"""One batch's acknowledgements (or renewals) on their way: sent, sent again, split where refused, answered. No I/O.
+
+The engine takes a row as a whole or refuses it as a whole. A row that is refused because something in it is not the
+member's any more is sent again in parts, until only what really is lost stays refused. What is finished, whoever did
+it, is passed over without a word (Kafka's rule): only what an answer lists was renewed.
+
+Rows name the grants that they answer, with their delivery counts: what the member, or an earlier process of it, was
+granted anew in the meantime is not touched by them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from sharegroup.errors import ErrorCode
+from sharegroup.member.ranges import HeldRange, SharePartition
+from sharegroup.protocol.request_rows import ACKNOWLEDGE, MAX_RANGES_PER_ROW, SharePartitionRequest, in_rows
+from sharegroup.protocol.response_rows import SharePartitionResponse
+from sharegroup.range_map import RangeMap
+from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
+
+logger = logging.getLogger(__name__)
+
+PARTS = 64
+#: An unanswered row is sent again after so long, with the same id: the first answer is the one that counts.
+RESPONSE_TIMEOUT_MS = 10_000
+RETRY_MS = 1_000
+
+#: The range is not the member's any more: it was or will be delivered again.
+_LOST = frozenset({ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_SHARE_SESSION_EPOCH})
+
+
+@dataclass
+class _Row:
+    share_partition: SharePartition
+    batches: tuple[AcknowledgementBatch, ...]
+    due_ms: int = 0
+
+
+class AcknowledgementRound:
+    """See the module. `granted` is what it answers; without any, whatever the member holds now.
+
+    `refused` fills with the batches that were not accepted, `gone` with the share-partitions that are no more, as their
+    topics were deleted; `not_allowed` tells that the group allows no renewals, `lock_deadline_ms` is the earliest
+    renewed lock's (0: none).
+    """
+
+    def __init__(
+        self,
+        group_id: str,
+        member_id: str,
+        batches: Mapping[SharePartition, Sequence[AcknowledgementBatch]],
+        granted: Iterable[HeldRange],
+        ids: Iterator[str],
+        is_renewal: bool = False,
+    ) -> None:
+        self.refused: list[tuple[SharePartition, AcknowledgementBatch]] = []
+        self.gone: set[SharePartition] = set()
+        self.not_allowed = False
+        self.lock_deadline_ms = 0
+        self._group_id, self._member_id, self._is_renewal = group_id, member_id, is_renewal
+        self._ids = ids
+        self._counts: dict[SharePartition, RangeMap[int]] = {}
+        for held in granted:
+            self._counts.setdefault(held.share_partition, RangeMap()).assign(*held.grant)
+        self._renewed: dict[SharePartition, list[AcquiredRange]] = {}
+        self._open: dict[str, _Row] = {}
+        for share_partition, listed in batches.items():
+            self._add(share_partition, listed, MAX_RANGES_PER_ROW)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything is answered."""
+        return not self._open
+
+    def due(self, member_epoch: int, now_ms: int) -> list[SharePartitionRequest]:
+        """The rows to send now."""
+        requests = []
+        for request_id, row in self._open.items():
+            if now_ms >= row.due_ms:
+                row.due_ms = now_ms + RESPONSE_TIMEOUT_MS
+                requests.append(self._request(request_id, row, member_epoch))
+        return requests
+
+    def take(self, response: SharePartitionResponse, now_ms: int) -> bool:
+        """Take an answer in; False if it is to none of this round's rows, or to one that has been answered."""
+        row = self._open.pop(response.id, None)
+        if row is None:
+            return False
+        code = response.error_code
+        if code == ErrorCode.NONE:
+            deadlines_ms = (self.lock_deadline_ms, response.lock_deadline_ms)
+            self.lock_deadline_ms = min((ms for ms in deadlines_ms if ms > 0), default=0)
+            self._renewed.setdefault(row.share_partition, []).extend(response.acquired)
+        elif response.renewals_off:
+            self.not_allowed = True
+        elif code == ErrorCode.UNKNOWN_TOPIC_ID:
+            self.gone.add(row.share_partition)
+            logger.info("%s-%d is no more, nor what was acquired of it", response.topic, response.partition)
+        elif code not in _LOST and code in set(ErrorCode) and ErrorCode(code).retriable:
+            row.due_ms = now_ms + RETRY_MS
+            self._open[next(self._ids)] = row
+        elif code in _LOST and len(row.batches) > 1:
+            self._add(row.share_partition, row.batches, -(-len(row.batches) // PARTS))
+        else:
+            self.refused += [(row.share_partition, batch) for batch in row.batches]
+            logger.info("refused for %s-%d: %s", response.topic, response.partition, response.error_message)
+        return True
+
+    def renewed(self, ranges: Iterable[HeldRange]) -> tuple[HeldRange, ...]:
+        """What of the ranges was renewed, in order, with the delivery counts that the engine has."""
+        ascending = {share_partition: sorted(found) for share_partition, found in self._renewed.items()}
+        return tuple(
+            part
+            for held in sorted(ranges)
+            for part in held.parts(ascending.get(held.share_partition, ()), self.lock_deadline_ms)
+        )
+
+    def _request(self, request_id: str, row: _Row, member_epoch: int) -> SharePartitionRequest:
+        return SharePartitionRequest(
+            ACKNOWLEDGE, request_id, self._group_id, *row.share_partition, self._member_id, member_epoch,
+            reply_to=self._member_id, is_renew_ack=self._is_renewal, batches=row.batches, acquired=self._answered(row),
+        )  # fmt: skip
+
+    def _answered(self, row: _Row) -> tuple[AcquiredRange, ...]:
+        """The grants that a row answers; they are no more than its batches, each of which lies in one grant."""
+        counts, answered = self._counts.get(row.share_partition, RangeMap()), RangeMap[int]()
+        for batch in row.batches:
+            for first, last, count in counts.items(batch.first_offset, batch.last_offset):
+                answered.assign(first, last, count)
+        return tuple(AcquiredRange(*item) for item in answered)
+
+    def _add(self, share_partition: SharePartition, batches: Sequence[AcknowledgementBatch], per_row: int) -> None:
+        for listed in in_rows(batches, per_row):
+            self._open[next(self._ids)] = _Row(share_partition, listed)
+
+
+def uniform(
+    ranges: Iterable[HeldRange], acknowledge_type: AcknowledgeType
+) -> dict[SharePartition, list[AcknowledgementBatch]]:
+    """Batches that say the same of all the ranges, one for each."""
+    batches: dict[SharePartition, list[AcknowledgementBatch]] = {}
+    for held in sorted(ranges):
+        batch = AcknowledgementBatch(held.first_offset, held.last_offset, (int(acknowledge_type),))
+        batches.setdefault(held.share_partition, []).append(batch)
+    return batches

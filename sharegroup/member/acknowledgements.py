@@ -1,0 +1,136 @@
+"""What a handler's result says, as acknowledgement batches. Everything that it does not name is accepted.
+
+The result has a row for each record that is not simply accepted; rows are sorted and joined into runs with numpy, so
+the cost per record stays small. No Spark here: `records.result_table` brings the DataFrame as an Arrow table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sharegroup.errors import ShareGroupError
+from sharegroup.member.ranges import HeldRange, SharePartition
+from sharegroup.types import AcknowledgementBatch, AcknowledgeType
+
+COLUMNS = ("topic", "partition", "offset", "acknowledge_type")
+#: What a handler may say, by name or by number.
+TYPES = {t.name.lower(): int(t) for t in (AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT)}
+
+Acknowledgements = dict[SharePartition, list[AcknowledgementBatch]]
+
+
+class InvalidResultError(ShareGroupError):
+    """The handler's result is wrong; the batch is released, as after any exception of the handler."""
+
+
+class Run(NamedTuple):
+    """Offsets first_offset..last_offset with one acknowledge type."""
+
+    first_offset: int
+    last_offset: int
+    acknowledge_type: int
+
+
+def acknowledge_all(ranges: Sequence[HeldRange], acknowledge_type: AcknowledgeType) -> Acknowledgements:
+    """The same for every range, a batch each: a range that was lost does not take its neighbours with it."""
+    return acknowledge_with_exceptions(ranges, {}, acknowledge_type)
+
+
+def acknowledge_with_exceptions(
+    ranges: Sequence[HeldRange],
+    exceptions: dict[SharePartition, list[Run]],
+    otherwise: AcknowledgeType = AcknowledgeType.ACCEPT,
+) -> Acknowledgements:
+    """Batches for all offsets of the ranges. Raises InvalidResultError for an exception outside of them."""
+    found: Acknowledgements = {}
+    left = {share_partition: list(reversed(runs)) for share_partition, runs in exceptions.items()}
+    for held in sorted(ranges):
+        runs = left.get(held.share_partition, [])
+        if runs and runs[-1].first_offset < held.first_offset:
+            break
+        batches = found.setdefault(held.share_partition, [])
+        for first, last, acknowledge_type in _covering(held, runs, int(otherwise)):
+            batches.append(AcknowledgementBatch(first, last, (acknowledge_type,)))
+    for share_partition, runs in left.items():
+        if runs:
+            raise InvalidResultError(f"offset {runs[-1].first_offset} of {share_partition} is not in the batch")
+    return found
+
+
+def exception_runs(result: pa.Table, ranges: Sequence[HeldRange]) -> dict[SharePartition, list[Run]]:
+    """The runs of a result with the columns COLUMNS, by share-partition and ascending; its topics are the ranges'.
+
+    `acknowledge_type` is text (accept, release, reject in any case) or a number (1, 2, 3). Raises InvalidResultError.
+    """
+    _check_complete(result)
+    numbers = _numbers(result.column("acknowledge_type"))
+    topic_ids = {held.topic: held.topic_id for held in ranges}
+    runs: dict[SharePartition, list[Run]] = {}
+    for topic in pc.unique(result.column("topic")).to_pylist():
+        chosen = pc.equal(result.column("topic"), topic)
+        partitions, offsets, types = (
+            column.filter(chosen).to_numpy()
+            for column in (result.column("partition"), result.column("offset"), numbers)
+        )
+        for partition in np.unique(partitions):
+            here = partitions == partition
+            share_partition = SharePartition(topic, topic_ids.get(topic, ""), int(partition))
+            runs[share_partition] = list(_runs(share_partition, offsets[here], types[here]))
+    return runs
+
+
+def _covering(held: HeldRange, runs: list[Run], otherwise: int) -> Iterator[Run]:
+    """The range in runs: the exceptions, taken off the end of `runs`, and `otherwise` between them."""
+    next_offset = held.first_offset
+    while runs and runs[-1].first_offset <= held.last_offset:
+        run = runs.pop()
+        if run.last_offset > held.last_offset:  # goes on in the next range
+            runs.append(run._replace(first_offset=held.last_offset + 1))
+            run = run._replace(last_offset=held.last_offset)
+        if next_offset < run.first_offset:
+            yield Run(next_offset, run.first_offset - 1, otherwise)
+        yield run
+        next_offset = run.last_offset + 1
+    if next_offset <= held.last_offset:
+        yield Run(next_offset, held.last_offset, otherwise)
+
+
+def _check_complete(result: pa.Table) -> None:
+    for name in COLUMNS:
+        if result.column(name).null_count:
+            raise InvalidResultError(f"the column {name} has nulls")
+
+
+def _numbers(acknowledge_type: pa.ChunkedArray) -> pa.ChunkedArray:
+    if pa.types.is_integer(acknowledge_type.type):
+        numbers = acknowledge_type.cast(pa.int64())
+    else:
+        names = pc.utf8_lower(acknowledge_type)
+        known = pa.array(list(TYPES))
+        numbers = pc.add(pc.index_in(names, value_set=known), 1)  # TYPES is in the order of its numbers, from 1
+    is_known = pc.is_in(numbers, value_set=pa.array(list(TYPES.values()), numbers.type))
+    wrong = acknowledge_type.filter(pc.invert(is_known))
+    if len(wrong):
+        allowed = ", ".join(f"{name} ({number})" for name, number in TYPES.items())
+        raise InvalidResultError(f"acknowledge_type {wrong[0].as_py()!r} is none of {allowed}")
+    return numbers
+
+
+def _runs(share_partition: SharePartition, offsets: np.ndarray, types: np.ndarray) -> Iterator[Run]:
+    """Neighbouring offsets of one type; an offset may be named twice, but not with two types."""
+    order = np.lexsort((types, offsets))
+    offsets, types = offsets[order], types[order]
+    twice = offsets[1:] == offsets[:-1]
+    if np.any(twice & (types[1:] != types[:-1])):
+        offset = int(offsets[1:][twice & (types[1:] != types[:-1])][0])
+        raise InvalidResultError(f"offset {offset} of {share_partition} has two acknowledge types")
+    breaks = np.flatnonzero((offsets[1:] - offsets[:-1] > 1) | (types[1:] != types[:-1])) + 1
+    firsts = np.concatenate(([0], breaks))
+    lasts = np.concatenate((breaks, [len(offsets)])) - 1
+    for first, last in zip(firsts, lasts, strict=True):
+        yield Run(int(offsets[first]), int(offsets[last]), int(types[first]))

@@ -1,0 +1,100 @@
+"""Which of the queued ranges make the next batch, and by which Kafka reads they are read. Pure.
+
+One Kafka read takes one contiguous range ("envelope") of each partition, and costs about 0.1 s however small it is;
+many reads are slow, and so is reading much that is not wanted (engine trials, E14). So ranges of a partition are joined
+to one envelope while the gaps are at most twice what is wanted, and a batch has at most four envelopes a partition,
+thus at most four reads. What lies elsewhere waits for the next batch. So does what is to be read in another way: with
+another isolation level than the oldest, or from another topic of the same name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from sharegroup.member.ranges import HeldRange, SharePartition
+from sharegroup.types import OffsetRange
+
+MAX_READS = 4
+MAX_GAP_FACTOR = 2
+#: More ranges would make the filter of the records slow, and the offset log big.
+MAX_RANGES = 1_000
+
+
+class Plan(NamedTuple):
+    """The ranges of the next batch, and what stays queued, both in the queue's order."""
+
+    batch: tuple[HeldRange, ...]
+    rest: tuple[HeldRange, ...]
+
+
+def plan_batch(queued: Sequence[HeldRange], max_records: int) -> Plan:
+    """The oldest ranges up to `max_records`, the last one split if need be, that MAX_READS reads can cover."""
+    candidates: list[HeldRange] = []
+    rest: list[HeldRange] = []
+    room = max_records
+    topic_ids: dict[str, str] = {}
+    for held in queued:
+        is_alike = held.read_committed == queued[0].read_committed
+        is_alike = is_alike and topic_ids.setdefault(held.topic, held.topic_id) == held.topic_id
+        if not is_alike or room <= 0 or len(candidates) >= MAX_RANGES:
+            rest.append(held)
+        elif held.size > room:
+            taken, left = held.split(room)
+            candidates.append(taken)
+            rest.append(left)
+            room = 0
+        else:
+            candidates.append(held)
+            room -= held.size
+    far = _too_far(candidates)
+    batch = tuple(held for held in candidates if held not in far)
+    return Plan(batch, (*(held for held in candidates if held in far), *rest))
+
+
+def reads_of(ranges: Iterable[HeldRange]) -> list[dict[SharePartition, OffsetRange]]:
+    """The Kafka reads that cover the ranges: each maps share-partitions to the envelope to read there."""
+    reads: list[dict[SharePartition, OffsetRange]] = []
+    for share_partition, held in _by_share_partition(ranges).items():
+        for index, cluster in enumerate(_clusters(held)):
+            if index == len(reads):
+                reads.append({})
+            reads[index][share_partition] = OffsetRange(cluster[0].first_offset, cluster[-1].last_offset)
+    return reads
+
+
+def _too_far(candidates: Sequence[HeldRange]) -> set[HeldRange]:
+    """Ranges beyond MAX_READS clusters of their partition; the clusters with the longest waiting ranges stay."""
+    age = {held: index for index, held in enumerate(candidates)}
+    far: set[HeldRange] = set()
+    for held in _by_share_partition(candidates).values():
+        clusters = sorted(_clusters(held), key=lambda cluster: min(age[member] for member in cluster))
+        far.update(member for cluster in clusters[MAX_READS:] for member in cluster)
+    return far
+
+
+def _by_share_partition(ranges: Iterable[HeldRange]) -> Mapping[SharePartition, list[HeldRange]]:
+    grouped: dict[SharePartition, list[HeldRange]] = {}
+    for held in sorted(ranges):
+        grouped.setdefault(held.share_partition, []).append(held)
+    return grouped
+
+
+def _clusters(ascending: Sequence[HeldRange]) -> list[list[HeldRange]]:
+    """Ranges of one partition, joined while the envelope stays dense.
+
+    wanted   ###   ##            #        #
+    envelope [------]                          gap 3 <= 2 x (3 + 2): joined
+                                 []       []   gap 8 > 2 x (1 + 1): not
+    """
+    clusters: list[list[HeldRange]] = []
+    wanted = gaps = 0
+    for held in ascending:
+        gap = held.first_offset - clusters[-1][-1].last_offset - 1 if clusters else 0
+        if clusters and gaps + gap <= MAX_GAP_FACTOR * (wanted + held.size):
+            clusters[-1].append(held)
+            wanted, gaps = wanted + held.size, gaps + gap
+        else:
+            clusters.append([held])
+            wanted, gaps = held.size, 0
+    return clusters

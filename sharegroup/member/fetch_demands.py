@@ -1,0 +1,119 @@
+"""A member's standing demands: at most one fetch for each assigned share-partition waits at the engine. No I/O.
+
+How much is asked for. `target` is what the member wants to hold that no batch has begun with. A share-partition whose
+last answer had records is *busy*: the busy ones share what is missing to the target. The others get a demand of an even
+share that does not count, so that an empty share-partition takes no room from a full one; at worst the member holds
+twice the target.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+from sharegroup.errors import ErrorCode
+from sharegroup.member.ranges import HeldRange, SharePartition
+from sharegroup.protocol.request_rows import FETCH, SharePartitionRequest
+from sharegroup.protocol.response_rows import SharePartitionResponse
+
+logger = logging.getLogger(__name__)
+
+#: How long after its `max_wait_ms` a demand without an answer is taken for lost.
+GRACE_MS = 15_000
+RETRY_MS = 1_000
+#: Less room than target / 4 is not worth a request.
+_LEAST_PART = 4
+
+
+@dataclass
+class _Demand:
+    id: str = ""
+    asked: int = 0
+    lost_at_ms: int = 0
+    due_ms: int = 0
+    busy: bool = False
+
+
+class FetchDemands:
+    """See the module. `ids` makes request ids."""
+
+    def __init__(self, group_id: str, member_id: str, target: int, max_wait_ms: int, ids: Iterator[str]) -> None:
+        self._group_id, self._member_id = group_id, member_id
+        self._target, self._max_wait_ms = target, max_wait_ms
+        self._ids = ids
+        self._demands: dict[SharePartition, _Demand] = {}
+        self._unanswered: dict[str, SharePartition] = {}
+
+    def due(
+        self, assignment: Collection[SharePartition], held: int, member_epoch: int, now_ms: int
+    ) -> list[SharePartitionRequest]:
+        """The fetches to send now; `held` is how many records are held that no batch has begun with."""
+        for share_partition in [known for known in self._demands if known not in assignment]:
+            del self._demands[share_partition]  # an answer on its way is still taken: its locks are valid
+        if held >= self._target:
+            return []
+        free = [share_partition for share_partition in sorted(assignment) if self._is_free(share_partition, now_ms)]
+        requests = []
+        for share_partition, asked in self._sizes(free, len(assignment), held).items():
+            request = SharePartitionRequest(
+                FETCH, next(self._ids), self._group_id, *share_partition, self._member_id, member_epoch,
+                reply_to=self._member_id, max_records=asked, max_wait_ms=self._max_wait_ms,
+            )  # fmt: skip
+            demand = self._demands[share_partition]
+            demand.id, demand.asked = request.id, asked
+            demand.lost_at_ms = now_ms + self._max_wait_ms + GRACE_MS
+            self._unanswered[request.id] = share_partition
+            requests.append(request)
+        self._forget_old()
+        return requests
+
+    def take(self, response: SharePartitionResponse, now_ms: int) -> tuple[HeldRange, ...]:
+        """What an answer grants; nothing for one that was taken before, or that is to nobody's demand."""
+        share_partition = self._unanswered.pop(response.id, None)
+        if share_partition is None:
+            return ()
+        demand = self._demands.get(share_partition, _Demand())
+        if demand.id == response.id:
+            demand.id, demand.asked, demand.busy = "", 0, bool(response.acquired)
+            demand.due_ms = now_ms if response.error_code == ErrorCode.NONE else now_ms + RETRY_MS
+        if response.error_code != ErrorCode.NONE:
+            logger.info("fetch of %s-%d refused: %s", response.topic, response.partition, response.error_message)
+        return ranges_of(response)
+
+    def awaits(self, response: SharePartitionResponse) -> bool:
+        """Whether this answers a demand for the first time."""
+        return response.id in self._unanswered
+
+    def forget(self) -> None:
+        """The member was fenced: no demand stands, and a late answer grants nothing."""
+        self._demands.clear()
+        self._unanswered.clear()
+
+    def _is_free(self, share_partition: SharePartition, now_ms: int) -> bool:
+        demand = self._demands.setdefault(share_partition, _Demand())
+        if demand.id and now_ms >= demand.lost_at_ms:
+            demand.id, demand.asked = "", 0
+        return not demand.id and now_ms >= demand.due_ms
+
+    def _sizes(self, free: Collection[SharePartition], assigned: int, held: int) -> dict[SharePartition, int]:
+        busy = [share_partition for share_partition in free if self._demands[share_partition].busy]
+        asked = sum(demand.asked for demand in self._demands.values() if demand.busy)
+        room = self._target - held - asked
+        sizes = {sp: -(-self._target // max(1, assigned)) for sp in free if not self._demands[sp].busy}
+        if busy and room * _LEAST_PART >= self._target:
+            sizes |= dict.fromkeys(busy, -(-room // len(busy)))
+        return sizes
+
+    def _forget_old(self) -> None:
+        while len(self._unanswered) > 10_000:
+            del self._unanswered[next(iter(self._unanswered))]
+
+
+def ranges_of(response: SharePartitionResponse) -> tuple[HeldRange, ...]:
+    """The ranges that a fetch response grants."""
+    where = response.topic, response.topic_id, response.partition
+    return tuple(
+        HeldRange(*where, *acquired, response.lock_deadline_ms, response.read_committed)
+        for acquired in response.acquired
+    )

@@ -1,0 +1,150 @@
+"""A member's heartbeats (KIP-932, ShareGroupHeartbeat), without I/O: `now_ms` and responses in, requests out.
+
+    joining (epoch 0) --answer--> member (epoch n, assignment) --UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH--> joining
+                                                               --leave (epoch -1)--> left
+
+A heartbeat is sent at the interval that the coordinator told, sooner while nothing is assigned, and again when no
+answer came in time. Answers to earlier, unanswered heartbeats count too, or a slow coordinator would never be heard.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.member.ranges import SharePartition
+from sharegroup.protocol.request_rows import HEARTBEAT, ShareGroupRequest, TopicMetadata
+from sharegroup.protocol.response_rows import ShareGroupResponse
+
+logger = logging.getLogger(__name__)
+
+JOIN_EPOCH = 0
+LEAVE_EPOCH = -1
+#: An unanswered heartbeat is sent again after so long.
+RESPONSE_TIMEOUT_MS = 5_000
+UNASSIGNED_INTERVAL_MS = 1_000
+RETRY_MS = 1_000
+
+#: The coordinator may think otherwise later; everything else that it refuses is for people to put right.
+_PASSING = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.GROUP_MAX_SIZE_REACHED,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+)
+_FENCED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND})
+
+
+class Membership:
+    """See the module. `ids` makes request ids; `fatal` is set when the coordinator refuses the member for good."""
+
+    def __init__(
+        self,
+        group_id: str,
+        member_id: str,
+        topics: tuple[str, ...],
+        client_id: str,
+        client_host: str,
+        ids: Iterator[str],
+    ) -> None:
+        self.group_id = group_id
+        self.member_id = member_id
+        self.member_epoch = JOIN_EPOCH
+        self.assignment: frozenset[SharePartition] = frozenset()
+        self.fatal: RequestError | None = None
+        self.left = False
+        self._topics, self._client_id, self._client_host = topics, client_id, client_host
+        self._ids = ids
+        self._due_ms = 0
+        self._unanswered: dict[str, int] = {}
+        self._leaving = False
+
+    @property
+    def has_joined(self) -> bool:
+        """Whether the coordinator has answered the join."""
+        return self.member_epoch > JOIN_EPOCH
+
+    def heartbeat(self, metadata: Mapping[str, TopicMetadata], now_ms: int) -> ShareGroupRequest | None:
+        """The heartbeat that is due, if one is; `metadata` is what is known of the subscribed topics."""
+        if now_ms < self._due_ms or self._leaving or self.fatal:
+            return None
+        self._due_ms = now_ms + RESPONSE_TIMEOUT_MS
+        return self._request(self.member_epoch, metadata)
+
+    def hurry(self, now_ms: int) -> None:
+        """There is news for the coordinator: the next heartbeat is due now."""
+        self._due_ms = min(self._due_ms, now_ms)
+
+    def leave(self) -> ShareGroupRequest | None:
+        """The last heartbeat, None for one who never asked to join; `left` is set by its answer."""
+        self._leaving = True
+        if not self.has_joined and not self._unanswered:
+            self.left = True
+            return None
+        return self._request(LEAVE_EPOCH, {})
+
+    def take(self, response: ShareGroupResponse, now_ms: int) -> bool:
+        """Take an answer in; True when the member was fenced, and so holds nothing any more."""
+        epoch = self._unanswered.pop(response.id, None)
+        if epoch is None:
+            return False
+        if epoch == LEAVE_EPOCH:
+            self.left = True
+            return False
+        if response.error_code != ErrorCode.NONE:
+            return self._refused(response, epoch, now_ms)
+        self.member_epoch = response.member_epoch
+        if response.assignment is not None:
+            self.assignment = frozenset(
+                SharePartition(topic, topic_id, partition)
+                for topic, (topic_id, partitions) in response.assignment.items()
+                for partition in partitions
+            )
+        interval_ms = response.heartbeat_interval_ms
+        if not self.assignment:
+            interval_ms = min(interval_ms, UNASSIGNED_INTERVAL_MS)
+        self._due_ms = now_ms + interval_ms
+        return False
+
+    @property
+    def _who(self) -> tuple[str, str]:
+        return self.member_id, self.group_id
+
+    def _refused(self, response: ShareGroupResponse, epoch: int, now_ms: int) -> bool:
+        code = response.error_code
+        if code in _FENCED:
+            if epoch != self.member_epoch or epoch == JOIN_EPOCH:
+                self._due_ms = now_ms + RETRY_MS  # about an epoch that has passed
+                return False
+            logger.warning("member %s is out of group %s, joining again: %s", *self._who, response.error_message)
+            self.member_epoch, self.assignment, self._due_ms = JOIN_EPOCH, frozenset(), now_ms
+            return True
+        if code in _PASSING:
+            logger.warning("heartbeat refused, will try again: %s %s", code, response.error_message)
+            self._due_ms = now_ms + RETRY_MS
+            return False
+        known = ErrorCode(code) if code in set(ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
+        self.fatal = RequestError(known, response.error_message or f"error {code}")
+        return False
+
+    def _request(self, member_epoch: int, metadata: Mapping[str, TopicMetadata]) -> ShareGroupRequest:
+        request = ShareGroupRequest(
+            HEARTBEAT,
+            next(self._ids),
+            self.group_id,
+            self.member_id,
+            member_epoch,
+            reply_to=self.member_id,
+            client_id=self._client_id,
+            client_host=self._client_host,
+            subscribed_topic_names=self._topics if member_epoch == JOIN_EPOCH else None,
+            topics=metadata,
+        )
+        self._unanswered[request.id] = member_epoch
+        while len(self._unanswered) > 100:
+            del self._unanswered[next(iter(self._unanswered))]
+        return request

@@ -1,0 +1,1 @@
+"""The long-running job: its queries, their start, supervision and end."""

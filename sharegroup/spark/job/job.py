@@ -1,0 +1,193 @@
+"""The main job: both queries in one session, until SIGTERM."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from sharegroup.commit.commit_steps import CommitSteps
+from sharegroup.commit.delta_table import DeltaTableWriter, DeltaVersions, open_or_create
+from sharegroup.commit.fault_points import fault_point
+from sharegroup.commit.job_lead import JobLead, LeadWatch
+from sharegroup.commit.leaders import last_leader_epoch
+from sharegroup.commit.retention import prunable
+from sharegroup.commit.stale_checkpoint import refuse_stale_checkpoint
+from sharegroup.commit.static_configs import write_static_configs
+from sharegroup.commit.table_upgrade import refuse_older_checkpoints, upgrade_tables
+from sharegroup.config import JobConfig
+from sharegroup.spark.job.checkpoint import read_checkpoint
+from sharegroup.spark.job.job_query import JobQuery
+from sharegroup.spark.job.stop_signal import StopSignal
+from sharegroup.spark.job.supervisor import Supervisor
+from sharegroup.spark.queries import group_coordinator_query, share_partition_query
+from sharegroup.tables.schemas import (
+    ALL_TABLES,
+    GROUP_COORDINATOR_TABLES,
+    SHARE_GROUP_JOB,
+    SHARE_PARTITION_TABLES,
+)
+from sharegroup.topics.client_settings import python_properties
+from sharegroup.topics.kafka_clients import RowProducer, create_topics
+
+logger = logging.getLogger(__name__)
+
+#: Each query's tables, in the order of its commit steps.
+_TABLES = {
+    group_coordinator_query.NAME: GROUP_COORDINATOR_TABLES,
+    share_partition_query.NAME: SHARE_PARTITION_TABLES,
+}
+#: How often the queries are looked after.
+_WATCH_S = 0.2
+#: No batch for this long: the query is between batches.
+_IDLE_S = 0.5
+
+
+class ShareGroupJob:
+    """Runs the two queries. `run` returns after SIGTERM and raises what ended the job otherwise."""
+
+    def __init__(self, spark: SparkSession, config: JobConfig, stop: StopSignal) -> None:
+        self._spark, self._config, self._stop = spark, config, stop
+        self._scratch = tempfile.TemporaryDirectory(prefix="sharegroup-")
+        self._kafka = python_properties(config.job.bootstrap_servers, config.job.kafka)
+        self._jvm_pid = int(spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]  # py4j
+        self._running: dict[str, JobQuery] = {}
+        self._producers: dict[str, RowProducer] = {}
+        self._build: dict[str, Callable[[], JobQuery]] = {
+            group_coordinator_query.NAME: self._group_coordinator,
+            share_partition_query.NAME: self._share_partition,
+        }
+
+    def run(self) -> None:
+        """Start, watch, stop. Raises FencedLeaderError when another job took the lead, StaleCheckpointError."""
+        self._create_topics_and_tables()
+        self._refuse_stale_checkpoints()
+        lead = self._take_the_lead()
+        upgrade_tables(self._config.job.tables_path, int(time.time() * 1000))
+        supervisor = Supervisor({name: functools.partial(self._start, lead, name) for name in self._build})
+        watch = LeadWatch(lead.check)
+        all_run = False
+        try:
+            while not self._stop.wait(_WATCH_S):
+                before, all_run = all_run, supervisor.watch()
+                if all_run and not before:
+                    logger.info("the share-group job is running")
+                watch.look()
+        finally:
+            self._stop_queries()
+            for producer in self._producers.values():
+                producer.close()
+            self._scratch.cleanup()
+
+    def _create_topics_and_tables(self) -> None:
+        job = self._config.job
+        requests = job.group_requests_topic, job.partition_requests_topic
+        create_topics(
+            self._kafka,
+            dict.fromkeys((*requests, job.responses_topic), job.request_topic_partitions),
+            job.request_topic_replication_factor,
+            job.request_topic_retention_ms,
+            timed=requests,
+        )
+        for spec in ALL_TABLES:
+            open_or_create(job.tables_path, spec)
+
+    def _refuse_stale_checkpoints(self) -> None:
+        """Before this job takes the lead: a start that comes to nothing must not end the job that runs."""
+        job = self._config.job
+        paths = {name: f"{job.checkpoint_path}/{name}" for name in _TABLES}
+        checkpoints = {path: read_checkpoint(self._spark, path) for path in paths.values()}
+        used = {path for path, checkpoint in checkpoints.items() if checkpoint and checkpoint.newest_batch >= 0}
+        refuse_older_checkpoints(job.tables_path, checkpoints, used.__contains__)
+        for name, (first, *_) in _TABLES.items():
+            checkpoint = checkpoints[paths[name]]
+            if checkpoint is not None:
+                table = DeltaTableWriter(job.tables_path, first)
+                committed = table.committed(checkpoint.query_id)
+                known = functools.partial(last_leader_epoch, job.tables_path)
+                refuse_stale_checkpoint(checkpoint, table.last_info, committed, known)
+
+    def _take_the_lead(self) -> JobLead:
+        path = self._config.job.tables_path
+        tables = [DeltaVersions(path, spec) for specs in _TABLES.values() for spec in specs]
+        lead = JobLead(DeltaTableWriter(path, SHARE_GROUP_JOB), tables)
+        lead.take()
+        return lead
+
+    # -- the queries -----------------------------------------------------------------------------------------------
+
+    def _share_partition(self) -> JobQuery:
+        job = self._config.job
+        name = share_partition_query.NAME
+        producer = self._producer(name, job.group_requests_topic)
+        writers = [DeltaTableWriter(job.tables_path, spec) for spec in _TABLES[name]]
+        return JobQuery(
+            self._spark,
+            self._config,
+            name,
+            lambda path, positions: share_partition_query.share_partition_outputs(
+                self._spark, self._config, path, positions
+            ),
+            CommitSteps(writers, producer, fault_point(name, self._jvm_pid)),
+            str(Path(self._scratch.name) / name),
+            self._stop,
+            lambda: prunable(job.tables_path, job.delivery_log_retention_ms),
+            producer.announce_leader,
+        )
+
+    def _group_coordinator(self) -> JobQuery:
+        job = self._config.job
+        name = group_coordinator_query.NAME
+        producer = self._producer(name, job.partition_requests_topic)
+        writers = [DeltaTableWriter(job.tables_path, spec) for spec in _TABLES[name]]
+        steps = CommitSteps(writers, producer, fault_point(name, self._jvm_pid))
+        return JobQuery(
+            self._spark,
+            self._config,
+            name,
+            lambda path, positions: group_coordinator_query.group_coordinator_outputs(
+                self._spark, self._config, path, positions
+            ),
+            steps,
+            str(Path(self._scratch.name) / name),
+            self._stop,
+            dict,
+            lambda: write_static_configs(steps, self._config, int(time.time() * 1000)),
+        )
+
+    def _producer(self, name: str, requests_topic: str) -> RowProducer:
+        """A query's own, in place of that of its last run."""
+        if name in self._producers:
+            self._producers.pop(name).close()
+        producer = self._producers[name] = RowProducer(self._kafka, self._config.job.responses_topic, requests_topic)
+        return producer
+
+    def _start(self, lead: JobLead, name: str) -> JobQuery:
+        query = self._build[name]()
+        query.start(lead.epoch_for(name))
+        self._running[name] = query
+        return query
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def _stop_queries(self) -> None:
+        """Between batches: a batch that begins now stops itself, and a query without one can be stopped safely."""
+        self._stop.request()
+        for query in self._running.values():
+            self._await_end(query)
+
+    def _await_end(self, query: JobQuery) -> None:
+        """A query that is not in a batch waits in its source for news; it can be stopped there."""
+        idle_since = time.monotonic()
+        while query.is_active:
+            if query.in_batch:
+                idle_since = time.monotonic()
+            if time.monotonic() - idle_since > _IDLE_S:
+                query.query.stop()
+                return
+            time.sleep(0.05)  # polls Spark's own status; there is nothing to wait on

@@ -1,0 +1,136 @@
+"""One streaming query of the job: its start, its batches and its upkeep in Spark."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from sharegroup.commit.commit_steps import CommitSteps
+from sharegroup.commit.leaders import last_leader_epoch, record_leader
+from sharegroup.commit.query_run import QueryRun
+from sharegroup.config import JobConfig
+from sharegroup.errors import StopRequested
+from sharegroup.spark.job.checkpoint import begin_checkpoint, read_checkpoint
+from sharegroup.spark.job.stop_signal import StopSignal
+from sharegroup.watch.hand_over import HandOverFile
+
+logger = logging.getLogger(__name__)
+
+Outputs = Callable[[str, dict[int, int]], DataFrame]
+
+
+class JobQuery:
+    """See the module. `outputs(hand_over path, positions)` builds the query up to its sink.
+
+    `prune_before` tells, at upkeep, which old days of a table can go; `on_lead` is called once it leads, before the
+    first batch.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        config: JobConfig,
+        name: str,
+        outputs: Outputs,
+        steps: CommitSteps,
+        hand_over_path: str,
+        stop: StopSignal,
+        prune_before: Callable[[], Mapping[str, str]],
+        on_lead: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._spark, self._config, self.name, self._outputs = spark, config, name, outputs
+        self._steps, self._stop, self._prune_before = steps, stop, prune_before
+        self._hand_over_path = hand_over_path
+        self._run = QueryRun(
+            name, steps, HandOverFile(hand_over_path), on_lead, self._upkeep, config.job.upkeep_interval_commits
+        )
+        self._query: StreamingQuery | None = None
+        #: What ended the query from inside a batch, as Spark's own exception shows only a Java trace of it.
+        self.failure: BaseException | None = None
+        self.in_batch = False
+
+    @property
+    def batches(self) -> int:
+        """How many batches it has run."""
+        return self._run.batches
+
+    @property
+    def query(self) -> StreamingQuery:
+        """Spark's query, once started."""
+        assert self._query is not None
+        return self._query
+
+    @property
+    def is_active(self) -> bool:
+        """Whether Spark's query, once started, has not ended."""
+        return bool(self.query.isActive)
+
+    @property
+    def ended_by(self) -> BaseException | None:
+        """What ended it."""
+        return self.failure or self.query.exception()
+
+    def start(self, leader_epoch: int) -> None:
+        """Take the lead, complete what the last leader owed, and start.
+
+        Raises FencedLeaderError, StaleCheckpointError, KafkaUnavailableError.
+        """
+        path = f"{self._config.job.checkpoint_path}/{self.name}"
+        tables_path = self._config.job.tables_path
+        self._run.lead(
+            leader_epoch, read_checkpoint(self._spark, path), functools.partial(last_leader_epoch, tables_path)
+        )
+        # Before Spark plans a batch: a checkpoint with one, and no start to go with it, would be taken for a stale one.
+        self._steps.query_id = begin_checkpoint(self._spark, path)
+        self._record()
+        writer = (
+            self._outputs(self._hand_over_path, dict(self._steps.positions))
+            .writeStream.queryName(self.name)
+            .outputMode("update")
+            .option("checkpointLocation", path)
+            .trigger(processingTime=f"{self._config.job.trigger_interval_ms} milliseconds")
+            .foreachBatch(self._on_batch)
+        )
+        self._query = writer.start()
+        assert str(self._query.id) == self._steps.query_id
+        logger.info("query %s leads with epoch %d, id %s", self.name, self._steps.leader_epoch, self._steps.query_id)
+
+    def _record(self) -> None:
+        record_leader(
+            self._config.job.tables_path,
+            self.name,
+            self._steps.leader_epoch,
+            self._steps.query_id,
+            self._spark.sparkContext.applicationId,
+            self._steps.positions,
+        )
+
+    def _on_batch(self, frame: DataFrame, batch_id: int) -> None:
+        self.in_batch = True
+        try:
+            self._run_batch(frame, batch_id)
+        except BaseException as error:
+            self.failure = error
+            raise
+        finally:
+            self.in_batch = False
+
+    def _run_batch(self, frame: DataFrame, batch_id: int) -> None:
+        if self._stop.requested:
+            raise StopRequested(f"query {self.name} stops before batch {batch_id}")
+        self._run.begin(batch_id)
+        # Step 1; it must always run, also when all else is already done: Spark fails the batch otherwise.
+        self._run.finish(batch_id, frame.toArrow()["output"].to_pylist())
+
+    def _upkeep(self) -> None:
+        begin = time.monotonic()
+        job = self._config.job
+        retention = timedelta(milliseconds=job.tables_retention_ms)
+        self._steps.upkeep(retention, job.tables_local_versions, self._prune_before())
+        logger.debug("upkeep of the tables of %s: %.0f ms", self.name, 1000 * (time.monotonic() - begin))

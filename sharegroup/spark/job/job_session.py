@@ -1,0 +1,39 @@
+"""The main job's session: what a micro-batch of few, narrow rows needs."""
+
+from __future__ import annotations
+
+from pyspark import SparkConf
+from pyspark.sql import SparkSession
+
+from sharegroup.config import JobConfig
+from sharegroup.spark.job.checkpoint import is_local
+from sharegroup.spark.session import build_session
+
+#: Above this, more tasks cost more than they bring: a batch has a row for each request, not for each record.
+_MAX_SHUFFLE_PARTITIONS = 8
+#: Spark renames checkpoint files by Hadoop's FileContext, which on a local disk runs ten processes for each micro-batch
+#: (`readlink`, `chmod`). There a plain rename is atomic as well; elsewhere Spark knows best.
+_LOCAL_CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_CHECKPOINT_FILES_KEY = "spark.sql.streaming.checkpointFileManagerClass"
+
+
+def job_session(config: JobConfig) -> SparkSession:
+    """The session; what `spark-submit --conf` says goes over what is set here."""
+    given = SparkConf()
+    spark = build_session(
+        "share-groups",
+        extra={
+            key: value
+            for key, value in {
+                "spark.sql.streaming.minBatchesToRetain": str(config.job.state_min_batches_to_retain),
+                "spark.databricks.delta.snapshotPartitions": "1",
+            }.items()
+            if not given.contains(key)
+        },
+    )
+    if not given.contains("spark.sql.shuffle.partitions"):
+        cores = spark.sparkContext.defaultParallelism
+        spark.conf.set("spark.sql.shuffle.partitions", str(max(1, min(_MAX_SHUFFLE_PARTITIONS, cores))))
+    if not given.contains(_CHECKPOINT_FILES_KEY) and is_local(spark, config.job.checkpoint_path):
+        spark.conf.set(_CHECKPOINT_FILES_KEY, _LOCAL_CHECKPOINT_FILES)
+    return spark

@@ -1,0 +1,135 @@
+"""Keeps the job's queries running: a query that failed for a passing reason is started again.
+
+While it is Kafka that is away, a query is tried again for as long as it takes: to keep running is what the job is for.
+After any other failure it is tried again `MAX_RESTARTS` times without a batch in between. What is for people to
+decide - another leader, a stale checkpoint - ends the job at once, and so does a first start that fails for anything
+but Kafka.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
+
+from kafka.errors import KafkaError, UnknownTopicOrPartitionError
+from pyspark.errors import StreamingQueryException
+
+from sharegroup.commit.stale_checkpoint import StaleCheckpointError
+from sharegroup.errors import FencedLeaderError, ShareGroupError, StopRequested
+
+logger = logging.getLogger(__name__)
+
+#: How often in a row a query is started again after failures that are not Kafka's.
+MAX_RESTARTS = 6
+#: A query is started again after 1, 2, 4, ... seconds, and no longer than this.
+MAX_DELAY_S = 30.0
+#: What Kafka's Java clients, which Spark reads with, throw while brokers are away.
+_JAVA_OUTAGE = re.compile(
+    r"org\.apache\.kafka\.common\.errors\."
+    r"(Timeout|Disconnect|Network|BrokerNotAvailable|LeaderNotAvailable|NotLeaderOrFollower|KafkaStorage)Exception"
+)
+
+
+class Supervised(Protocol):
+    """A query that was started."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it runs."""
+
+    @property
+    def ended_by(self) -> BaseException | None:
+        """What ended it."""
+
+    @property
+    def batches(self) -> int:
+        """How many batches it has run."""
+
+
+class Supervisor:
+    """`starts` are the queries by name: each starts one, or raises. Nothing is done outside of `watch`."""
+
+    def __init__(self, starts: Mapping[str, Callable[[], Supervised]], clock: Callable[[], float] = time.monotonic):
+        self._starts, self._clock = starts, clock
+        self._running: dict[str, Supervised] = {}
+        self._due = dict.fromkeys(starts, clock())
+        self._failures = {name: _Failures(name) for name in starts}
+
+    def watch(self) -> bool:
+        """Start what is due; whether all queries run. Raises what ends the job."""
+        for name in self._starts:
+            if name not in self._due:
+                self._look_after(name, self._running[name])
+            elif self._clock() >= self._due[name]:
+                self._start(name)
+        return not self._due
+
+    def _start(self, name: str) -> None:
+        try:
+            self._running[name] = self._starts[name]()
+        except (FencedLeaderError, StaleCheckpointError):
+            raise
+        except Exception as error:
+            if name not in self._running and not is_outage(error):
+                raise
+            self._failed(name, error)
+        else:
+            del self._due[name]
+
+    def _look_after(self, name: str, query: Supervised) -> None:
+        if query.is_active or isinstance(query.ended_by, StopRequested):
+            return
+        if isinstance(query.ended_by, (FencedLeaderError, StaleCheckpointError)):
+            raise query.ended_by
+        if query.batches:
+            self._failures[name] = _Failures(name)
+        self._failed(name, query.ended_by)
+
+    def _failed(self, name: str, failure: BaseException | None) -> None:
+        delay_s = self._failures[name].add(failure)
+        logger.error("query %s failed, will start again in %d s: %s", name, delay_s, _first_line(failure))
+        self._due[name] = self._clock() + delay_s
+
+
+class _Failures:
+    """Of one query, without a batch in between."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._all, self._not_kafkas = 0, 0
+
+    def add(self, failure: BaseException | None) -> float:
+        """Seconds until the next start. Raises ShareGroupError after too many."""
+        self._all += 1
+        self._not_kafkas += not is_outage(failure)
+        if self._not_kafkas > MAX_RESTARTS:
+            raise ShareGroupError(f"query {self._name} failed {self._not_kafkas} times in a row") from failure
+        return float(min(2 ** min(self._all - 1, 10), MAX_DELAY_S))
+
+
+def is_outage(failure: BaseException | None) -> bool:
+    """Whether it is Kafka that is away, by any of its clients, however deep in the causes.
+
+    A topic that is gone is not away: nobody will bring it back by waiting.
+    """
+    for error in _with_causes(failure):
+        if isinstance(error, KafkaError) and error.retriable and not isinstance(error, UnknownTopicOrPartitionError):
+            return True
+        if isinstance(error, StreamingQueryException) and _JAVA_OUTAGE.search(str(error)):
+            return True
+    return False
+
+
+def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__
+
+
+def _first_line(failure: BaseException | None) -> str:
+    if isinstance(failure, StreamingQueryException):
+        return str(failure).partition("\n")[0]
+    return f"{type(failure).__name__}: {failure}"

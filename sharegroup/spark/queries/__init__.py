@@ -1,0 +1,1 @@
+"""The two stateful queries, and the sources that feed them."""

@@ -1,0 +1,52 @@
+"""The group_coordinator query: heartbeats in; groups, members, share-partitions and responses out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+
+from sharegroup.config import JobConfig
+from sharegroup.spark.queries.operators import OUTPUT_SCHEMA, STATE_SCHEMA, group_coordinator_operator
+from sharegroup.spark.queries.share_groups_source import READER, SOURCE_NAME, SOURCE_SCHEMA
+from sharegroup.spark.queries.share_partition_query import IDLE_BLOCK_MS, request_rows
+from sharegroup.spark.shipping import register_source
+from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, table_path
+from sharegroup.topics.client_settings import python_properties
+
+NAME = "group_coordinator"
+
+
+def source_options(config: JobConfig, hand_over: str) -> dict[str, Any]:
+    """The one option of `share_groups_ticks`."""
+    job = config.job
+    return {
+        "kafka": python_properties(job.bootstrap_servers, job.kafka),
+        "tables": {spec.name: table_path(job.tables_path, spec) for spec in GROUP_COORDINATOR_TABLES},
+        "storage_options": {},
+        "hand_over": hand_over,
+        "requests_topic": job.group_requests_topic,
+        "poll_ms": job.log_poll_interval_ms,
+        "idle_poll_ms": job.log_idle_poll_interval_ms,
+        "block_ms": IDLE_BLOCK_MS,
+    }
+
+
+def group_coordinator_outputs(
+    spark: SparkSession, config: JobConfig, hand_over: str, positions: dict[int, int]
+) -> DataFrame:
+    """(output): the query up to its sink. Rows that name no group have the key "" and are refused there."""
+    names = F.from_json("value", "group_id STRING")
+    requests = request_rows(spark, config, config.job.group_requests_topic, positions).select(
+        F.coalesce(names["group_id"], F.lit("")).alias("group_id"), "row"
+    )
+    register_source(spark, SOURCE_NAME, READER, SOURCE_SCHEMA)
+    ticks = spark.readStream.format(SOURCE_NAME).option("options", json.dumps(source_options(config, hand_over))).load()
+    return (
+        ticks.select("group_id", "row")
+        .unionByName(requests)
+        .groupBy("group_id")
+        .applyInPandasWithState(group_coordinator_operator(config), OUTPUT_SCHEMA, STATE_SCHEMA, "update", "NoTimeout")
+    )

@@ -1,0 +1,114 @@
+"""`kafka_log_offsets`: the Python streaming source beside the request topic of the share_partition query.
+
+It says which share-partitions to lead (rows of the `share_partitions` table, with the state to load), how far their
+logs reach, which topics are no more, and when a key's deadline is due. Nothing new: no rows, and Spark runs no batch.
+It runs in a Python worker of the driver, apart from the driver's own Python; `readBetweenOffsets` of a batch that is
+run again runs on an executor. What it says is `LogOffsetsPlanner`'s to decide: here it waits, and reads the clock.
+
+The clock of a tick is a *safe* time: all requests appended before it have been read by committed batches. So a lock
+never expires while an acknowledgement that was in time is still unread, however long the backlog.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kafka.errors import KafkaError
+from pyspark.sql.datasource import SimpleDataSourceStreamReader
+
+from sharegroup.tables.config_poll import ConfigPoll
+from sharegroup.tables.pinned_tables import PinnedTables
+from sharegroup.topics.kafka_client_log import set_up_kafka_client_log
+from sharegroup.watch.hand_over import HandOverFile
+from sharegroup.watch.log_offsets_plan import SourceOffset, Tables, rows_between
+from sharegroup.watch.log_offsets_planner import LOG_TIMEOUT_MS, LogOffsetsPlanner, PlannerSettings
+from sharegroup.watch.log_poll import LogPoll
+from sharegroup.watch.request_clock import RequestClock, Waiting
+from sharegroup.watch.wake import Requests, Wake
+
+logger = logging.getLogger(__name__)
+
+SOURCE_NAME = "kafka_log_offsets"
+#: How often the `share_partitions` table is looked at while nobody waits for records.
+_TABLE_POLL_MS = 500
+#: How long requests wait that nobody waits for, while no member waits for records either.
+_LINGER_MS = 500
+READER = f"{__name__}:LogOffsetsReader"
+SOURCE_SCHEMA = "shard_key STRING, row STRING"
+
+
+class LogOffsetsReader(SimpleDataSourceStreamReader):
+    """See the module. `options` is the JSON that `share_partition_query` makes."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        set_up_kafka_client_log(logging.ERROR)  # a worker's log, which nobody sets up: it shows each repeated request
+        self._options = options
+        self._tables = PinnedTables(options["tables"], options["storage_options"])
+        self._hand_over = HandOverFile(options["hand_over"])
+        configs = ConfigPoll(options["job_config"], options["tables_path"], options["storage_options"])
+        settings = PlannerSettings(**{name: options[name] for name in PlannerSettings.__dataclass_fields__})
+        self._planner = LogOffsetsPlanner(self._tables, LogPoll(options["kafka"], LOG_TIMEOUT_MS), configs, settings)
+        self._clock = RequestClock(LogPoll(options["kafka"]), options["requests_topic"], options["idle_poll_ms"])
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Nothing read, nothing led: the first batch loads everything from the tables."""
+        return SourceOffset().to_json()
+
+    def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[str, str]], dict[str, Any]]:
+        """What is new after `start`; an equal offset and no rows if nothing is."""
+        before = SourceOffset.from_json(start)
+        try:
+            after = self._wait_for_news(before)
+        except KafkaError as error:
+            logger.warning("the request topic cannot be polled, will try again: %s", error)
+            time.sleep(self._options["block_ms"] / 1000)  # brokers that are away are not asked without a pause
+            return iter(()), start
+        if after is None:
+            return iter(()), start
+        return iter(list(rows_between(before, after, self._plan_tables()))), after.to_json()
+
+    def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[str, str]]:  # noqa: N802
+        """The rows of a batch once more; looks at nothing but the two offsets and the pinned table versions."""
+        found = rows_between(SourceOffset.from_json(start), SourceOffset.from_json(end), self._plan_tables())
+        return iter(list(found))
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing to forget."""
+
+    def _plan_tables(self) -> Tables:
+        return Tables(self._tables.share_partitions, self._tables.states)
+
+    def _wait_for_news(self, before: SourceOffset) -> SourceOffset | None:
+        """The next offset; None if nothing is new, or only requests are, which Spark's Kafka source brings.
+
+        While the brokers are away, what the tables say is news all the same: the first batch loads what there is to
+        load, before Spark's Kafka source may bring requests for it. Raises KafkaError if there is no such news.
+        """
+        waiting, requests = Waiting(self._options["block_ms"]), Requests()
+        while True:
+            now_ms, told = _now_ms(), self._hand_over.read()
+            wake = Wake.of(told, now_ms)
+            problem: KafkaError | None = None
+            try:
+                if requests.must_look(wake):
+                    requests = requests.seen(*self._clock.observe(now_ms, told.positions), wake)
+            except KafkaError as error:
+                problem = error
+            after = self._planner.next(before, told, requests.are_wanted, requests.safe_ms, now_ms)
+            if after is not None:
+                return after
+            if problem is not None:
+                raise problem
+            slice_ms = self._options["poll_ms"] if told.waiting else _TABLE_POLL_MS
+            wait_ms = waiting.next_ms(now_ms, wake.deadline_ms, slice_ms)
+            if requests.are_wanted or not wait_ms:
+                return None
+            is_there = self._clock.wait(told.positions, wait_ms, _LINGER_MS if wake.may_linger else 0)
+            requests = requests._replace(are_wanted=is_there)
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1000)

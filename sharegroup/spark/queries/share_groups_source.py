@@ -1,0 +1,107 @@
+"""`share_groups_ticks`: the Python streaming source beside the request topic of the group_coordinator query.
+
+With an empty checkpoint its first batch loads every group from the tables; after that it only ticks groups whose
+deadline (a member's session) is due. Nothing due: no rows, and Spark runs no batch.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from deltalake import DeltaTable
+from kafka.errors import KafkaError
+from pyspark.sql.datasource import SimpleDataSourceStreamReader
+
+from sharegroup.engine import rows
+from sharegroup.watch.hand_over import HandOverFile
+from sharegroup.watch.log_poll import LogPoll
+from sharegroup.watch.request_clock import RequestClock, Waiting
+
+logger = logging.getLogger(__name__)
+
+SOURCE_NAME = "share_groups_ticks"
+SOURCE_SCHEMA = "group_id STRING, row STRING"
+READER = f"{__name__}:ShareGroupsReader"
+
+
+class ShareGroupsReader(SimpleDataSourceStreamReader):
+    """The offset JSON: `versions` of the tables that were loaded (empty before), and the keys to tick at `clock_ms`."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._options = options
+        self._hand_over = HandOverFile(options["hand_over"])
+        self._clock = RequestClock(LogPoll(options["kafka"]), options["requests_topic"], options["idle_poll_ms"])
+        self._ticked_all = False
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Nothing loaded."""
+        return {"seq": 0, "versions": {}, "tick_keys": [], "clock_ms": 0}
+
+    def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[str, str]], dict[str, Any]]:
+        """What is new after `start`; an equal offset and no rows if nothing is."""
+        versions = start["versions"] or self._newest_versions()
+        try:
+            due, clock_ms = self._due(bool(start["versions"]))
+        except KafkaError as error:
+            logger.warning("the request topic cannot be polled, will try again: %s", error)
+            time.sleep(self._options["block_ms"] / 1000)  # brokers that are away are not asked without a pause
+            due, clock_ms = [], 0
+        if versions == start["versions"] and not due:
+            return iter(()), start
+        end = {
+            "seq": start["seq"] + 1,
+            "versions": versions,
+            "tick_keys": due,
+            "clock_ms": max(clock_ms, start["clock_ms"]),
+        }
+        return self.readBetweenOffsets(start, end), end
+
+    def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[str, str]]:  # noqa: N802
+        """The rows of a batch, from its two offsets alone."""
+        if start == end:
+            return iter(())
+        found = []
+        if not start["versions"]:
+            for group_id, tables in sorted(self._groups(end["versions"]).items()):
+                found.append((group_id, rows.encode(rows.LOAD, json.dumps(tables, default=str))))
+        found += [(key, rows.encode(rows.TICK, str(end["clock_ms"]))) for key in end["tick_keys"]]
+        return iter(found)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing to forget."""
+
+    def _newest_versions(self) -> dict[str, int]:
+        return {table: self._open(table, None).version() for table in self._options["tables"]}
+
+    def _due(self, is_loaded: bool) -> tuple[list[str], int]:
+        """The groups to tick and the clock; waits for a deadline or a request, which Spark's Kafka source brings."""
+        block_ms = self._options["block_ms"]
+        waiting = Waiting(block_ms if is_loaded else 0)
+        while True:
+            now_ms = int(time.time() * 1000)
+            told = self._hand_over.read()
+            pending, safe_ms = self._clock.observe(now_ms, told.positions)
+            due = {key for key, deadline in told.deadlines.items() if deadline < safe_ms}
+            if not self._ticked_all and safe_ms:
+                self._ticked_all = True
+                due |= set(self._groups(self._newest_versions()))  # those of the first start may be cleaned up by now
+            wait_ms = waiting.next_ms(now_ms, min(told.deadlines.values(), default=None), block_ms)
+            if due or pending or not wait_ms or self._clock.wait(told.positions, wait_ms):
+                return sorted(due), safe_ms
+
+    def _groups(self, versions: Mapping[str, int]) -> dict[str, dict[str, list[dict[str, Any]]]]:
+        """{group id: {table: [row, ...]}} at the pinned versions."""
+        groups: dict[str, dict[str, list[dict[str, Any]]]] = {}
+        for table, version in versions.items():
+            for row in self._open(table, version).to_pyarrow_table().to_pylist():
+                row.pop("time", None)
+                groups.setdefault(row["group_id"], {}).setdefault(table, []).append(row)
+        return groups
+
+    def _open(self, table: str, version: int | None) -> DeltaTable:
+        options = dict(self._options["storage_options"]) or None
+        return DeltaTable(self._options["tables"][table], version=version, storage_options=options)

@@ -1,0 +1,123 @@
+"""The share_partition query: request rows and log offsets in, durable state, delivery log and responses out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+
+from sharegroup.config import JobConfig
+from sharegroup.engine import rows
+from sharegroup.engine.durable_records import DurableRecords
+from sharegroup.spark.queries.log_offsets_source import READER, SOURCE_NAME, SOURCE_SCHEMA
+from sharegroup.spark.queries.operators import OUTPUT_SCHEMA, STATE_SCHEMA, share_partition_operator
+from sharegroup.spark.shipping import register_source
+from sharegroup.tables.config_poll import file_values
+from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_PARTITIONS, table_path
+from sharegroup.topics.client_settings import python_properties
+from sharegroup.topics.kafka_clients import spark_options
+from sharegroup.watch.log_poll import LogPoll
+from sharegroup.watch.shard_keys import UNKEYED
+
+NAME = "share_partition"
+#: How long a source waits for news before it lets Spark's trigger come round again.
+IDLE_BLOCK_MS = 2_000
+_EARLIEST = -2  # Spark's number for it
+
+
+def request_rows(spark: SparkSession, config: JobConfig, topic: str, positions: dict[int, int]) -> DataFrame:
+    """(row, value) of a request topic: `row` for the operator, `value` to take the key from.
+
+    With a checkpoint the query goes on where it was; without one it starts at `positions`, and at the beginning of a
+    partition that no commit has a position of. Rows that retention has taken are passed over: what was acquired comes
+    back by its lock.
+    """
+    starting = json.dumps({topic: _starting_offsets(config, topic, positions)})
+    stream = (
+        spark.readStream.format("kafka")
+        .options(**spark_options(config.job.bootstrap_servers, config.job.kafka))
+        .option("subscribe", topic)
+        .option("startingOffsets", starting)
+        .option("maxOffsetsPerTrigger", config.job.max_requests_per_batch)
+        .option("failOnDataLoss", "false")
+        .load()
+    )
+    return request_texts(stream)
+
+
+def request_texts(records: DataFrame) -> DataFrame:
+    """(row, value) of Kafka records. Bytes that are no UTF-8 become U+FFFD: Arrow would fail on them, and the batch."""
+    value = F.make_valid_utf8(F.coalesce(F.col("value").cast("string"), F.lit("")))
+    row = F.concat_ws(
+        "\t",
+        F.lit(rows.REQUEST),
+        F.col("partition").cast("string"),
+        F.col("offset").cast("string"),
+        F.unix_millis("timestamp").cast("string"),
+        value,
+    )
+    return records.select(row.alias("row"), value.alias("value"))
+
+
+def keyed_by_shard(requests: DataFrame, shards: int) -> DataFrame:
+    """(shard_key, row) of `request_texts`; what names no share-partition has the key `UNKEYED`."""
+    names = F.from_json("value", "group_id STRING, topic_id STRING, partition INT").alias("names")
+    shard = F.pmod(F.col("names.partition"), F.lit(shards)).cast("string")
+    key = F.concat(F.col("names.group_id"), F.lit("\t"), F.col("names.topic_id"), F.lit("\t"), shard)
+    return requests.select("row", names).select(F.coalesce(key, F.lit(UNKEYED)).alias("shard_key"), "row")
+
+
+def _starting_offsets(config: JobConfig, topic: str, positions: dict[int, int]) -> dict[str, int]:
+    """Spark wants every partition named."""
+    poll = LogPoll(python_properties(config.job.bootstrap_servers, config.job.kafka))
+    try:
+        partitions = [partition.partition for partition in poll.partitions_of(topic)]
+    finally:
+        poll.close()
+    return {str(partition): positions.get(partition, _EARLIEST) for partition in partitions}
+
+
+def share_partition_rows(
+    spark: SparkSession, config: JobConfig, hand_over: str, positions: dict[int, int]
+) -> DataFrame:
+    """(shard_key, row): the operator's input."""
+    requests = request_rows(spark, config, config.job.partition_requests_topic, positions)
+    register_source(spark, SOURCE_NAME, READER, SOURCE_SCHEMA)
+    log = spark.readStream.format(SOURCE_NAME).option("options", json.dumps(source_options(config, hand_over))).load()
+    return log.select("shard_key", "row").unionByName(keyed_by_shard(requests, config.job.operator_shards))
+
+
+def source_options(config: JobConfig, hand_over: str) -> dict[str, Any]:
+    """The one option of `kafka_log_offsets`."""
+    job = config.job
+    return {
+        "kafka": python_properties(job.bootstrap_servers, job.kafka),
+        "tables": {spec.name: table_path(job.tables_path, spec) for spec in (SHARE_PARTITIONS, SHARE_GROUP_STATE)},
+        "storage_options": {},
+        "hand_over": hand_over,
+        "shards": job.operator_shards,
+        "requests_topic": job.partition_requests_topic,
+        "poll_ms": job.log_poll_interval_ms,
+        "idle_poll_ms": job.log_idle_poll_interval_ms,
+        "block_ms": IDLE_BLOCK_MS,
+        "deletion_grace_ms": job.topic_deletion_grace_ms,
+        "job_config": file_values(config),
+        "tables_path": job.tables_path,
+    }
+
+
+def share_partition_outputs(
+    spark: SparkSession, config: JobConfig, hand_over: str, positions: dict[int, int]
+) -> DataFrame:
+    """(output): the query up to its sink."""
+    records = DurableRecords(
+        config.coordinator.snapshot_update_records_per_snapshot,
+        config.coordinator.cold_partition_snapshot_interval_ms,
+    )
+    return (
+        share_partition_rows(spark, config, hand_over, positions)
+        .groupBy("shard_key")
+        .applyInPandasWithState(share_partition_operator(records), OUTPUT_SCHEMA, STATE_SCHEMA, "update", "NoTimeout")
+    )

@@ -1,0 +1,95 @@
+"""The tables by name, and the views on them, in any Spark session with Delta: for notebooks, jobs and people with SQL.
+
+    create_views(spark, "/data/tables")
+    spark.sql("SELECT * FROM in_flight WHERE state = 'ACQUIRED' AND lock_deadline < now()")
+
+    view                | one row is
+    in_flight           | a record range in flight now: state, delivery count, member, lock deadline
+    share_group_offsets | a share-partition: start and end offset, finished records, epochs
+    log_end_offsets     | a topic-partition's end in Kafka (`create_log_end_offsets`), to tell the lag
+
+The views are plain SQL (the files beside this one); `in_flight_sql` gives the text, for any other place or any other
+time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from importlib.resources import files
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from sharegroup.errors import ShareGroupError
+from sharegroup.tables.schemas import ALL_TABLES, SHARE_GROUP_STATE, table_path
+from sharegroup.topics.client_settings import python_properties
+from sharegroup.watch.log_poll import LogPoll
+
+IN_FLIGHT = "in_flight"
+SHARE_GROUP_OFFSETS = "share_group_offsets"
+LOG_END_OFFSETS = "log_end_offsets"
+_LOG_END_SCHEMA = "topic STRING, partition INT, log_end_offset LONG"
+
+
+class NameTakenError(ShareGroupError):
+    """The database has a managed table of the same name; it would have to be dropped, data and all."""
+
+
+def create_views(spark: SparkSession, tables_path: str, database: str | None = None) -> None:
+    """Register the job's tables in `database` (default: the session's current one), and the temporary views on them.
+
+    The tables are external: nothing is copied, time travel works by name, and dropping one leaves its files alone. A
+    table registered before is registered anew when it is elsewhere now. Raises NameTakenError.
+    """
+    if "://" not in tables_path:  # Spark takes a relative location for one below its warehouse
+        tables_path = str(Path(tables_path).resolve())
+    prefix = f"`{database}`." if database else ""
+    for spec in ALL_TABLES:
+        _register(spark, f"{prefix}`{spec.name}`", table_path(tables_path, spec))
+    source = f"{prefix}`{SHARE_GROUP_STATE.name}`"
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {IN_FLIGHT} AS {in_flight_sql(source)}")
+    spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {SHARE_GROUP_OFFSETS} AS {share_group_offsets_sql(source)}")
+
+
+def in_flight_sql(source: str = SHARE_GROUP_STATE.name) -> str:
+    """The statement behind the view `in_flight`, over any `source` that can stand after FROM.
+
+    `source` may name a version: "share_group_state VERSION AS OF 12", "delta.`/data/tables/share_group_state`". It must
+    have the column `topic_id`, which versions before an upgrade of the table lack.
+    """
+    return _statement(IN_FLIGHT, source)
+
+
+def share_group_offsets_sql(source: str = SHARE_GROUP_STATE.name) -> str:
+    """The statement behind the view `share_group_offsets`, over any `source` (see `in_flight_sql`)."""
+    return _statement(SHARE_GROUP_OFFSETS, source)
+
+
+def create_log_end_offsets(
+    spark: SparkSession, bootstrap_servers: str, topics: Iterable[str], kafka: Mapping[str, str] | None = None
+) -> None:
+    """The temporary view `log_end_offsets`: where the topics end in Kafka at this moment.
+
+    `kafka` holds Kafka client properties by Java's names. Raises kafka.errors.KafkaError when no broker answers.
+    """
+    poll = LogPoll(python_properties(bootstrap_servers, kafka or {}))
+    try:
+        ends = poll.ends([partition for topic in topics for partition in poll.partitions_of(topic)])
+    finally:
+        poll.close()
+    rows = [(partition.topic, partition.partition, offset) for partition, offset in ends.items()]
+    spark.createDataFrame(rows, _LOG_END_SCHEMA).createOrReplaceTempView(LOG_END_OFFSETS)
+
+
+def _statement(name: str, source: str) -> str:
+    text = (files(__package__) / "sql" / f"{name}.sql").read_text(encoding="utf-8")
+    return text.replace(f"FROM {SHARE_GROUP_STATE.name}\n", f"FROM {source}\n", 1)
+
+
+def _register(spark: SparkSession, name: str, path: str) -> None:
+    if spark.catalog.tableExists(name):
+        detail = {row["col_name"]: row["data_type"] for row in spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()}
+        if detail.get("Type") != "EXTERNAL":
+            raise NameTakenError(f"{name} is a managed table already: choose another database")
+        spark.sql(f"DROP TABLE {name}")
+    spark.sql(f"CREATE TABLE {name} USING DELTA LOCATION '{path}'")

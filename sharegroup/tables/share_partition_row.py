@@ -1,0 +1,21 @@
+"""A row of `share_partitions`, as those see it who lead share-partitions."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from sharegroup.types import SharePartitionKey
+
+
+class SharePartitionRow(NamedTuple):
+    """A row of the `share_partitions` table: to be led, or its state to be deleted.
+
+    `auto_offset_reset` says where it starts, if `start_offset` (-1) does not; None in tables of before.
+    """
+
+    key: SharePartitionKey
+    initializing: bool
+    state_epoch: int
+    start_offset: int
+    deleting: bool = False
+    auto_offset_reset: str | None = None

@@ -1,0 +1,90 @@
+"""A member's connections to Kafka: request rows out, its own response rows in, metadata of its topics."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.partitioner.default import murmur2
+
+from sharegroup.protocol.request_rows import ShareGroupRequest, SharePartitionRequest, TopicMetadata
+from sharegroup.protocol.response_rows import Response, decode_response
+from sharegroup.topics.topic_lookup import TopicLookup
+
+logger = logging.getLogger(__name__)
+
+APPEND_TIMEOUT_S = 30
+
+
+class RowTopics(NamedTuple):
+    """The job's three topics."""
+
+    share_group_requests: str
+    share_partition_requests: str
+    responses: str
+
+
+class RowChannel:
+    """`settings` are kafka-python's; responses are those keyed by `reply_to`.
+
+    `send` may be called from any thread, everything else from one.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], topics: RowTopics, reply_to: str) -> None:
+        self._topics = topics
+        self._key = reply_to.encode()
+        self._producer = KafkaProducer(**settings, acks="all", enable_idempotence=True, linger_ms=1)
+        self._consumer = KafkaConsumer(
+            **settings, group_id=None, enable_auto_commit=False, auto_offset_reset="latest", fetch_max_wait_ms=500
+        )
+        self._topics_of_cluster = TopicLookup(settings)
+
+    def open(self) -> bool:
+        """Begin to read responses, from the end; False while the job has not made its topics.
+
+        A response is in the partition that the default partitioner gives for its key.
+        """
+        partitions = self._consumer.partitions_for_topic(self._topics.responses)
+        if not partitions:
+            return False
+        index = (murmur2(self._key) & 0x7FFFFFFF) % len(partitions)
+        partition = TopicPartition(self._topics.responses, sorted(partitions)[index])
+        self._consumer.assign([partition])
+        self._consumer.seek_to_end(partition)
+        self._consumer.position(partition)  # now, not at the first poll: a response may come before
+        return True
+
+    def poll(self, timeout_ms: int) -> list[Response]:
+        """The member's responses; other members' rows of the same partition are not even decoded."""
+        responses: list[Response] = []
+        for messages in self._consumer.poll(timeout_ms=timeout_ms).values():
+            for message in messages:
+                if message.key == self._key:
+                    try:
+                        responses.append(decode_response(message.value))
+                    except ValueError as error:
+                        logger.warning("response row at offset %d cannot be read: %s", message.offset, error)
+        return responses
+
+    def send(self, requests: Sequence[ShareGroupRequest | SharePartitionRequest], wait: bool = False) -> None:
+        """Produce rows; `wait` until the broker has them. Raises KafkaError."""
+        futures = []
+        for request in requests:
+            is_group = isinstance(request, ShareGroupRequest)
+            topic = self._topics.share_group_requests if is_group else self._topics.share_partition_requests
+            futures.append(self._producer.send(topic, key=request.kafka_key, value=request.encode()))
+        if wait:
+            for future in futures:
+                future.get(timeout=APPEND_TIMEOUT_S)
+
+    def topics_metadata(self, names: Iterable[str]) -> dict[str, TopicMetadata]:
+        """Those topics that exist, as they are now. Raises KafkaError."""
+        return self._topics_of_cluster.look(names)
+
+    def close(self) -> None:
+        """Send what is on its way, then close the connections."""
+        self._producer.close(timeout=APPEND_TIMEOUT_S)
+        self._consumer.close()
+        self._topics_of_cluster.close()

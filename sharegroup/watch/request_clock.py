@@ -1,0 +1,137 @@
+"""What a source knows of a request topic: until when it has been read, and whether there is more.
+
+A deadline that a request may still beat (a lock's, a session's) must not be judged by the wall clock: an
+acknowledgement that was in time may be unread, in a backlog or because it came a moment ago. It is judged by the *safe
+time*: the latest time before which every appended request has been read by a committed batch.
+
+While nothing is to be done, the source waits here for the next request (a long poll at the broker): a trigger that
+finds nothing costs the JVM milliseconds, and five of them a second were most of an idle job's 7 % of a core.
+
+Requests that nobody waits for (no `reply_to`: a gateway's acknowledgements) may *linger* here until one comes that
+somebody waits for: one micro-batch for half a second of them costs what it costs for one of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from kafka import KafkaConsumer, TopicPartition
+
+from sharegroup.protocol.request_rows import is_awaited
+from sharegroup.watch.log_poll import LogPoll
+
+_SAMPLES = 64
+#: How often lingering requests are looked at, in seconds, and how many at a time.
+_LINGER_POLL_S, _LINGER_RECORDS = 0.02, 1_000
+
+
+class SafeClock:
+    """The latest time before which every appended request has been read by a committed batch."""
+
+    def __init__(self) -> None:
+        self._samples: list[tuple[int, dict[int, int]]] = []
+        self._safe_ms = 0
+
+    def observe(self, now_ms: int, ends: Mapping[int, int]) -> None:
+        """`ends` are the request topic's end offsets, looked up after `now_ms` was taken.
+
+        Of many samples every other one goes: in a long backlog the old ones are those that will be reached next.
+        """
+        if len(self._samples) >= _SAMPLES:
+            self._samples = self._samples[::2]
+        self._samples.append((now_ms, dict(ends)))
+
+    def safe_ms(self, positions: Mapping[int, int]) -> int:
+        """The safe time, given the next unread offset of each request partition."""
+        unread = []
+        for now_ms, ends in self._samples:
+            if all(positions.get(partition, 0) >= end for partition, end in ends.items()):
+                self._safe_ms = max(self._safe_ms, now_ms)
+            else:
+                unread.append((now_ms, ends))
+        self._samples = unread
+        return self._safe_ms
+
+
+class RequestClock:
+    """Watches a request topic. `idle_poll_ms` is how often its log start is looked up, which retention moves."""
+
+    def __init__(self, poll: LogPoll, topic: str, idle_poll_ms: int) -> None:
+        self._poll = poll
+        self._topic = topic
+        self._idle_poll_ms = idle_poll_ms
+        self._partitions: list[TopicPartition] = []
+        self._starts: dict[int, int] = {}
+        self._starts_ms = 0
+        self._clock = SafeClock()
+        self._waiter: KafkaConsumer | None = None
+
+    def observe(self, now_ms: int, positions: Mapping[int, int]) -> tuple[bool, int]:
+        """Whether unread requests are there, and the safe time (ms), given the next unread offset of each partition.
+
+        `now_ms` must have been taken before. Raises KafkaError.
+        """
+        if not self._partitions:
+            self._partitions = self._poll.partitions_of(self._topic)
+        if now_ms - self._starts_ms >= self._idle_poll_ms:
+            self._starts = {tp.partition: offset for tp, offset in self._poll.starts(self._partitions).items()}
+            self._starts_ms = now_ms
+        ends = {tp.partition: offset for tp, offset in self._poll.ends(self._partitions).items()}
+        read = self._read(positions)
+        self._clock.observe(now_ms, ends)
+        return any(end > read[p] for p, end in ends.items()), self._clock.safe_ms(read)
+
+    def wait(self, positions: Mapping[int, int], timeout_ms: int, linger_ms: int = 0) -> bool:
+        """Wait for an unread request, at most `timeout_ms`; whether there is one. `observe` comes first.
+
+        Requests that nobody waits for count once the first of them has been here for `linger_ms`, which may be later.
+        """
+        if self._waiter is None:
+            self._waiter = self._poll.waiter()
+            self._waiter.assign(self._partitions)
+        for partition in self._partitions:
+            position = self._read(positions)[partition.partition]
+            if self._waiter.position(partition) != position:
+                self._waiter.seek(partition, position)
+        if not linger_ms:
+            return bool(self._waiter.poll(timeout_ms=timeout_ms, max_records=1))
+        return self._linger(self._waiter, timeout_ms, linger_ms)
+
+    def close(self) -> None:
+        """Close the connections of its own."""
+        if self._waiter is not None:
+            self._waiter.close()
+            self._waiter = None
+
+    @staticmethod
+    def _linger(waiter: KafkaConsumer, timeout_ms: int, linger_ms: int) -> bool:
+        found = waiter.poll(timeout_ms=timeout_ms, max_records=_LINGER_RECORDS)
+        end = time.monotonic() + linger_ms / 1000
+        while found and time.monotonic() < end:
+            if any(is_awaited(record.value or b"") for records in found.values() for record in records):
+                return True
+            time.sleep(_LINGER_POLL_S)  # not a long poll: it would end with each request that may linger
+            found = waiter.poll(timeout_ms=0, max_records=_LINGER_RECORDS) or found
+        return bool(found)
+
+    def _read(self, positions: Mapping[int, int]) -> dict[int, int]:
+        """The next unread offset of each partition; what retention has taken counts as read."""
+        return {
+            tp.partition: max(positions.get(tp.partition, 0), self._starts.get(tp.partition, 0))
+            for tp in self._partitions
+        }
+
+
+class Waiting:
+    """How long one `read` of a source may wait: until something is new, a deadline is due, or `limit_ms` is over."""
+
+    def __init__(self, limit_ms: int) -> None:
+        self._end = time.monotonic() + limit_ms / 1000
+
+    def next_ms(self, now_ms: int, deadline_ms: int | None, slice_ms: int) -> int:
+        """How long to wait now, in ms, at most `slice_ms`; 0 when the limit is over."""
+        left = int((self._end - time.monotonic()) * 1000)
+        if deadline_ms is not None:
+            left = min(left, max(1, deadline_ms - now_ms + 1))
+        return max(0, min(left, slice_ms))
