@@ -15,7 +15,7 @@ from sharegroup.tables.groups import (
     read_groups,
 )
 from sharegroup.tables.offsets import SharePartitionOffset, read_offsets_by_group, read_share_group_offsets
-from sharegroup.tables.rows import TableUnavailableError
+from sharegroup.tables.rows import TableMissingError, TableUnavailableError
 from sharegroup.tables.schemas import table_path
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "ShareGroupDescription",
     "SharePartitionDescription",
     "SharePartitionOffset",
+    "TableMissingError",
     "TableUnavailableError",
     "read_group",
     "read_group_configs",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from sharegroup.errors import ShareGroupError
 from sharegroup.tables.schemas import TableSpec, table_path
@@ -16,13 +16,19 @@ StorageOptions = Mapping[str, str] | None
 
 
 class TableUnavailableError(ShareGroupError):
-    """A table is not there (no job has run on this `tables.path`) or cannot be read; the cause is kept."""
+    """A table is not there, or cannot be read; the cause is kept."""
+
+
+class TableMissingError(TableUnavailableError):
+    """The table is not there: no job has run on this `tables.path`."""
 
 
 def open_table(tables_path: str, spec: TableSpec, storage_options: StorageOptions = None) -> DeltaTable:
-    """The table's handle at its newest version. Raises TableUnavailableError."""
+    """The table's handle at its newest version. Raises TableMissingError, TableUnavailableError."""
     try:
         table = DeltaTable(table_path(tables_path, spec), storage_options=dict(storage_options or {}) or None)
+    except TableNotFoundError as error:
+        raise TableMissingError(f"table {spec.name} is not there: no job has run on {tables_path}") from error
     except (DeltaError, OSError) as error:
         raise TableUnavailableError(f"table {spec.name} cannot be opened: {error}") from error
     missing = spec.missing_columns(pa.schema(table.schema()))

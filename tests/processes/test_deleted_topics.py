@@ -7,7 +7,6 @@ import asyncio
 import pytest
 
 from sharegroup.gateway import server
-
 from sharegroup.gateway.upstream import cluster as upstream_cluster
 from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from tests.processes.served_clients import NODE_ID, serving

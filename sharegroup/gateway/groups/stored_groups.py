@@ -7,13 +7,12 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from deltalake.exceptions import TableNotFoundError
-
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.tables import (
     GroupListing,
     ShareGroupDescription,
     SharePartitionOffset,
+    TableMissingError,
     TableUnavailableError,
     read_group_configs,
     read_group_descriptions,
@@ -57,10 +56,10 @@ class StoredGroups:
     async def _read(self, read: Callable[[], T], nothing: T) -> T:
         try:
             return await asyncio.get_running_loop().run_in_executor(None, read)
+        except TableMissingError:
+            self._say_missing()
+            return nothing
         except TableUnavailableError as error:
-            if isinstance(error.__cause__, TableNotFoundError):
-                self._say_missing()
-                return nothing
             logger.warning("%s", error)
             raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
 

@@ -12,11 +12,11 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from deltalake import DeltaTable
 from kafka.errors import KafkaError
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
 from sharegroup.engine import rows
+from sharegroup.tables.pinned_groups import PinnedGroups
 from sharegroup.watch.hand_over import HandOverFile
 from sharegroup.watch.log_poll import LogPoll
 from sharegroup.watch.request_clock import RequestClock, Waiting
@@ -33,6 +33,7 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._options = options
+        self._tables = PinnedGroups(options["tables"], options["storage_options"])
         self._hand_over = HandOverFile(options["hand_over"])
         self._clock = RequestClock(LogPoll(options["kafka"]), options["requests_topic"], options["idle_poll_ms"])
         self._ticked_all = False
@@ -43,7 +44,7 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
 
     def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[str, str]], dict[str, Any]]:
         """What is new after `start`; an equal offset and no rows if nothing is."""
-        versions = start["versions"] or self._newest_versions()
+        versions = start["versions"] or self._tables.newest_versions()
         try:
             due, clock_ms = self._due(bool(start["versions"]))
         except KafkaError as error:
@@ -66,16 +67,13 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
             return iter(())
         found = []
         if not start["versions"]:
-            for group_id, tables in sorted(self._groups(end["versions"]).items()):
+            for group_id, tables in sorted(self._tables.groups(end["versions"]).items()):
                 found.append((group_id, rows.encode(rows.LOAD, json.dumps(tables, default=str))))
         found += [(key, rows.encode(rows.TICK, str(end["clock_ms"]))) for key in end["tick_keys"]]
         return iter(found)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to forget."""
-
-    def _newest_versions(self) -> dict[str, int]:
-        return {table: self._open(table, None).version() for table in self._options["tables"]}
 
     def _due(self, is_loaded: bool) -> tuple[list[str], int]:
         """The groups to tick and the clock; waits for a deadline or a request, which Spark's Kafka source brings."""
@@ -88,20 +86,9 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
             due = {key for key, deadline in told.deadlines.items() if deadline < safe_ms}
             if not self._ticked_all and safe_ms:
                 self._ticked_all = True
-                due |= set(self._groups(self._newest_versions()))  # those of the first start may be cleaned up by now
+                due |= set(
+                    self._tables.groups(self._tables.newest_versions())
+                )  # those of the first start may be cleaned up by now
             wait_ms = waiting.next_ms(now_ms, min(told.deadlines.values(), default=None), block_ms)
             if due or pending or not wait_ms or self._clock.wait(told.positions, wait_ms):
                 return sorted(due), safe_ms
-
-    def _groups(self, versions: Mapping[str, int]) -> dict[str, dict[str, list[dict[str, Any]]]]:
-        """{group id: {table: [row, ...]}} at the pinned versions."""
-        groups: dict[str, dict[str, list[dict[str, Any]]]] = {}
-        for table, version in versions.items():
-            for row in self._open(table, version).to_pyarrow_table().to_pylist():
-                row.pop("time", None)
-                groups.setdefault(row["group_id"], {}).setdefault(table, []).append(row)
-        return groups
-
-    def _open(self, table: str, version: int | None) -> DeltaTable:
-        options = dict(self._options["storage_options"]) or None
-        return DeltaTable(self._options["tables"][table], version=version, storage_options=options)

@@ -14,6 +14,7 @@ from sharegroup.spark.queries import log_offsets_source, share_groups_source
 from sharegroup.spark.queries.log_offsets_source import LogOffsetsReader
 from sharegroup.spark.queries.share_groups_source import ShareGroupsReader
 from sharegroup.tables.config_poll import ConfigPoll, file_values
+from sharegroup.tables.pinned_groups import PinnedGroups
 from sharegroup.tables.pinned_tables import PinnedTables
 from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUP_CONFIGS
 from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
@@ -179,20 +180,28 @@ class LogOffsets(LogOffsetsReader):
         return list(self.readBetweenOffsets(json.loads(json.dumps(start)), json.loads(json.dumps(end))))
 
 
+class _PinnedGroups(PinnedGroups):
+    """Of the tables in memory."""
+
+    def __init__(self, tables: SimulatedTables) -> None:
+        super().__init__({spec.name: "" for spec in GROUP_COORDINATOR_TABLES}, {})
+        self._memory = tables
+
+    def _open(self, table: str, version: int | None) -> Any:
+        return self._memory.pinned(table, version)
+
+
 class GroupTicks(ShareGroupsReader):
     """`share_groups_ticks` of one start of the query."""
 
     def __init__(self, kafka: SimulatedKafka, tables: SimulatedTables, config: JobConfig, hand_over: _HandOver) -> None:
         job = config.job
-        self._memory = tables
-        self._options = {"block_ms": 0, "tables": {spec.name: "" for spec in GROUP_COORDINATOR_TABLES}}
+        self._tables = _PinnedGroups(tables)
+        self._options = {"block_ms": 0}
         self._hand_over = hand_over  # type: ignore[assignment]
         always: Any = SimulatedLogPoll(kafka, lambda: 0, lambda: None)
         self._clock = _Clock(always, job.group_requests_topic, job.log_idle_poll_interval_ms)
         self._ticked_all = False
-
-    def _open(self, table: str, version: int | None) -> Any:
-        return self._memory.pinned(table, version)
 
     def initial(self) -> Any:
         """Its first offset."""
