@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the checkout, when the package is not installed
 
-from sharegroup.config import JobConfig, load_config
+from sharegroup.config import Config, load_config
 from sharegroup.errors import FencedLeaderError, InvalidConfigError, ShareGroupError
 from sharegroup.topics.kafka_client_log import set_up_kafka_client_log
 
@@ -38,7 +38,7 @@ def main() -> int:
     return _run(config)
 
 
-def _absolute(config: JobConfig) -> JobConfig:
+def _absolute(config: Config) -> Config:
     """Paths that every process understands, whatever its working directory; URLs stay as they are."""
     job = config.job
     paths = {name: getattr(job, name) for name in ("tables_path", "checkpoint_path")}
@@ -46,7 +46,7 @@ def _absolute(config: JobConfig) -> JobConfig:
     return dataclasses.replace(config, job=job.model_copy(update=absolute))
 
 
-def _run(config: JobConfig) -> int:
+def _run(config: Config) -> int:
     from sharegroup.spark.job.job import ShareGroupJob  # Spark starts only when the configuration is right
     from sharegroup.spark.job.job_session import job_session
     from sharegroup.spark.job.stop_signal import StopSignal

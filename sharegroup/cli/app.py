@@ -10,7 +10,7 @@ import typer
 
 from sharegroup.cli.gateway import run_gateway
 from sharegroup.cli.line_limit import LineLimit
-from sharegroup.config import JobConfig, load_config
+from sharegroup.config import Config, load_config
 from sharegroup.errors import InvalidConfigError
 from sharegroup.topics.kafka_client_log import set_up_kafka_client_log
 
@@ -45,7 +45,7 @@ def gateway(
     raise typer.Exit(run_gateway(_overridden(_load(config), port, bootstrap_servers)))
 
 
-def _load(path: Path) -> JobConfig:
+def _load(path: Path) -> Config:
     try:
         return load_config(path)
     except InvalidConfigError as error:
@@ -53,13 +53,13 @@ def _load(path: Path) -> JobConfig:
         raise typer.Exit(1) from None
 
 
-def _overridden(config: JobConfig, port: int | None, bootstrap_servers: str | None) -> JobConfig:
+def _overridden(config: Config, port: int | None, bootstrap_servers: str | None) -> Config:
     gateway_config, job = config.gateway, config.job
     if port is not None:
         gateway_config = gateway_config.model_copy(update={"listener_port": port})
     if bootstrap_servers is not None:
         job = job.model_copy(update={"bootstrap_servers": bootstrap_servers})
-    return JobConfig(job, config.group, config.coordinator, config.groups, gateway_config)
+    return Config(job, config.group, config.coordinator, config.groups, gateway_config)
 
 
 def main() -> None:

@@ -7,14 +7,14 @@ import logging
 import signal
 import sys
 
-from sharegroup.config import JobConfig
+from sharegroup.config import Config
 from sharegroup.errors import ShareGroupError
 from sharegroup.gateway.server import running_gateway
 
 logger = logging.getLogger(__name__)
 
 
-def run_gateway(config: JobConfig) -> int:
+def run_gateway(config: Config) -> int:
     """Serve until SIGTERM or SIGINT; the exit code. 1: the upstream brokers or a port are not to be had."""
     try:
         asyncio.run(_serve(config))
@@ -24,7 +24,7 @@ def run_gateway(config: JobConfig) -> int:
     return 0
 
 
-async def _serve(config: JobConfig) -> None:
+async def _serve(config: Config) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from sharegroup.commit.commit_steps import CommitSteps
 from sharegroup.commit.table_rows import DELETED
-from sharegroup.config import JobConfig
+from sharegroup.config import Config
 from sharegroup.tables.schemas import SHARE_GROUP_CONFIGS
 from sharegroup.types import ConfigSource
 
 
-def write_static_configs(steps: CommitSteps, config: JobConfig, now_ms: int) -> None:
+def write_static_configs(steps: CommitSteps, config: Config, now_ms: int) -> None:
     """Put what the file has now in place of what another start's file had. The job must lead."""
     source = ConfigSource.STATIC_BROKER_CONFIG.value
     wanted = {

@@ -1,14 +1,14 @@
 """Configuration: Kafka's dotted keys, each declared once with default, bounds and doc, read from one YAML file.
 
-Sections of the file: `job` (EngineConfig), `group` (ShareGroupConfig, ShareCoordinatorConfig: Kafka's broker keys),
+Sections of the file: `job` (JobConfig), `group` (ShareGroupConfig, ShareCoordinatorConfig: Kafka's broker keys),
 `groups` (GroupOverrides by group id: Kafka's GROUP keys), `gateway` (GatewayConfig). There are no
 environment overrides.
 """
 
-from sharegroup.config.engine import EngineConfig
+from sharegroup.config.config_file import Config, EffectiveGroupConfig
 from sharegroup.config.gateway import GatewayConfig
 from sharegroup.config.group import GroupConfig, GroupOverrides, IsolationLevel
-from sharegroup.config.job import EffectiveGroupConfig, JobConfig
+from sharegroup.config.job import JobConfig
 from sharegroup.config.loading import check_group_overrides, load_config, parse_config
 from sharegroup.config.offset_reset import AutoOffsetReset, OffsetResetStrategy
 from sharegroup.config.reference import reference
@@ -17,8 +17,8 @@ from sharegroup.config.share_group import ShareGroupConfig
 
 __all__ = [
     "AutoOffsetReset",
+    "Config",
     "EffectiveGroupConfig",
-    "EngineConfig",
     "GatewayConfig",
     "GroupConfig",
     "GroupOverrides",

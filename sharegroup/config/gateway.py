@@ -61,9 +61,9 @@ class GatewayConfig(ConfigFamily):
         le=2_147_483_647,
         description="Largest request.",
     )
-    engine_timeout_ms: Whole = Field(
+    job_timeout_ms: Whole = Field(
         default=20_000,
-        alias="gateway.engine.timeout.ms",
+        alias="gateway.job.timeout.ms",
         ge=100,
         description="How long a request waits for the job before it is answered with a retriable error.",
     )

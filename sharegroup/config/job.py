@@ -1,59 +1,178 @@
-"""The whole configuration of a job, and the values in force for one of its groups."""
+"""Section `job`: where things are, and the engine's own keys (Kafka has no counterpart for these)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Annotated
 
-from sharegroup.config.engine import EngineConfig
-from sharegroup.config.family import check_family
-from sharegroup.config.gateway import GatewayConfig
-from sharegroup.config.group import GroupConfig, GroupOverrides
-from sharegroup.config.rules import clamp
-from sharegroup.config.share_coordinator import ShareCoordinatorConfig
-from sharegroup.config.share_group import ShareGroupConfig
+from pydantic import AfterValidator, BeforeValidator, Field
 
-__all__ = ["EffectiveGroupConfig", "JobConfig"]
+from sharegroup.config.client_properties import property_problems
+from sharegroup.config.family import ConfigFamily, Whole
+from sharegroup.types import is_topic_name
 
+__all__ = ["JobConfig"]
 
-class EffectiveGroupConfig(NamedTuple):
-    """A group's values in force, with one sentence for each stored value that could not be used as it is."""
-
-    config: GroupConfig
-    warnings: tuple[str, ...]
+_DAY_MS = 86_400_000
+#: Of retentions: a hundred years, which dates can still be reckoned with.
+_FOR_EVER_MS = 36_500 * _DAY_MS
 
 
-@dataclass(frozen=True)
-class JobConfig:
-    """What `load_config` returns; `JobConfig()` is Kafka's defaults.
+def _client_properties(value: object) -> object:
+    """Kafka client properties are texts; YAML's numbers and booleans are written the way Kafka reads them."""
+    if not isinstance(value, Mapping):
+        raise ValueError("Not a mapping of Kafka client properties")
+    properties = {str(name): _property_text(str(name), text) for name, text in value.items()}
+    if problems := property_problems(properties):
+        raise ValueError("; ".join(problems))
+    return properties
 
-    `group` and `coordinator` are the section `group` of the file (group.share.* and share.coordinator.*).
-    """
 
-    job: EngineConfig = field(default_factory=EngineConfig)
-    group: ShareGroupConfig = field(default_factory=ShareGroupConfig)
-    coordinator: ShareCoordinatorConfig = field(default_factory=ShareCoordinatorConfig)
-    groups: Mapping[str, GroupOverrides] = field(default_factory=dict)
-    gateway: GatewayConfig = field(default_factory=GatewayConfig)
+def _property_text(name: str, value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (str, int, float)):
+        return str(value)
+    raise ValueError(f"Property {name} is not a text")
 
-    def group_config(self, group_id: str) -> GroupConfig:
-        """The values in force for a group by the file alone."""
-        return GroupConfig.of(self.group, self._overrides(group_id))
 
-    def effective(self, group_id: str, stored: Mapping[str, object]) -> EffectiveGroupConfig:
-        """The values in force when `stored` (dotted name -> value or its text, from a table) goes before the file.
+def _topic_name(name: str) -> str:
+    if not is_topic_name(name):
+        raise ValueError("Not a name that a topic can have")
+    return name
 
-        Never raises: the values are there already, and a group must not stop for them. What is unknown or wrong is
-        ignored, what is outside the job's min and max is clamped (KIP-1240); each is told in `warnings`.
-        """
-        unknown = [name for name in stored if name not in GroupOverrides.config_keys()]
-        known = {name: value for name, value in stored.items() if name not in unknown}
-        checked = check_family(GroupOverrides, known)
-        clamped = clamp(self._overrides(group_id).set_values() | checked.family.set_values(), self.group)
-        warnings = [f"Unknown group config name: {name}" for name in unknown]
-        config = GroupConfig.of(self.group, GroupOverrides.model_validate(clamped.values))
-        return EffectiveGroupConfig(config, (*warnings, *checked.problems, *clamped.warnings))
 
-    def _overrides(self, group_id: str) -> GroupOverrides:
-        return self.groups.get(group_id) or GroupOverrides()
+ClientProperties = Annotated[dict[str, str], BeforeValidator(_client_properties)]
+TopicName = Annotated[str, AfterValidator(_topic_name)]
+
+
+class JobConfig(ConfigFamily):
+    """Keys of the section `job`. Paths may be relative; the job makes them absolute."""
+
+    bootstrap_servers: str = Field(
+        default="localhost:9092",
+        alias="bootstrap.servers",
+        min_length=1,
+        description="Kafka brokers as host:port, with commas.",
+    )
+    tables_path: str = Field(
+        default="./data/tables",
+        alias="tables.path",
+        min_length=1,
+        description="Directory of the Delta tables (public API).",
+    )
+    checkpoint_path: str = Field(
+        default="./data/checkpoint",
+        alias="checkpoint.path",
+        min_length=1,
+        description="Directory of the queries' checkpoints.",
+    )
+    kafka: ClientProperties = Field(
+        default={},
+        alias="kafka",
+        description="Properties for every Kafka client (security.protocol, sasl.*, ...).",
+        json_schema_extra={"allowed": "mapping of texts"},
+    )
+    operator_shards: Whole = Field(
+        default=1,
+        alias="operator.shards",
+        ge=1,
+        le=1024,
+        description="Operator keys per (group, topic): partition % shards.",
+    )
+    trigger_interval_ms: Whole = Field(
+        default=0,
+        alias="trigger.interval.ms",
+        ge=0,
+        description="Least time between the starts of two micro-batches; an idle query waits for news anyway.",
+    )
+    max_requests_per_batch: Whole = Field(
+        default=20_000,
+        alias="max.requests.per.batch",
+        ge=1,
+        description="Most request rows of a micro-batch (maxOffsetsPerTrigger).",
+    )
+    log_poll_interval_ms: Whole = Field(
+        default=200,
+        alias="log.poll.interval.ms",
+        ge=1,
+        description="How often log offsets are polled while members wait.",
+    )
+    log_idle_poll_interval_ms: Whole = Field(
+        default=5_000,
+        alias="log.idle.poll.interval.ms",
+        ge=1,
+        description="How often log offsets are polled otherwise.",
+    )
+    topic_deletion_grace_ms: Whole = Field(
+        default=30_000,
+        alias="topic.deletion.grace.ms",
+        ge=0,
+        description="A topic that the brokers have not known for so long is deleted, and its states with it.",
+    )
+    request_topic_partitions: Whole = Field(
+        default=4,
+        alias="request.topic.partitions",
+        ge=1,
+        description="Partitions of the request topics, if the job creates them.",
+    )
+    request_topic_replication_factor: Whole = Field(
+        default=1,
+        alias="request.topic.replication.factor",
+        ge=1,
+        le=32767,
+        description="Replication factor of the topics that the job creates.",
+    )
+    request_topic_retention_ms: Whole = Field(
+        default=_DAY_MS,
+        alias="request.topic.retention.ms",
+        ge=1,
+        description="Retention of the request and response topics.",
+    )
+    group_requests_topic: TopicName = Field(
+        default="__share_group_requests",
+        alias="share.group.requests.topic",
+        description="Topic of the requests to the group coordinator.",
+    )
+    partition_requests_topic: TopicName = Field(
+        default="__share_partition_requests",
+        alias="share.partition.requests.topic",
+        description="Topic of the requests to the share-partitions.",
+    )
+    responses_topic: TopicName = Field(
+        default="__share_group_responses",
+        alias="share.group.responses.topic",
+        description="Topic of the responses to both.",
+    )
+    upkeep_interval_commits: Whole = Field(
+        default=100,
+        alias="upkeep.interval.commits",
+        ge=1,
+        description="Commits to a table between two upkeeps (compact, prune).",
+    )
+    tables_retention_ms: Whole = Field(
+        default=_DAY_MS,
+        alias="tables.retention.ms",
+        ge=_DAY_MS,
+        le=_FOR_EVER_MS,
+        description="How long old versions of the tables are kept (on a local disk, see tables.local.versions).",
+    )
+    tables_local_versions: Whole = Field(
+        default=1_000,
+        alias="tables.local.versions",
+        ge=100,
+        description="Versions that stay on a local disk, where each commit lists them all (4 ms for 1,000).",
+    )
+    delivery_log_retention_ms: Whole = Field(
+        default=7 * _DAY_MS,
+        alias="delivery.log.retention.ms",
+        ge=1,
+        le=_FOR_EVER_MS,
+        description="How long rows of delivery_log are kept.",
+    )
+    state_min_batches_to_retain: Whole = Field(
+        default=20,
+        alias="state.min.batches.to.retain",
+        ge=2,
+        description="Batches kept in the state store for a restart.",
+    )

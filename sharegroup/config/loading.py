@@ -1,4 +1,4 @@
-"""From a YAML file to a JobConfig. Everything that is wrong is told at once, in one InvalidConfigError."""
+"""From a YAML file to a Config. Everything that is wrong is told at once, in one InvalidConfigError."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from sharegroup.config.engine import EngineConfig
+from sharegroup.config.config_file import Config
 from sharegroup.config.family import ConfigFamily, check_family
 from sharegroup.config.gateway import GatewayConfig
 from sharegroup.config.group import GroupOverrides
@@ -23,14 +23,14 @@ __all__ = ["SECTIONS", "check_group_overrides", "load_config", "parse_config"]
 
 #: Sections with flat keys, and the families whose keys they hold; `groups` holds GroupOverrides by group id.
 SECTIONS: Mapping[str, tuple[type[ConfigFamily], ...]] = {
-    "job": (EngineConfig,),
+    "job": (JobConfig,),
     "group": (ShareGroupConfig, ShareCoordinatorConfig),
     "gateway": (GatewayConfig,),
 }
 _GROUPS = "groups"
 
 
-def load_config(path: str | Path) -> JobConfig:
+def load_config(path: str | Path) -> Config:
     """Read a YAML file. InvalidConfigError: it is missing, is no YAML, or holds wrong values."""
     source = str(path)
     try:
@@ -47,11 +47,11 @@ def load_config(path: str | Path) -> JobConfig:
     return parse_config(content or {}, source)
 
 
-def parse_config(mapping: Mapping[str, object], source: str) -> JobConfig:
+def parse_config(mapping: Mapping[str, object], source: str) -> Config:
     """Check a mapping of the file's shape; `source` names it in the InvalidConfigError that lists every problem."""
     names = (*SECTIONS, _GROUPS)
     problems = [f"Unknown section {name}{_nearest(str(name), names)}" for name in mapping if name not in names]
-    engine = check_family(EngineConfig, _known_keys("job", mapping, problems))
+    engine = check_family(JobConfig, _known_keys("job", mapping, problems))
     section = _known_keys("group", mapping, problems)
     group = check_family(ShareGroupConfig, _part(section, ShareGroupConfig))
     coordinator = check_family(ShareCoordinatorConfig, _part(section, ShareCoordinatorConfig))
@@ -65,7 +65,7 @@ def parse_config(mapping: Mapping[str, object], source: str) -> JobConfig:
         problems += [f"group {group_id}: {problem}" for problem in found]
     if problems:
         raise InvalidConfigError(source, problems)
-    return JobConfig(engine.family, group.family, coordinator.family, groups, gateway.family)
+    return Config(engine.family, group.family, coordinator.family, groups, gateway.family)
 
 
 def check_group_overrides(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.engine.durable_rows import state_row
 from sharegroup.engine.log_offsets import LogOffsets
 from sharegroup.engine.partition_configs import PartitionConfig
+from sharegroup.engine.snapshot_rules import SnapshotRules
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.protocol.request_rows import SharePartitionRequest
 from sharegroup.share_coordinator.next_record import StateWrite, initial_record, next_record
@@ -148,11 +148,11 @@ class LedPartition:
 
     # -- the durable record ----------------------------------------------------------------------------------------
 
-    def snapshot_when_cold(self, now_ms: int, records: DurableRecords) -> None:
+    def snapshot_when_cold(self, now_ms: int, records: SnapshotRules) -> None:
         """Ask for a snapshot when the last one is old (kafka_semantics: cold snapshot)."""
         self._must_snapshot |= now_ms >= self.header.snapshot_due_ms(records.cold_snapshot_interval_ms)
 
-    def record(self, key: SharePartitionKey, records: DurableRecords, now_ms: int) -> dict[str, Any] | None:
+    def record(self, key: SharePartitionKey, records: SnapshotRules, now_ms: int) -> dict[str, Any] | None:
         """The batch's durable record as a row of `share_group_state`, None if nothing changed; moves the header on."""
         window = self.window
         changed = bool(self.transitions) or window.start_offset != self.header.start_offset
@@ -195,17 +195,17 @@ class LedPartition:
         known = None if log is None else LogOffsets(*log)
         return cls(SharePartition.restore(window), ShareGroupOffsetHeader.restore(header), known)
 
-    def next_deadline_ms(self, records: DurableRecords) -> int:
+    def next_deadline_ms(self, records: SnapshotRules) -> int:
         """When this share-partition wants a tick."""
         return _deadline_ms(self.window.next_deadline_ms(), self.header, records)
 
     @staticmethod
-    def dumped_deadline_ms(dumped: list[Any], records: DurableRecords) -> int:
+    def dumped_deadline_ms(dumped: list[Any], records: SnapshotRules) -> int:
         """`next_deadline_ms` of a dumped one."""
         return _deadline_ms(dumped[0], ShareGroupOffsetHeader.restore(dumped[1]), records)
 
 
-def _deadline_ms(lock_deadline_ms: int | None, header: ShareGroupOffsetHeader, records: DurableRecords) -> int:
+def _deadline_ms(lock_deadline_ms: int | None, header: ShareGroupOffsetHeader, records: SnapshotRules) -> int:
     due_ms = header.snapshot_due_ms(records.cold_snapshot_interval_ms)
     return due_ms if lock_deadline_ms is None else min(due_ms, lock_deadline_ms)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-from sharegroup.config import GroupConfig, JobConfig
+from sharegroup.config import Config, GroupConfig
 from sharegroup.engine import rows
 from sharegroup.engine.group_rows import table_records, table_row
 from sharegroup.engine.output import Output
@@ -39,7 +39,7 @@ FORGET_MS = 3_600_000
 
 
 def run_share_group(
-    group_id: str, job: JobConfig, lines: Sequence[str], now_ms: int, state: str | None
+    group_id: str, job: Config, lines: Sequence[str], now_ms: int, state: str | None
 ) -> tuple[Output, str | None]:
     """One run: the effects, and the state to keep (None: the group is not known)."""
     run = _Run(group_id, job, now_ms, state)
@@ -49,7 +49,7 @@ def run_share_group(
 
 
 class _Run:
-    def __init__(self, group_id: str, job: JobConfig, now_ms: int, state: str | None) -> None:
+    def __init__(self, group_id: str, job: Config, now_ms: int, state: str | None) -> None:
         self._job = job
         content = json.loads(state) if state else None
         self._last_ms: int = content["now_ms"] if content else 0

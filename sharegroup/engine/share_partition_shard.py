@@ -34,7 +34,6 @@ from sharegroup.engine import rows
 from sharegroup.engine.answers import answer, answer_demand, refuse, refuse_demand, refuse_undecoded, tell_wanted
 from sharegroup.engine.demands import Demand, Demands
 from sharegroup.engine.departed_members import DepartedMembers
-from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.engine.durable_rows import log_row, tombstone_row
 from sharegroup.engine.led_partition import LedPartition
 from sharegroup.engine.log_offsets import LogOffsets
@@ -44,6 +43,7 @@ from sharegroup.engine.parked_requests import ParkedRequests
 from sharegroup.engine.partition_configs import PartitionConfig, PartitionConfigs
 from sharegroup.engine.requesters import Requesters
 from sharegroup.engine.rows import InputRow, RequestRow
+from sharegroup.engine.snapshot_rules import SnapshotRules
 from sharegroup.errors import ErrorCode, InvalidRequestRow, RequestError
 from sharegroup.protocol.request_rows import (
     ACKNOWLEDGE,
@@ -67,7 +67,7 @@ class Shard:
     Raises ValueError for a state of another format.
     """
 
-    def __init__(self, key: str, group_id: str, topic_id: str, records: DurableRecords, state: str | None) -> None:
+    def __init__(self, key: str, group_id: str, topic_id: str, records: SnapshotRules, state: str | None) -> None:
         self._key, self._group_id, self._topic_id, self._records = key, group_id, topic_id, records
         dumped = json.loads(state) if state else {}
         if dumped and dumped["version"] != FORMAT_VERSION:

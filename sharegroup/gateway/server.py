@@ -15,7 +15,7 @@ from kafka.protocol import admin as admin_messages
 from kafka.protocol import metadata as metadata_messages
 from kafka.protocol import sasl as sasl_messages
 
-from sharegroup.config import GatewayConfig, JobConfig
+from sharegroup.config import Config, GatewayConfig
 from sharegroup.gateway.clients.client_connection import ClientConnection
 from sharegroup.gateway.clients.tls_connection import TlsConnection
 from sharegroup.gateway.groups.group_configs import REFRESH_INTERVAL_S as CONFIGS_INTERVAL_S
@@ -27,7 +27,7 @@ from sharegroup.gateway.handlers.api_versions import ApiVersions, passed_through
 from sharegroup.gateway.handlers.cluster import ClusterApis
 from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat
 from sharegroup.gateway.handlers.share_fetch import ShareApis
-from sharegroup.gateway.job_client.job_channel import EngineChannel
+from sharegroup.gateway.job_client.job_channel import JobChannel
 from sharegroup.gateway.security import Security
 from sharegroup.gateway.security.sasl_server import sasl_is_off
 from sharegroup.gateway.sessions.member_leases import MemberLeases
@@ -58,7 +58,7 @@ LOGIN_THREADS = 2
 class Gateway:
     """`start` opens the ports, `stop` closes them; between the two it serves. One event loop, no thread of its own."""
 
-    def __init__(self, config: JobConfig) -> None:
+    def __init__(self, config: Config) -> None:
         self._job_config = config
         self.config: GatewayConfig = config.gateway
         settings = python_properties(config.job.bootstrap_servers, config.job.kafka)
@@ -69,7 +69,7 @@ class Gateway:
         topics = RowTopics(
             config.job.group_requests_topic, config.job.partition_requests_topic, config.job.responses_topic
         )
-        self._engine = EngineChannel(settings, topics, self.config.engine_timeout_ms / 1000, self._cluster)
+        self._engine = JobChannel(settings, topics, self.config.job_timeout_ms / 1000, self._cluster)
         self._stored = StoredGroups(config.job.tables_path)
         self._group_configs = GroupConfigs(config, self._stored)
         self._leases = MemberLeases()
@@ -263,7 +263,7 @@ async def _each(interval_s: float, work: Callable[[], Awaitable[None] | None]) -
 
 
 @contextlib.asynccontextmanager
-async def running_gateway(config: JobConfig) -> AsyncIterator[Gateway]:
+async def running_gateway(config: Config) -> AsyncIterator[Gateway]:
     """A started gateway, stopped at the end. Raises UpstreamUnavailableError or OSError."""
     gateway = Gateway(config)
     try:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from sharegroup.config import GroupConfig, GroupOverrides, JobConfig, check_group_overrides
+from sharegroup.config import Config, GroupConfig, GroupOverrides, check_group_overrides
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.group_coordinator.change import Change
 from sharegroup.group_coordinator.group_metadata import GroupMetadata
@@ -27,7 +27,7 @@ from sharegroup.protocol.request_rows import ShareGroupRequest
 __all__ = ["alter_configs"]
 
 
-def alter_configs(group: GroupMetadata, request: ShareGroupRequest, job: JobConfig) -> CoordinatorResult:
+def alter_configs(group: GroupMetadata, request: ShareGroupRequest, job: Config) -> CoordinatorResult:
     """Set the named values, or take them away where they are None; all or nothing.
 
     Raises RequestError: INVALID_REQUEST for a blank group id, INVALID_CONFIG with every problem of the values.
@@ -72,7 +72,7 @@ def _configure(group: GroupMetadata, request: ShareGroupRequest, config: GroupCo
     return Configure(group.group_id, request.id, config, tuple(topics.values())) if topics else None
 
 
-def _check(group: GroupMetadata, changes: Mapping[str, str | None], job: JobConfig) -> None:
+def _check(group: GroupMetadata, changes: Mapping[str, str | None], job: Config) -> None:
     """Check what the group would have: the values of the file, those set before, and the new ones over them."""
     stored = {name: value for name, value in {**group.configs, **changes}.items() if value is not None}
     of_file = job.groups.get(group.group_id, GroupOverrides()).set_values()

@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from sharegroup.config import GroupConfig, JobConfig
+from sharegroup.config import Config, GroupConfig
 from sharegroup.errors import RequestError
 from sharegroup.group_coordinator import deletion, recovery
 from sharegroup.group_coordinator import dump as dumps
@@ -122,7 +122,7 @@ class ShareGroup:
         except RequestError as error:
             return refused(request, error)
 
-    def administer(self, request: ShareGroupRequest, job: JobConfig, now_ms: int) -> CoordinatorResult:
+    def administer(self, request: ShareGroupRequest, job: Config, now_ms: int) -> CoordinatorResult:
         """alter_offsets, delete_offsets, delete_group or alter_configs. A refusal is a response with an error code.
 
         Codes: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, INVALID_CONFIG, INVALID_REQUEST.

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sharegroup.errors import ErrorCode
-from sharegroup.member.ranges import HeldRange, SharePartition
+from sharegroup.member.ranges import AssignedPartition, HeldRange
 from sharegroup.protocol.request_rows import ACKNOWLEDGE, MAX_RANGES_PER_ROW, SharePartitionRequest, in_rows
 from sharegroup.protocol.response_rows import SharePartitionResponse
 from sharegroup.range_map import RangeMap
@@ -34,7 +34,7 @@ _LOST = frozenset({ErrorCode.INVALID_RECORD_STATE, ErrorCode.INVALID_SHARE_SESSI
 
 @dataclass
 class _Row:
-    share_partition: SharePartition
+    share_partition: AssignedPartition
     batches: tuple[AcknowledgementBatch, ...]
     due_ms: int = 0
 
@@ -51,21 +51,21 @@ class AcknowledgementRound:
         self,
         group_id: str,
         member_id: str,
-        batches: Mapping[SharePartition, Sequence[AcknowledgementBatch]],
+        batches: Mapping[AssignedPartition, Sequence[AcknowledgementBatch]],
         granted: Iterable[HeldRange],
         ids: Iterator[str],
         is_renewal: bool = False,
     ) -> None:
-        self.refused: list[tuple[SharePartition, AcknowledgementBatch]] = []
-        self.gone: set[SharePartition] = set()
+        self.refused: list[tuple[AssignedPartition, AcknowledgementBatch]] = []
+        self.gone: set[AssignedPartition] = set()
         self.not_allowed = False
         self.lock_deadline_ms = 0
         self._group_id, self._member_id, self._is_renewal = group_id, member_id, is_renewal
         self._ids = ids
-        self._counts: dict[SharePartition, RangeMap[int]] = {}
+        self._counts: dict[AssignedPartition, RangeMap[int]] = {}
         for held in granted:
             self._counts.setdefault(held.share_partition, RangeMap()).assign(*held.grant)
-        self._renewed: dict[SharePartition, list[AcquiredRange]] = {}
+        self._renewed: dict[AssignedPartition, list[AcquiredRange]] = {}
         self._open: dict[str, _Row] = {}
         for share_partition, listed in batches.items():
             self._add(share_partition, listed, MAX_RANGES_PER_ROW)
@@ -132,16 +132,16 @@ class AcknowledgementRound:
                 answered.assign(first, last, count)
         return tuple(AcquiredRange(*item) for item in answered)
 
-    def _add(self, share_partition: SharePartition, batches: Sequence[AcknowledgementBatch], per_row: int) -> None:
+    def _add(self, share_partition: AssignedPartition, batches: Sequence[AcknowledgementBatch], per_row: int) -> None:
         for listed in in_rows(batches, per_row):
             self._open[next(self._ids)] = _Row(share_partition, listed)
 
 
 def uniform(
     ranges: Iterable[HeldRange], acknowledge_type: AcknowledgeType
-) -> dict[SharePartition, list[AcknowledgementBatch]]:
+) -> dict[AssignedPartition, list[AcknowledgementBatch]]:
     """Batches that say the same of all the ranges, one for each."""
-    batches: dict[SharePartition, list[AcknowledgementBatch]] = {}
+    batches: dict[AssignedPartition, list[AcknowledgementBatch]] = {}
     for held in sorted(ranges):
         batch = AcknowledgementBatch(held.first_offset, held.last_offset, (int(acknowledge_type),))
         batches.setdefault(held.share_partition, []).append(batch)

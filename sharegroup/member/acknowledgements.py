@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sharegroup.errors import ShareGroupError
-from sharegroup.member.ranges import HeldRange, SharePartition
+from sharegroup.member.ranges import AssignedPartition, HeldRange
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType
 
 COLUMNS = ("topic", "partition", "offset", "acknowledge_type")
 #: What a handler may say, by name or by number.
 TYPES = {t.name.lower(): int(t) for t in (AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT)}
 
-Acknowledgements = dict[SharePartition, list[AcknowledgementBatch]]
+Acknowledgements = dict[AssignedPartition, list[AcknowledgementBatch]]
 
 
 class InvalidResultError(ShareGroupError):
@@ -43,7 +43,7 @@ def acknowledge_all(ranges: Sequence[HeldRange], acknowledge_type: AcknowledgeTy
 
 def acknowledge_with_exceptions(
     ranges: Sequence[HeldRange],
-    exceptions: dict[SharePartition, list[Run]],
+    exceptions: dict[AssignedPartition, list[Run]],
     otherwise: AcknowledgeType = AcknowledgeType.ACCEPT,
 ) -> Acknowledgements:
     """Batches for all offsets of the ranges. Raises InvalidResultError for an exception outside of them."""
@@ -62,7 +62,7 @@ def acknowledge_with_exceptions(
     return found
 
 
-def exception_runs(result: pa.Table, ranges: Sequence[HeldRange]) -> dict[SharePartition, list[Run]]:
+def exception_runs(result: pa.Table, ranges: Sequence[HeldRange]) -> dict[AssignedPartition, list[Run]]:
     """The runs of a result with the columns COLUMNS, by share-partition and ascending; its topics are the ranges'.
 
     `acknowledge_type` is text (accept, release, reject in any case) or a number (1, 2, 3). Raises InvalidResultError.
@@ -70,7 +70,7 @@ def exception_runs(result: pa.Table, ranges: Sequence[HeldRange]) -> dict[ShareP
     _check_complete(result)
     numbers = _numbers(result.column("acknowledge_type"))
     topic_ids = {held.topic: held.topic_id for held in ranges}
-    runs: dict[SharePartition, list[Run]] = {}
+    runs: dict[AssignedPartition, list[Run]] = {}
     for topic in pc.unique(result.column("topic")).to_pylist():
         chosen = pc.equal(result.column("topic"), topic)
         partitions, offsets, types = (
@@ -79,7 +79,7 @@ def exception_runs(result: pa.Table, ranges: Sequence[HeldRange]) -> dict[ShareP
         )
         for partition in np.unique(partitions):
             here = partitions == partition
-            share_partition = SharePartition(topic, topic_ids.get(topic, ""), int(partition))
+            share_partition = AssignedPartition(topic, topic_ids.get(topic, ""), int(partition))
             runs[share_partition] = list(_runs(share_partition, offsets[here], types[here]))
     return runs
 
@@ -121,7 +121,7 @@ def _numbers(acknowledge_type: pa.ChunkedArray) -> pa.ChunkedArray:
     return numbers
 
 
-def _runs(share_partition: SharePartition, offsets: np.ndarray, types: np.ndarray) -> Iterator[Run]:
+def _runs(share_partition: AssignedPartition, offsets: np.ndarray, types: np.ndarray) -> Iterator[Run]:
     """Neighbouring offsets of one type; an offset may be named twice, but not with two types."""
     order = np.lexsort((types, offsets))
     offsets, types = offsets[order], types[order]

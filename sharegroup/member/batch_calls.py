@@ -11,7 +11,7 @@ from typing import Protocol
 
 from sharegroup.errors import ShareGroupError
 from sharegroup.member.acknowledgement_round import AcknowledgementRound
-from sharegroup.member.holdings import Holdings
+from sharegroup.member.held_batches import HeldBatches
 from sharegroup.member.ranges import HeldRange, OfferedBatch, records_in
 from sharegroup.protocol.request_rows import SharePartitionRequest
 
@@ -30,7 +30,7 @@ class AskedMember(Protocol):
 
     is_open: bool
     failure: Exception | None
-    holdings: Holdings
+    holdings: HeldBatches
     acknowledgements: AcknowledgementRound | None
     renewal: AcknowledgementRound | None
 

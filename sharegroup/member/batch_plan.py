@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from sharegroup.member.ranges import HeldRange, SharePartition
+from sharegroup.member.ranges import AssignedPartition, HeldRange
 from sharegroup.types import OffsetRange
 
 MAX_READS = 4
@@ -52,9 +52,9 @@ def plan_batch(queued: Sequence[HeldRange], max_records: int) -> Plan:
     return Plan(batch, (*(held for held in candidates if held in far), *rest))
 
 
-def reads_of(ranges: Iterable[HeldRange]) -> list[dict[SharePartition, OffsetRange]]:
+def reads_of(ranges: Iterable[HeldRange]) -> list[dict[AssignedPartition, OffsetRange]]:
     """The Kafka reads that cover the ranges: each maps share-partitions to the envelope to read there."""
-    reads: list[dict[SharePartition, OffsetRange]] = []
+    reads: list[dict[AssignedPartition, OffsetRange]] = []
     for share_partition, held in _by_share_partition(ranges).items():
         for index, cluster in enumerate(_clusters(held)):
             if index == len(reads):
@@ -73,8 +73,8 @@ def _too_far(candidates: Sequence[HeldRange]) -> set[HeldRange]:
     return far
 
 
-def _by_share_partition(ranges: Iterable[HeldRange]) -> Mapping[SharePartition, list[HeldRange]]:
-    grouped: dict[SharePartition, list[HeldRange]] = {}
+def _by_share_partition(ranges: Iterable[HeldRange]) -> Mapping[AssignedPartition, list[HeldRange]]:
+    grouped: dict[AssignedPartition, list[HeldRange]] = {}
     for held in sorted(ranges):
         grouped.setdefault(held.share_partition, []).append(held)
     return grouped

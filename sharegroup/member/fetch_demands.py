@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from sharegroup.errors import ErrorCode
-from sharegroup.member.ranges import HeldRange, SharePartition
+from sharegroup.member.ranges import AssignedPartition, HeldRange
 from sharegroup.protocol.request_rows import FETCH, SharePartitionRequest
 from sharegroup.protocol.response_rows import SharePartitionResponse
 
@@ -42,11 +42,11 @@ class FetchDemands:
         self._group_id, self._member_id = group_id, member_id
         self._target, self._max_wait_ms = target, max_wait_ms
         self._ids = ids
-        self._demands: dict[SharePartition, _Demand] = {}
-        self._unanswered: dict[str, SharePartition] = {}
+        self._demands: dict[AssignedPartition, _Demand] = {}
+        self._unanswered: dict[str, AssignedPartition] = {}
 
     def due(
-        self, assignment: Collection[SharePartition], held: int, member_epoch: int, now_ms: int
+        self, assignment: Collection[AssignedPartition], held: int, member_epoch: int, now_ms: int
     ) -> list[SharePartitionRequest]:
         """The fetches to send now; `held` is how many records are held that no batch has begun with."""
         for share_partition in [known for known in self._demands if known not in assignment]:
@@ -90,13 +90,13 @@ class FetchDemands:
         self._demands.clear()
         self._unanswered.clear()
 
-    def _is_free(self, share_partition: SharePartition, now_ms: int) -> bool:
+    def _is_free(self, share_partition: AssignedPartition, now_ms: int) -> bool:
         demand = self._demands.setdefault(share_partition, _Demand())
         if demand.id and now_ms >= demand.lost_at_ms:
             demand.id, demand.asked = "", 0
         return not demand.id and now_ms >= demand.due_ms
 
-    def _sizes(self, free: Collection[SharePartition], assigned: int, held: int) -> dict[SharePartition, int]:
+    def _sizes(self, free: Collection[AssignedPartition], assigned: int, held: int) -> dict[AssignedPartition, int]:
         busy = [share_partition for share_partition in free if self._demands[share_partition].busy]
         asked = sum(demand.asked for demand in self._demands.values() if demand.busy)
         room = self._target - held - asked

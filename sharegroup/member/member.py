@@ -25,9 +25,9 @@ from typing import Protocol
 from kafka.errors import KafkaError
 
 from sharegroup.member.batch_calls import Acknowledging
-from sharegroup.member.holdings import Offers
+from sharegroup.member.held_batches import Offers
 from sharegroup.member.member_logic import MemberLogic, MemberSettings, Request, renews
-from sharegroup.member.ranges import HeldRange, OfferedBatch, SharePartition
+from sharegroup.member.ranges import AssignedPartition, HeldRange, OfferedBatch
 from sharegroup.protocol.request_rows import TopicMetadata
 from sharegroup.protocol.response_rows import Response
 from sharegroup.types import AcknowledgementBatch
@@ -81,7 +81,7 @@ class Member:
         return self._settings.member_id
 
     @property
-    def assignment(self) -> frozenset[SharePartition]:
+    def assignment(self) -> frozenset[AssignedPartition]:
         """What the member is to fetch from; empty until it has joined."""
         return self._logic.assignment
 
@@ -129,7 +129,7 @@ class Member:
             return self._logic.holds_batch(_now_ms())
 
     def acknowledge(
-        self, batches: Mapping[SharePartition, Sequence[AcknowledgementBatch]], granted: Sequence[HeldRange]
+        self, batches: Mapping[AssignedPartition, Sequence[AcknowledgementBatch]], granted: Sequence[HeldRange]
     ) -> None:
         """`MemberLogic.acknowledge`, until the acknowledgements are appended. Raises NotAnsweredError."""
         with self._changed:

@@ -22,9 +22,9 @@ from sharegroup.errors import ErrorCode
 from sharegroup.member.acknowledgement_round import AcknowledgementRound, uniform
 from sharegroup.member.batch_calls import Acknowledging, Beginning
 from sharegroup.member.fetch_demands import FetchDemands, ranges_of
-from sharegroup.member.holdings import Holdings, Offers
+from sharegroup.member.held_batches import HeldBatches, Offers
 from sharegroup.member.membership import Membership
-from sharegroup.member.ranges import HeldRange, OfferedBatch, SharePartition
+from sharegroup.member.ranges import AssignedPartition, HeldRange, OfferedBatch
 from sharegroup.protocol.request_rows import (
     ACKNOWLEDGE,
     FETCH,
@@ -91,7 +91,7 @@ class MemberLogic:
         self._demands = FetchDemands(
             settings.group_id, settings.member_id, target, settings.fetch_max_wait_ms, self._ids
         )
-        self.holdings = Holdings(offers, incarnation, settings.max_records)
+        self.holdings = HeldBatches(offers, incarnation, settings.max_records)
         self._metadata: Mapping[str, TopicMetadata] = {}
         self._topic_ids: dict[str, str] = {}
         self._metadata_due_ms = 0
@@ -103,7 +103,7 @@ class MemberLogic:
     # -- what can be seen ------------------------------------------------------------------------------------------
 
     @property
-    def assignment(self) -> frozenset[SharePartition]:
+    def assignment(self) -> frozenset[AssignedPartition]:
         """What the member is to fetch from; empty until it has joined."""
         return self._membership.assignment
 
@@ -192,7 +192,7 @@ class MemberLogic:
 
     def acknowledge(
         self,
-        batches: Mapping[SharePartition, Sequence[AcknowledgementBatch]],
+        batches: Mapping[AssignedPartition, Sequence[AcknowledgementBatch]],
         granted: Sequence[HeldRange],
         now_ms: int,
     ) -> Acknowledging:
@@ -239,14 +239,14 @@ class MemberLogic:
             self._look_at_topics_soon()
             self.holdings.forget_gone(self._is_replaced, now_ms)
 
-    def _is_replaced(self, share_partition: SharePartition) -> bool:
+    def _is_replaced(self, share_partition: AssignedPartition) -> bool:
         """Whether the name belongs to another topic now."""
         return self._topic_ids.get(share_partition.topic, share_partition.topic_id) != share_partition.topic_id
 
     def _see_gone(self, response: SharePartitionResponse, now_ms: int) -> None:
         """The job does not lead what it was asked for: its topic is no more, and one of its name is another."""
         if response.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
-            gone = SharePartition(response.topic, response.topic_id, response.partition)
+            gone = AssignedPartition(response.topic, response.topic_id, response.partition)
             self._look_at_topics_soon()
             self.holdings.forget_gone(lambda share_partition: share_partition == gone, now_ms)
 
@@ -323,7 +323,7 @@ class MemberLogic:
         )  # fmt: skip
 
     def _unacquire(self, ranges: Iterable[HeldRange]) -> list[Request]:
-        by_share_partition: dict[SharePartition, list[HeldRange]] = {}
+        by_share_partition: dict[AssignedPartition, list[HeldRange]] = {}
         for held in sorted(ranges):
             by_share_partition.setdefault(held.share_partition, []).append(held)
         return [

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Iterator, Mapping
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.member.ranges import SharePartition
+from sharegroup.member.ranges import AssignedPartition
 from sharegroup.protocol.request_rows import HEARTBEAT, ShareGroupRequest, TopicMetadata
 from sharegroup.protocol.response_rows import ShareGroupResponse
 
@@ -54,7 +54,7 @@ class Membership:
         self.group_id = group_id
         self.member_id = member_id
         self.member_epoch = JOIN_EPOCH
-        self.assignment: frozenset[SharePartition] = frozenset()
+        self.assignment: frozenset[AssignedPartition] = frozenset()
         self.fatal: RequestError | None = None
         self.left = False
         self._topics, self._client_id, self._client_host = topics, client_id, client_host
@@ -100,7 +100,7 @@ class Membership:
         self.member_epoch = response.member_epoch
         if response.assignment is not None:
             self.assignment = frozenset(
-                SharePartition(topic, topic_id, partition)
+                AssignedPartition(topic, topic_id, partition)
                 for topic, (topic_id, partitions) in response.assignment.items()
                 for partition in partitions
             )

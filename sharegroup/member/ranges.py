@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from sharegroup.types import AcquiredRange
 
 
-class SharePartition(NamedTuple):
+class AssignedPartition(NamedTuple):
     """A topic-partition of the group's subscription; `topic_id` tells topics of one name apart."""
 
     topic: str
@@ -33,9 +33,9 @@ class HeldRange(NamedTuple):
     read_committed: bool = False
 
     @property
-    def share_partition(self) -> SharePartition:
+    def share_partition(self) -> AssignedPartition:
         """Where it is."""
-        return SharePartition(self.topic, self.topic_id, self.partition)
+        return AssignedPartition(self.topic, self.topic_id, self.partition)
 
     @property
     def grant(self) -> AcquiredRange:

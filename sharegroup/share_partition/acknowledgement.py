@@ -11,7 +11,7 @@ from sharegroup.range_map import RangeMap
 from sharegroup.share_partition.in_flight import InFlight, InFlightRecord
 from sharegroup.share_partition.outcome import Outcome, append_transition
 from sharegroup.share_partition.record_state import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE
-from sharegroup.share_partition.release import held, let_go, not_held
+from sharegroup.share_partition.release import end_acquisition, held, not_held
 from sharegroup.share_partition.share_partition_config import SharePartitionConfig
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange, Cause, RecordState, Transition
 
@@ -100,7 +100,7 @@ def acknowledge_batch(
                 count, deadline = record.delivery_count, now_ms + config.record_lock_duration_ms
                 transition = Transition(held_first, held_last, ACQUIRED, ACQUIRED, cause, member_id, count, deadline)
             else:
-                transition = let_go(held_first, held_last, record, to_state, cause, config)
+                transition = end_acquisition(held_first, held_last, record, to_state, cause, config)
             append_transition(transitions, transition)
         if to_state is not ACQUIRED:
             settled = last

@@ -22,7 +22,7 @@ def held(window: InFlight, member_id: str, first: int, last: int) -> Iterator[tu
         yield held_first, held_last, record
 
 
-def let_go(
+def end_acquisition(
     first: int, last: int, record: InFlightRecord, to_state: RecordState, cause: Cause, config: SharePartitionConfig
 ) -> Transition:
     """The end of an acquisition; to AVAILABLE becomes to ARCHIVED when no delivery is left."""
@@ -38,11 +38,11 @@ def release(
     transitions: list[Transition] = []
     for first, last in ranges:
         for held_first, held_last, record in window.items(first, last):
-            append_transition(transitions, let_go(held_first, held_last, record, AVAILABLE, cause, config))
+            append_transition(transitions, end_acquisition(held_first, held_last, record, AVAILABLE, cause, config))
     return tuple(transitions)
 
 
-def give_back(
+def unacquired(
     window: InFlight, start_offset: int, member_id: str, ranges: Iterable[OffsetRange]
 ) -> tuple[Transition, ...]:
     """Let go of `ranges` as if they had never been delivered; what is below `start_offset` is skipped.
@@ -69,7 +69,7 @@ def give_back(
     return tuple(transitions)
 
 
-def take_back(
+def undone_deliveries(
     window: InFlight, start_offset: int, member_id: str, acquired: Iterable[AcquiredRange]
 ) -> tuple[Transition, ...]:
     """The attempts of `acquired` did not happen, as far as nothing has happened since; a record's count tells.
@@ -109,7 +109,7 @@ def outside(held: Iterable[tuple[int, int]], delivered: Iterable[OffsetRange]) -
     return parts
 
 
-def lose(window: InFlight, below: int, cause: Cause) -> tuple[Transition, ...]:
+def archived_below(window: InFlight, below: int, cause: Cause) -> tuple[Transition, ...]:
     """Archive what was delivered but not finished below `below`; what never was delivered nobody misses."""
     transitions: list[Transition] = []
     for first, last, record in window.items(None, below - 1):

@@ -55,7 +55,7 @@ from sharegroup.share_partition.acquisition import fetch_budget, select
 from sharegroup.share_partition.in_flight import InFlight, InFlightRecord
 from sharegroup.share_partition.outcome import Outcome, acquired_ranges, append_transition
 from sharegroup.share_partition.record_state import ACQUIRED, AVAILABLE
-from sharegroup.share_partition.release import give_back, lose, not_held, outside, release, take_back
+from sharegroup.share_partition.release import archived_below, not_held, outside, release, unacquired, undone_deliveries
 from sharegroup.share_partition.share_partition_config import SharePartitionConfig
 from sharegroup.types import (
     AcknowledgementBatch,
@@ -312,7 +312,7 @@ class SharePartition:
         Offsets below the start offset are skipped. Raises RequestError (INVALID_RECORD_STATE) when `member_id` does not
         hold one of the others, or when ranges overlap.
         """
-        return Outcome(give_back(self._window, self.start_offset, member_id, ranges))
+        return Outcome(unacquired(self._window, self.start_offset, member_id, ranges))
 
     def never_delivered(self, member_id: str, acquired: Iterable[AcquiredRange]) -> Outcome:
         """Take back the delivery attempts of `acquired`, which `member_id` was granted and never was sent.
@@ -320,7 +320,7 @@ class SharePartition:
         Records that it still holds with that delivery count become AVAILABLE; those that are AVAILABLE with that count
         already, their locks having run out, stay so. All others were delivered to somebody since and are left alone.
         """
-        return Outcome(take_back(self._window, self.start_offset, member_id, acquired))
+        return Outcome(undone_deliveries(self._window, self.start_offset, member_id, acquired))
 
     def undelivered(self, member_id: str, delivered: Iterable[OffsetRange]) -> list[OffsetRange]:
         """What `member_id` holds outside of `delivered`."""
@@ -331,7 +331,7 @@ class SharePartition:
 
         Transitions are for records that were delivered at least once and not finished.
         """
-        transitions = lose(self._window, offset, Cause.LOG_TRUNCATED) if offset > self.start_offset else ()
+        transitions = archived_below(self._window, offset, Cause.LOG_TRUNCATED) if offset > self.start_offset else ()
         return Outcome(transitions, log_start_offset=offset)
 
     def log_end_moved(self, offset: int) -> Outcome:
@@ -343,7 +343,7 @@ class SharePartition:
 
         The cause is RESET (AlterShareGroupOffsets), or TOPIC_DELETED: the log is another one, or none.
         """
-        return Outcome(lose(self._window, self.end_offset, cause), start_offset=start_offset)
+        return Outcome(archived_below(self._window, self.end_offset, cause), start_offset=start_offset)
 
     # --- the mutator -----------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from sharegroup.config import JobConfig, parse_config
+from sharegroup.config import Config, parse_config
 from sharegroup.tables.group_configs import read_group_configs
 from sharegroup.tables.rows import open_table
 from sharegroup.tables.schemas import SHARE_GROUP_CONFIGS
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 POLL_MS = 500
 
 
-def file_values(config: JobConfig) -> dict[str, Any]:
+def file_values(config: Config) -> dict[str, Any]:
     """What of the job's file the configs in force come from, as JSON; `ConfigPoll` reads it back."""
     groups = {group_id: overrides.set_texts() for group_id, overrides in config.groups.items()}
     return {"group": config.group.set_texts(), "groups": groups}

@@ -15,7 +15,7 @@ def read_group_configs(
     """{group id: {config name: value as text}} of one source, by default what requests have set.
 
     A group may have configs before it exists and after it was deleted. Values are as they were set: what is in force is
-    for `JobConfig.effective` to say. Raises TableUnavailableError.
+    for `Config.effective` to say. Raises TableUnavailableError.
     """
     groups: dict[str, dict[str, str]] = {}
     for row in read_rows(tables_path, SHARE_GROUP_CONFIGS, storage_options=storage_options):

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from sharegroup.config import EngineConfig
+from sharegroup.config import JobConfig
 from sharegroup.protocol.request_rows import (
     ACKNOWLEDGE,
     FETCH,
@@ -52,10 +52,10 @@ class RequestClient:
     """
 
     def __init__(
-        self, bootstrap_servers: str, config: EngineConfig | None = None, check: Callable[[], None] = lambda: None
+        self, bootstrap_servers: str, config: JobConfig | None = None, check: Callable[[], None] = lambda: None
     ) -> None:
         self._check = check
-        self._config = config or EngineConfig()
+        self._config = config or JobConfig()
         self.reply_to = f"raw-{uuid.uuid4().hex}"
         self.responses: dict[str, Response] = {}
         self._numbers = itertools.count(1)

@@ -25,8 +25,8 @@ from sharegroup.commit.commit_steps import Batch, CommitSteps
 from sharegroup.commit.delta_table import DeltaTableWriter, open_or_create
 from sharegroup.config import GroupConfig, GroupOverrides, ShareGroupConfig
 from sharegroup.engine import rows
-from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.engine.share_partition_shard import Shard
+from sharegroup.engine.snapshot_rules import SnapshotRules
 from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, SharePartitionRequest
 from sharegroup.tables.schemas import (
     ALL_TABLES,
@@ -61,9 +61,9 @@ class Tables:
     `commit` is a micro-batch: rows in, responses out, everything durable and dated `now_ms`.
     """
 
-    def __init__(self, tables_path: str, group_id: str, topic_id: str, records: DurableRecords | None = None) -> None:
+    def __init__(self, tables_path: str, group_id: str, topic_id: str, records: SnapshotRules | None = None) -> None:
         self._path, self._group_id, self._topic_id = tables_path, group_id, topic_id
-        self._records = records or DurableRecords()
+        self._records = records or SnapshotRules()
         self._state: str | None = None
         self._batch_id = -1
         self._responses: list[Mapping[str, Any]] = []
@@ -128,7 +128,7 @@ def write_sample_history(tables_path: str, end: datetime | None = None, minutes:
     end_ms = round((end or datetime.now(timezone.utc)).timestamp() * 1000) // 1000 * 1000
     now_ms = end_ms - round(timedelta(minutes=minutes).total_seconds() * 1000)
     config = GroupConfig.of(ShareGroupConfig(), GroupOverrides())
-    tables = Tables(tables_path, GROUP_ID, TOPIC_ID, DurableRecords(updates_per_snapshot=50))
+    tables = Tables(tables_path, GROUP_ID, TOPIC_ID, SnapshotRules(updates_per_snapshot=50))
     tables.commit_group(_group_rows(), now_ms)
     tables.commit([rows.encode(rows.CONFIG, json.dumps(config.to_json())), _load_row()], now_ms)
     dated = tables.date_commits({}, now_ms)

@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from sharegroup.commit.fault_points import VARIABLE as FAULT_POINT
-from sharegroup.config import JobConfig, load_config
+from sharegroup.config import Config, load_config
 from sharegroup.testkit.raw_member import RawMember, RequestClient
 from sharegroup.testkit.submitted_job import SubmittedJob, SubmittedJobError
 
@@ -99,7 +99,7 @@ class ShareGroupJobRun:
             },
         }
         self.config_path.write_text(yaml.safe_dump(sections))
-        self.config: JobConfig = load_config(self.config_path)
+        self.config: Config = load_config(self.config_path)
         self.checkpoint_path = Path(self.config.job.checkpoint_path)
 
     def new_group(self, kind: str = "earliest") -> str:

@@ -118,7 +118,7 @@ def _check_topics(admin: KafkaAdminClient, names: Collection[str], timed: Collec
         raise UnfitTopicsError("; ".join(problems))
 
 
-class RowProducer:
+class KafkaRowProducer:
     """Produces rows to the job's topics and waits until the broker has them (acks=all, idempotent).
 
     Making one raises KafkaUnavailableError.

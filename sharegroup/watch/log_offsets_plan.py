@@ -109,7 +109,7 @@ def start_key(row: SharePartitionRow) -> str:
 
 
 @dataclass(frozen=True)
-class Tables:
+class TableReaders:
     """Reads of the pinned versions: the share-partitions, and the folded states of some of them."""
 
     share_partitions: Callable[[int], Collection[SharePartitionRow]]
@@ -121,12 +121,12 @@ def is_current(state: ShareGroupOffset | None, row: SharePartitionRow) -> bool:
     return state is not None and state.header.state_epoch >= row.state_epoch
 
 
-def to_lead(offset: SourceOffset, tables: Tables) -> list[SharePartitionRow]:
+def to_lead(offset: SourceOffset, tables: TableReaders) -> list[SharePartitionRow]:
     """The share-partitions in the table that are not being deleted."""
     return [row for row in _listed(offset, tables) if not row.deleting]
 
 
-def led(offset: SourceOffset, tables: Tables) -> dict[SharePartitionKey, SharePartitionRow]:
+def led(offset: SourceOffset, tables: TableReaders) -> dict[SharePartitionKey, SharePartitionRow]:
     """The share-partitions that an offset leads: all that neither wait nor belong to a topic that is gone."""
     waiting, gone = set(offset.waiting), set(offset.gone)
     return {
@@ -136,7 +136,7 @@ def led(offset: SourceOffset, tables: Tables) -> dict[SharePartitionKey, SharePa
     }
 
 
-def to_load(start: SourceOffset, end: SourceOffset, tables: Tables) -> list[SharePartitionRow]:
+def to_load(start: SourceOffset, end: SourceOffset, tables: TableReaders) -> list[SharePartitionRow]:
     """The share-partitions that the batch from `start` to `end` loads; `end` must then pin the newest state.
 
     An older one would be wrong for a share-partition that was led in between (the shard count changed), and may be
@@ -150,11 +150,11 @@ def to_load(start: SourceOffset, end: SourceOffset, tables: Tables) -> list[Shar
     ]  # fmt: skip
 
 
-def _listed(offset: SourceOffset, tables: Tables) -> Collection[SharePartitionRow]:
+def _listed(offset: SourceOffset, tables: TableReaders) -> Collection[SharePartitionRow]:
     return () if offset.partitions_version == NOTHING_READ else tables.share_partitions(offset.partitions_version)
 
 
-def rows_between(start: SourceOffset, end: SourceOffset, tables: Tables) -> Iterator[tuple[str, str]]:
+def rows_between(start: SourceOffset, end: SourceOffset, tables: TableReaders) -> Iterator[tuple[str, str]]:
     """The (shard key, row) pairs of the batch from `start` to `end`, in a fixed order."""
     if start == end:
         return
@@ -181,7 +181,7 @@ def _by_shard(offset: SourceOffset, keys: Iterable[SharePartitionKey]) -> dict[s
     return shards
 
 
-def _gone_rows(start: SourceOffset, end: SourceOffset, tables: Tables) -> Iterator[tuple[str, str]]:
+def _gone_rows(start: SourceOffset, end: SourceOffset, tables: TableReaders) -> Iterator[tuple[str, str]]:
     """Each shard is told once, and again when a share-partition of the topic is listed anew."""
     told = _of_gone_topics(start, tables)
     news = {key: topic for (key, epoch), topic in _of_gone_topics(end, tables).items() if (key, epoch) not in told}
@@ -189,7 +189,7 @@ def _gone_rows(start: SourceOffset, end: SourceOffset, tables: Tables) -> Iterat
         yield shard_key, rows.encode(rows.GONE, json.dumps(news[keys[0]]))
 
 
-def _of_gone_topics(offset: SourceOffset, tables: Tables) -> dict[tuple[SharePartitionKey, int], str]:
+def _of_gone_topics(offset: SourceOffset, tables: TableReaders) -> dict[tuple[SharePartitionKey, int], str]:
     gone = set(offset.gone)
     if not gone:
         return {}
@@ -203,7 +203,7 @@ def _unload_rows(start: SourceOffset, left: Collection[SharePartitionKey]) -> It
         yield shard_key, rows.encode(rows.UNLOAD, json.dumps([key.partition for key in keys]))
 
 
-def _deletions(start: SourceOffset, end: SourceOffset, tables: Tables) -> dict[SharePartitionKey, int]:
+def _deletions(start: SourceOffset, end: SourceOffset, tables: TableReaders) -> dict[SharePartitionKey, int]:
     """The state epoch of each share-partition whose deletion is news; after a start without a checkpoint, of all."""
     known = {(row.key, row.state_epoch) for row in _listed(start, tables) if row.deleting}
     return {
@@ -233,7 +233,9 @@ def _config_rows(
             yield shard_key, rows.encode(rows.CONFIG, json.dumps(config.to_json(), sort_keys=True))
 
 
-def _load_rows(end: SourceOffset, new: Collection[SharePartitionRow], tables: Tables) -> Iterator[tuple[str, str]]:
+def _load_rows(
+    end: SourceOffset, new: Collection[SharePartitionRow], tables: TableReaders
+) -> Iterator[tuple[str, str]]:
     by_key = {row.key: row for row in new}
     states = tables.states(end.state_version, list(by_key)) if by_key else {}
     for shard_key, keys in _by_shard(end, by_key).items():

@@ -22,7 +22,7 @@ from sharegroup.watch.hand_over import HandOver
 from sharegroup.watch.log_offsets_plan import (
     NOTHING_READ,
     SourceOffset,
-    Tables,
+    TableReaders,
     is_current,
     led,
     start_key,
@@ -95,7 +95,7 @@ class LogOffsetsPlanner:
 
     def __init__(self, tables: SourceTables, logs: Logs, configs: Configs, settings: PlannerSettings) -> None:
         self._tables, self._logs, self._configs, self._settings = tables, logs, configs, settings
-        self._reads = Tables(tables.share_partitions, tables.states)
+        self._reads = TableReaders(tables.share_partitions, tables.states)
         self._topics = TopicIdentities(logs.describe, settings.deletion_grace_ms)
         self._now_ms = 0
         self._leaders = PartitionLeaders(lambda topics: self._topics.describe(topics, self._now_ms))

@@ -13,7 +13,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
 from sharegroup.commit.commit_steps import Batch, CommitSteps
 from sharegroup.commit.delta_table import DeltaTableWriter, open_or_create
-from sharegroup.config import EngineConfig
+from sharegroup.config import JobConfig
 from sharegroup.protocol.request_rows import FETCH, SharePartitionRequest
 from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUP_STATE, SHARE_PARTITION_TABLES
 from sharegroup.tables.state_table import read_states
@@ -96,7 +96,7 @@ def _group_rows(topic: str, topic_id: str, partitions: int) -> dict[str, list[di
 def _start(kafka: EmbeddedKafka, directory: Path, topic: str, partitions: int) -> float:
     """Seconds from spark-submit to the answers of fetches at up to 8 share-partitions, one of each shard."""
     names = row_topics(directory.name)
-    config = EngineConfig.model_validate(names)
+    config = JobConfig.model_validate(names)
     wanted = dict.fromkeys(names.values(), config.request_topic_partitions)
     create_topics({"bootstrap_servers": kafka.bootstrap_servers}, wanted, 1, config.request_topic_retention_ms)
     asked = range(partitions)[-_SHARDS:]
@@ -108,7 +108,7 @@ def _start(kafka: EmbeddedKafka, directory: Path, topic: str, partitions: int) -
         return time.monotonic() - begin
 
 
-def _ask(kafka: EmbeddedKafka, config: EngineConfig, topic: str, partitions: range) -> None:
+def _ask(kafka: EmbeddedKafka, config: JobConfig, topic: str, partitions: range) -> None:
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     topic_id = topics.topic_id(kafka.bootstrap_servers, topic)
     for partition in partitions:
@@ -129,7 +129,7 @@ def _ask(kafka: EmbeddedKafka, config: EngineConfig, topic: str, partitions: ran
     producer.flush()
 
 
-def _await_answers(kafka: EmbeddedKafka, config: EngineConfig, count: int) -> None:
+def _await_answers(kafka: EmbeddedKafka, config: JobConfig, count: int) -> None:
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "benchmark"})
     all_partitions = range(config.request_topic_partitions)
     consumer.assign([TopicPartition(config.responses_topic, p, OFFSET_BEGINNING) for p in all_partitions])

@@ -16,7 +16,7 @@ from types import TracebackType
 
 from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
 
-from sharegroup.config import EngineConfig
+from sharegroup.config import JobConfig
 from sharegroup.errors import ErrorCode
 from sharegroup.group_coordinator.heartbeat_rules import LEAVE_GROUP_EPOCH
 from sharegroup.protocol.request_rows import (
@@ -31,7 +31,7 @@ from sharegroup.protocol.response_rows import ShareGroupResponse, SharePartition
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType
 from tests.benchmarks import topics
 
-ENGINE = EngineConfig()
+ENGINE = JobConfig()
 _HEARTBEAT_S = 5.0
 _MAX_WAIT_MS = 600_000
 
@@ -52,7 +52,7 @@ class MemberLoad:
         max_records: int,
         row_topics: Mapping[str, str],
     ) -> None:
-        names = EngineConfig.model_validate(dict(row_topics))
+        names = JobConfig.model_validate(dict(row_topics))
         self._group_requests, self._partition_requests = names.group_requests_topic, names.partition_requests_topic
         self._group_id, self._topic, self._partitions, self._max_records = group_id, topic, partitions, max_records
         self._member_id = str(uuid.uuid4())

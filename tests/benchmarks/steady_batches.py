@@ -7,9 +7,9 @@ from collections.abc import Collection
 
 from sharegroup.config import GroupConfig, GroupOverrides, ShareGroupConfig
 from sharegroup.engine import rows
-from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.engine.output import Output
 from sharegroup.engine.share_partition_shard import Shard
+from sharegroup.engine.snapshot_rules import SnapshotRules
 from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, SharePartitionRequest
 from sharegroup.types import AcknowledgementBatch
 from sharegroup.watch.shard_keys import ShardKey
@@ -68,7 +68,7 @@ class SteadyBatches:
         return self._run(lines, now_ms)
 
     def _run(self, lines: list[str], now_ms: int) -> Output:
-        shard = Shard(self._key, self._group_id, self._topic_id, DurableRecords(), self._state)
+        shard = Shard(self._key, self._group_id, self._topic_id, SnapshotRules(), self._state)
         output = shard.run(lines, now_ms)
         self._state = shard.dump()
         if any(response["error_code"] for response in output.responses):

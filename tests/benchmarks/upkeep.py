@@ -16,7 +16,7 @@ from typing import Any
 from sharegroup.commit.commit_steps import Batch, CommitSteps
 from sharegroup.commit.delta_table import DeltaTableWriter
 from sharegroup.commit.retention import prunable
-from sharegroup.config import EngineConfig
+from sharegroup.config import JobConfig
 from sharegroup.tables.schemas import SHARE_PARTITION_TABLES
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
 from tests.benchmarks.figures import Figure, median
@@ -25,7 +25,7 @@ from tests.benchmarks.steady_batches import SteadyBatches
 NAME = "upkeep"
 _REACH = 1.2
 _BATCH_MS = 300
-_CONFIG = EngineConfig()
+_CONFIG = JobConfig()
 
 
 class NoProducer:

@@ -14,7 +14,7 @@ def lone_gateway(directory: Path, bootstrap_servers: str, **gateway: object) -> 
     keys = {key.replace("_", "."): value for key, value in gateway.items()}
     config = {
         "job": {"bootstrap.servers": bootstrap_servers, "tables.path": str(directory / "tables")},
-        "gateway": {"gateway.engine.timeout.ms": 100, **keys},
+        "gateway": {"gateway.job.timeout.ms": 100, **keys},
     }
     path = directory / "gateway.yaml"
     path.write_text(yaml.safe_dump(config))

@@ -20,7 +20,7 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceRequest
 
-from sharegroup.config import EngineConfig, GatewayConfig, JobConfig
+from sharegroup.config import Config, GatewayConfig, JobConfig
 from sharegroup.gateway.server import Gateway, running_gateway
 from sharegroup.gateway.upstream.passthrough import MAX_UNTAKEN_BYTES
 from sharegroup.gateway.wire import headers as wire
@@ -212,8 +212,8 @@ def watermarks(gateway: GatewayProcess, topic: str) -> tuple[int, int]:
 def in_loop(kafka: EmbeddedKafka, test: Callable[[Gateway, Client], Awaitable[None]], **gateway: object) -> None:
     """A test that looks into the gateway."""
     config = replace(
-        JobConfig(),
-        job=EngineConfig.model_validate({"bootstrap.servers": kafka.bootstrap_servers}),
+        Config(),
+        job=JobConfig.model_validate({"bootstrap.servers": kafka.bootstrap_servers}),
         gateway=GatewayConfig.model_validate({"gateway.listener.port": 0, **gateway}),
     )
 

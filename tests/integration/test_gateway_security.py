@@ -17,7 +17,7 @@ from sharegroup.protocol.response_rows import Response, SharePartitionResponse
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
 from sharegroup.testkit.gateway_process import GatewayProcess
 from sharegroup.topics.client_settings import python_properties
-from sharegroup.topics.kafka_clients import RowProducer, UnfitTopicsError, create_topics
+from sharegroup.topics.kafka_clients import KafkaRowProducer, UnfitTopicsError, create_topics
 from sharegroup.topics.row_channel import RowChannel, RowTopics
 from tests.integration.conftest import NewTopic as MakeTopic
 from tests.integration.lone_gateway import lone_gateway
@@ -140,7 +140,7 @@ def test_the_clients_of_the_job_log_in_over_tls(gateway: GatewayProcess, secrets
     response = SharePartitionResponse("fetch", "r1", "me", "g", "orders", "orders-0123456789abcde", 0, "m")
     try:
         assert channel.open()
-        producer = RowProducer(settings, topics.responses, topics.share_group_requests)
+        producer = KafkaRowProducer(settings, topics.responses, topics.share_group_requests)
         producer.send([response._asdict()], [("g", "{}")])
         producer.close()
         received: list[Response] = []

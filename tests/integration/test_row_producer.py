@@ -10,7 +10,7 @@ from kafka import KafkaConsumer, TopicPartition
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.response_rows import SharePartitionResponse, encode_response
 from sharegroup.topics.client_settings import python_properties
-from sharegroup.topics.kafka_clients import RowProducer
+from sharegroup.topics.kafka_clients import KafkaRowProducer
 from sharegroup.types import AcquiredRange
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def test_in_place_of_what_the_broker_refuses_comes_an_error(
 ) -> None:
     topic, settings = unique_name("responses"), python_properties(kafka.bootstrap_servers, {})
     kafka.create_topic(topic, config={"max.message.bytes": "20000"})
-    producer = RowProducer(settings, topic, topic)
+    producer = KafkaRowProducer(settings, topic, topic)
     for name, ranges in ("a", 5_000), ("b", 3_000):
         acquired = tuple(AcquiredRange(2 * n, 2 * n, 1) for n in range(ranges))
         response = SharePartitionResponse("fetch", "small", "me", "g", "orders", "orders-0123456789abcde", 0, "m")

@@ -17,20 +17,20 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 
-from sharegroup.config import EngineConfig, GatewayConfig, JobConfig
+from sharegroup.config import Config, GatewayConfig, JobConfig
 from sharegroup.gateway.server import Gateway
 from sharegroup.gateway.wire import headers as wire
 
 NODE_ID = 1
 #: The port is reserved (RFC 1700): nobody listens there.
-NOBODY = EngineConfig.model_validate({"bootstrap.servers": "127.0.0.1:1"})
+NOBODY = JobConfig.model_validate({"bootstrap.servers": "127.0.0.1:1"})
 
 
 @contextlib.asynccontextmanager
 async def serving(config: dict[str, object] | None = None) -> AsyncIterator[tuple[Gateway, Client]]:
     """A gateway, and a client that has not connected yet; at the end all connections and their tasks must be gone."""
     others = asyncio.all_tasks()
-    gateway = Gateway(replace(JobConfig(), job=NOBODY, gateway=GatewayConfig.model_validate(config or {})))
+    gateway = Gateway(replace(Config(), job=NOBODY, gateway=GatewayConfig.model_validate(config or {})))
     server = await gateway.listen(NODE_ID, 0)
     client = Client(server.sockets[0].getsockname()[1], [])
     try:

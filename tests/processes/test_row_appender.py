@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from sharegroup.gateway.job_client import row_appender
-from sharegroup.gateway.job_client.row_appender import EngineUnavailableError, RowAppender, partition_of
+from sharegroup.gateway.job_client.row_appender import JobUnavailableError, RowAppender, partition_of
 from tests.processes.loop_clock import advance
 from tests.processes.scripted_broker import (
     APPEND,
@@ -69,7 +69,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def problem_of(row: asyncio.Future[None]) -> str:
-    with pytest.raises(EngineUnavailableError) as error:
+    with pytest.raises(JobUnavailableError) as error:
         await row
     return str(error.value)
 
@@ -384,7 +384,7 @@ def test_a_batch_that_is_refused_concerns_no_other(code: int) -> None:
         sent += rows(appender, b"4")
         problems = await asyncio.gather(*sent, return_exceptions=True)
         assert [type(problem) for problem in problems] == [
-            int, EngineUnavailableError, EngineUnavailableError, int
+            int, JobUnavailableError, JobUnavailableError, int
         ]  # fmt: skip
         assert broker.logs[0] == [b"1", b"4"]
 
@@ -449,7 +449,7 @@ def test_too_much_that_waits_is_refused_at_once(monkeypatch: pytest.MonkeyPatch)
         broker.script += [answer]
         sent = rows(appender, b"1", b"2")
         await until(lambda: len(broker.produced) == 1)
-        with pytest.raises(EngineUnavailableError, match="wait to be produced"):
+        with pytest.raises(JobUnavailableError, match="wait to be produced"):
             appender.append(TOPIC, b"key", b"3")
         answer.set()
         await asyncio.gather(*sent)
@@ -461,7 +461,7 @@ def test_too_much_that_waits_is_refused_at_once(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_topic_that_is_not_there() -> None:
     async def test(_: ScriptedBroker, __: ScriptedCluster, appender: RowAppender) -> None:
-        with pytest.raises(EngineUnavailableError, match="is the job running"):
+        with pytest.raises(JobUnavailableError, match="is the job running"):
             appender.append("another", b"key", b"1")
         assert await appender.knows([TOPIC])
         assert not await appender.knows([TOPIC, "another"])
@@ -485,7 +485,7 @@ def test_what_waits_is_sent_before_the_end() -> None:
         await appender.close()
         assert broker.logs[0] == list(NUMBERS)
         await asyncio.gather(*sent)
-        with pytest.raises(EngineUnavailableError, match="stops"):
+        with pytest.raises(JobUnavailableError, match="stops"):
             appender.append(TOPIC, b"key", b"late")
         assert len(broker.connections) == 2
         await until(lambda: all(connection.transport is None for connection in broker.connections))

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from sharegroup.config import JobConfig
-from sharegroup.engine.durable_records import DurableRecords
+from sharegroup.config import Config
 from sharegroup.engine.output import Output
 from sharegroup.engine.share_group_operator import run_share_group
 from sharegroup.engine.share_partition_shard import Shard
+from sharegroup.engine.snapshot_rules import SnapshotRules
 from sharegroup.spark.queries.operators import (
     OUTPUT_SCHEMA,
     STATE_SCHEMA,
@@ -76,7 +76,7 @@ class StatefulQuery:
 
 
 def test_a_shard_in_spark_is_the_shard_without(spark: SparkSession, tmp_path: Path) -> None:
-    records = DurableRecords()
+    records = SnapshotRules()
     query = StatefulQuery(spark, tmp_path, share_partition_operator(records))
     number, state = ShardDriver(), None
     batches = [
@@ -98,7 +98,7 @@ def test_a_shard_in_spark_is_the_shard_without(spark: SparkSession, tmp_path: Pa
 
 
 def test_a_group_in_spark_is_the_group_without(spark: SparkSession, tmp_path: Path) -> None:
-    job = JobConfig()
+    job = Config()
     query = StatefulQuery(spark, tmp_path, group_coordinator_operator(job))
     number, state = GroupDriver(), None
     steps = [heartbeat("h1", 0, topics=ORDERS), initialized(0, 1), heartbeat("h2", 1), heartbeat("h3", -1)]
@@ -113,7 +113,7 @@ def test_a_group_in_spark_is_the_group_without(spark: SparkSession, tmp_path: Pa
 def test_a_worker_looks_at_no_modules_when_it_collects_garbage_after_each_task(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    query = StatefulQuery(spark, tmp_path, share_partition_operator(DurableRecords()))
+    query = StatefulQuery(spark, tmp_path, share_partition_operator(SnapshotRules()))
     query.batch([(KEY, load(0, (0, 1)))])
 
     def frozen(frames: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from sharegroup.commit.table_upgrade import upgrade_tables
 from sharegroup.config import GroupConfig, GroupOverrides, ShareGroupConfig
 from sharegroup.engine import rows
-from sharegroup.engine.durable_records import DurableRecords
+from sharegroup.engine.snapshot_rules import SnapshotRules
 from sharegroup.protocol.request_rows import (
     ACKNOWLEDGE,
     FETCH,
@@ -185,7 +185,7 @@ def test_in_flight_is_what_the_job_would_load(
 ) -> None:
     """Real operator, real commit steps, real table - and the same at every earlier version."""
     tables_path = str(tmp_path_factory.mktemp("tables"))
-    tables = Tables(tables_path, "g", "id-t", DurableRecords(updates_per_snapshot=4))
+    tables = Tables(tables_path, "g", "id-t", SnapshotRules(updates_per_snapshot=4))
     config = GroupConfig.of(ShareGroupConfig(), GroupOverrides())
     now_ms, offset = 1_700_000_000_000, 0
     tables.commit([rows.encode(rows.CONFIG, json.dumps(config.to_json())), load_row(MAX_OFFSET)], now_ms)

@@ -8,7 +8,7 @@ import pytest
 
 from sharegroup.commit.commit_steps import Batch, CommitSteps
 from sharegroup.commit.static_configs import write_static_configs
-from sharegroup.config import JobConfig, parse_config
+from sharegroup.config import Config, parse_config
 from sharegroup.tables import read_group_configs
 from sharegroup.tables.config_poll import POLL_MS, ConfigPoll, file_values
 from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES
@@ -29,7 +29,7 @@ FILE = parse_config(
 )
 
 
-def started(root: Path, config: JobConfig) -> CommitSteps:
+def started(root: Path, config: Config) -> CommitSteps:
     steps, _ = start(root, specs=GROUP_COORDINATOR_TABLES)
     write_static_configs(steps, config, T0)
     return steps

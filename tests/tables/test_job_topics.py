@@ -11,7 +11,7 @@ from kafka.admin import ConfigResource, NewTopic
 from kafka.errors import KafkaTimeoutError, TopicAlreadyExistsError
 
 from sharegroup.topics import kafka_clients
-from sharegroup.topics.kafka_clients import KafkaUnavailableError, RowProducer, UnfitTopicsError, create_topics
+from sharegroup.topics.kafka_clients import KafkaRowProducer, KafkaUnavailableError, UnfitTopicsError, create_topics
 
 TOPICS = {"requests": 4, "responses": 2}
 FIT = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "delete"}
@@ -95,7 +95,7 @@ def raise_timeout(*args: Any, **settings: Any) -> None:
 def test_a_producer_without_brokers_is_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_clients, "KafkaProducer", raise_timeout)
     with pytest.raises(KafkaUnavailableError, match="cannot connect to Kafka"):
-        RowProducer({}, "responses", "requests")
+        KafkaRowProducer({}, "responses", "requests")
 
 
 def test_a_producer_with_unsent_rows_is_closed_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -103,5 +103,5 @@ def test_a_producer_with_unsent_rows_is_closed_all_the_same(monkeypatch: pytest.
     sender.force_close = lambda: setattr(sender, "is_closed", True)
     stuck = SimpleNamespace(close=raise_timeout, _sender=sender)
     monkeypatch.setattr(kafka_clients, "KafkaProducer", lambda **settings: stuck)
-    RowProducer({}, "responses", "requests").close()
+    KafkaRowProducer({}, "responses", "requests").close()
     assert sender.is_closed

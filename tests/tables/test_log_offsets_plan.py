@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sharegroup.config import JobConfig
+from sharegroup.config import Config
 from sharegroup.engine.log_offsets import LogOffsets
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset, ShareGroupOffsetHeader
 from sharegroup.tables.share_partition_row import SharePartitionRow
@@ -17,14 +17,14 @@ from sharegroup.types import RecordState, SharePartitionKey, StateBatch
 from sharegroup.watch.log_offsets_plan import (
     OlderFormatError,
     SourceOffset,
-    Tables,
+    TableReaders,
     rows_between,
     start_key,
     to_load,
 )
 
 P0, P1, P2 = (SharePartitionKey("g", "orders", "id", partition) for partition in range(3))
-CONFIG = JobConfig().group_config("g").to_json()
+CONFIG = Config().group_config("g").to_json()
 LOG = LogOffsets(5, 20, 18)
 HEADER = ShareGroupOffsetHeader(3, 1, 7, 8, 0, 2, 1_000, 7)
 STATE = ShareGroupOffset(HEADER, (StateBatch(8, 9, RecordState.ACQUIRED, 1, "m1", 31_000),))
@@ -49,8 +49,8 @@ class FakeTables:
         self._states = states or {}
         self.asked: list[tuple[int, list[SharePartitionKey]]] = []
 
-    def tables(self) -> Tables:
-        return Tables(lambda version: self._versions[version], self._read)
+    def tables(self) -> TableReaders:
+        return TableReaders(lambda version: self._versions[version], self._read)
 
     def _read(self, version: int, keys: Collection[SharePartitionKey]) -> Mapping[SharePartitionKey, ShareGroupOffset]:
         self.asked.append((version, sorted(keys)))

@@ -11,14 +11,14 @@ import pytest
 from kafka import TopicPartition
 from kafka.errors import KafkaConnectionError
 
-from sharegroup.config import JobConfig
+from sharegroup.config import Config
 from sharegroup.engine.log_offsets import LogOffsets
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset, ShareGroupOffsetHeader
 from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_PARTITIONS
 from sharegroup.tables.share_partition_row import SharePartitionRow
 from sharegroup.types import RecordState, SharePartitionKey, StateBatch
 from sharegroup.watch.hand_over import HandOver
-from sharegroup.watch.log_offsets_plan import SourceOffset, Tables, rows_between, start_key
+from sharegroup.watch.log_offsets_plan import SourceOffset, TableReaders, rows_between, start_key
 from sharegroup.watch.log_offsets_planner import LogOffsetsPlanner, PlannerSettings
 from sharegroup.watch.topic_identities import CONFIRM_MS, LOOK_MS, TopicDescription
 from tests.unit.engine.shard_driver import LOCK_MS, T0, TOPIC_ID, ShardDriver, acknowledge, answered, fetch
@@ -27,7 +27,7 @@ GRACE_MS = 30_000
 OLD, NEW = SharePartitionKey("g", "orders", "old", 0), SharePartitionKey("g", "orders", "new", 0)
 BILLS = SharePartitionKey("g", "bills", "bills-id", 0)
 SHARD = "g\told\t0"
-CONFIG = JobConfig().group_config("g").to_json()
+CONFIG = Config().group_config("g").to_json()
 EARLIEST = CONFIG | {"auto_offset_reset": "earliest"}
 COMMITTED = CONFIG | {"isolation_level": "read_committed"}
 
@@ -126,7 +126,7 @@ class World:
         if after is None:
             return []
         before, self.offset = self.offset, SourceOffset.from_json(json.loads(json.dumps(after.to_json())))
-        found = list(rows_between(before, self.offset, Tables(self.share_partitions, self.states)))
+        found = list(rows_between(before, self.offset, TableReaders(self.share_partitions, self.states)))
         self.rows += found
         return [(key, *decoded(text)) for key, text in found]
 

@@ -14,7 +14,7 @@ from kafka import TopicPartition
 from kafka.errors import KafkaTimeoutError
 
 from sharegroup.commit.delta_table import open_or_create
-from sharegroup.config import JobConfig
+from sharegroup.config import Config
 from sharegroup.spark.queries import log_offsets_source
 from sharegroup.spark.queries.log_offsets_source import LogOffsetsReader
 from sharegroup.tables.config_poll import file_values
@@ -89,7 +89,7 @@ class Source:
                 "idle_poll_ms": 1_000,
                 "block_ms": 0,
                 "deletion_grace_ms": 10**9,
-                "job_config": file_values(JobConfig()),
+                "job_config": file_values(Config()),
                 "tables_path": self._root,
             }
         )

@@ -10,20 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sharegroup.commit.table_rows import stamped_rows
-from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.engine.log_offsets import LogOffsets
 from sharegroup.engine.output import Output
+from sharegroup.engine.snapshot_rules import SnapshotRules
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
 from sharegroup.tables.schemas import SHARE_GROUP_STATE
 from sharegroup.tables.share_partition_row import SharePartitionRow
 from sharegroup.tables.state_table import folded_states
 from sharegroup.types import SharePartitionKey
-from sharegroup.watch.log_offsets_plan import SourceOffset, Tables, rows_between
+from sharegroup.watch.log_offsets_plan import SourceOffset, TableReaders, rows_between
 from tests.unit.engine.shard_driver import GROUP, KEY, T0, TOPIC, TOPIC_ID, ShardDriver
 from tests.unit.engine.shard_strategies import AT_ONCE, LIMITS, LOG_AND_LOADS, STANDING, Batch, Script, batches
 
 PARTITION = SharePartitionKey(GROUP, TOPIC, TOPIC_ID, 0)
-RECORDS = st.builds(DurableRecords, st.sampled_from([0, 1, 2, 500]), st.sampled_from([200, 300_000]))
+RECORDS = st.builds(SnapshotRules, st.sampled_from([0, 1, 2, 500]), st.sampled_from([200, 300_000]))
 
 
 class StateTable:
@@ -57,7 +57,7 @@ def comparable(output: Output) -> Output:
 
 @settings(max_examples=25, deadline=None)
 @given(batches(st.one_of(STANDING, STANDING, STANDING, LOG_AND_LOADS)), RECORDS, st.integers(2, 6))
-def test_the_table_says_what_the_operator_knows(scripted: list[Batch], records: DurableRecords, limit: int) -> None:
+def test_the_table_says_what_the_operator_knows(scripted: list[Batch], records: SnapshotRules, limit: int) -> None:
     script, shard, table = Script(), ShardDriver(records), StateTable()
     run(shard, table, script.first(delivery_count_limit=limit), at=0)
     for batch in scripted:
@@ -91,7 +91,7 @@ def test_a_shard_loaded_from_the_table_goes_on_as_the_old_one(before: list[Batch
         configs={GROUP: values | LIMITS},
     )
     listed = [SharePartitionRow(PARTITION, False, 1, 0)]
-    tables = Tables(lambda version: listed, lambda version, keys: {PARTITION: table.state()})
+    tables = TableReaders(lambda version: listed, lambda version, keys: {PARTITION: table.state()})
     rows = list(rows_between(SourceOffset(), end, tables))
     assert {key for key, _ in rows} == {KEY}
     output = new.batch(*[row for _, row in rows], at=script.now)

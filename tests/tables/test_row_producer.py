@@ -22,7 +22,7 @@ from sharegroup.protocol.response_rows import (
     encode_response,
 )
 from sharegroup.topics import kafka_clients
-from sharegroup.topics.kafka_clients import KafkaUnavailableError, RowProducer
+from sharegroup.topics.kafka_clients import KafkaRowProducer, KafkaUnavailableError
 from sharegroup.types import AcquiredRange
 
 RESPONSES, REQUESTS = "responses", "requests"
@@ -70,12 +70,12 @@ class Producer:
 
 
 @pytest.fixture(params=["client", "broker"])
-def row_producer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[RowProducer, list[Any]]:
+def row_producer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[KafkaRowProducer, list[Any]]:
     """Rows of more than 1,000 bytes are too large; and what was produced."""
     log: list[tuple[str, str, Any]] = []
     limits = (1_000, 10_000) if request.param == "client" else (10_000, 1_000)
     monkeypatch.setattr(kafka_clients, "KafkaProducer", lambda **_: Producer(log, *limits))
-    return RowProducer({}, RESPONSES, REQUESTS), log
+    return KafkaRowProducer({}, RESPONSES, REQUESTS), log
 
 
 def fetched(number: int, ranges: int = 1, **values: Any) -> dict[str, Any]:
@@ -84,7 +84,9 @@ def fetched(number: int, ranges: int = 1, **values: Any) -> dict[str, Any]:
     return encode_response(response._replace(lock_deadline_ms=9, **values))
 
 
-def test_in_place_of_a_response_that_is_too_large_comes_an_error(row_producer: tuple[RowProducer, list[Any]]) -> None:
+def test_in_place_of_a_response_that_is_too_large_comes_an_error(
+    row_producer: tuple[KafkaRowProducer, list[Any]],
+) -> None:
     producer, log = row_producer
     heartbeat = ShareGroupResponse(
         "heartbeat", "h", "you", "g", "m", member_epoch=3, assignment={"t" * 2_000: ["x", []]}
@@ -107,7 +109,7 @@ def test_in_place_of_a_response_that_is_too_large_comes_an_error(row_producer: t
     assert {(topic, key) for topic, key, _ in log} == {(RESPONSES, "me"), (RESPONSES, "you")}
 
 
-def test_what_is_too_large_is_known_the_next_time(row_producer: tuple[RowProducer, list[Any]]) -> None:
+def test_what_is_too_large_is_known_the_next_time(row_producer: tuple[KafkaRowProducer, list[Any]]) -> None:
     producer, log = row_producer
     for number in range(2):
         producer.send([fetched(number, 300)], [])
@@ -115,7 +117,7 @@ def test_what_is_too_large_is_known_the_next_time(row_producer: tuple[RowProduce
 
 
 def test_a_request_that_is_too_large_is_left_out(
-    row_producer: tuple[RowProducer, list[Any]], caplog: pytest.LogCaptureFixture
+    row_producer: tuple[KafkaRowProducer, list[Any]], caplog: pytest.LogCaptureFixture
 ) -> None:
     producer, log = row_producer
     producer.send([fetched(1)], [("g", '"first"'), ("g", json.dumps("x" * 2_000)), ("g", '"last"')])
@@ -125,7 +127,7 @@ def test_a_request_that_is_too_large_is_left_out(
 
 
 def test_not_even_the_error_need_fit(
-    row_producer: tuple[RowProducer, list[Any]], caplog: pytest.LogCaptureFixture
+    row_producer: tuple[KafkaRowProducer, list[Any]], caplog: pytest.LogCaptureFixture
 ) -> None:
     producer, log = row_producer
     producer.send([fetched(1, topic="t" * 2_000, group_id="g" * 2_000), fetched(2)], [])
@@ -140,25 +142,25 @@ def test_any_other_error_ends_the_batch(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(kafka_clients, "KafkaProducer", lambda **_: Unavailable([], 1, 1))
     with pytest.raises(KafkaUnavailableError):
-        RowProducer({}, RESPONSES, REQUESTS).send([fetched(1)], [])
+        KafkaRowProducer({}, RESPONSES, REQUESTS).send([fetched(1)], [])
 
 
 # -- the order, and who is told ----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def roomy(monkeypatch: pytest.MonkeyPatch) -> tuple[RowProducer, Producer]:
+def roomy(monkeypatch: pytest.MonkeyPatch) -> tuple[KafkaRowProducer, Producer]:
     """Nothing is too large."""
     producer = Producer([], 10_000, 10_000)
     monkeypatch.setattr(kafka_clients, "KafkaProducer", lambda **_: producer)
-    return RowProducer({}, RESPONSES, REQUESTS), producer
+    return KafkaRowProducer({}, RESPONSES, REQUESTS), producer
 
 
 def as_sent(number: int) -> Any:
     return json.loads(json.dumps(fetched(number)))
 
 
-def test_requests_are_durable_before_any_response_is_sent(roomy: tuple[RowProducer, Producer]) -> None:
+def test_requests_are_durable_before_any_response_is_sent(roomy: tuple[KafkaRowProducer, Producer]) -> None:
     rows, producer = roomy
     rows.send([fetched(1), fetched(2)], [("g", '"one"'), ("h", '"two"')])
     assert producer.sent == [
@@ -167,7 +169,9 @@ def test_requests_are_durable_before_any_response_is_sent(roomy: tuple[RowProduc
     ]
 
 
-def test_everybody_is_told_in_every_partition_before_the_requests_are_sent(roomy: tuple[RowProducer, Producer]) -> None:
+def test_everybody_is_told_in_every_partition_before_the_requests_are_sent(
+    roomy: tuple[KafkaRowProducer, Producer],
+) -> None:
     """A gateway reads one partition; it hears of a member that left before that one's records are given to others."""
     rows, producer = roomy
     left, deleted = Broadcast(MEMBER_LEFT, "g", "m", 3)._asdict(), Broadcast(TOPIC_DELETED, topic_id=TOPIC_ID)._asdict()
@@ -180,7 +184,7 @@ def test_everybody_is_told_in_every_partition_before_the_requests_are_sent(roomy
     ]
 
 
-def test_a_new_leader_is_announced_in_every_partition(roomy: tuple[RowProducer, Producer]) -> None:
+def test_a_new_leader_is_announced_in_every_partition(roomy: tuple[KafkaRowProducer, Producer]) -> None:
     rows, producer = roomy
     rows.announce_leader()
     announced = Broadcast(NEW_LEADER)
@@ -188,14 +192,14 @@ def test_a_new_leader_is_announced_in_every_partition(roomy: tuple[RowProducer, 
     assert producer.sent == [(RESPONSES, partition, announced._asdict()) for partition in range(3)] + ["durable"] * 3
 
 
-def test_responses_that_nobody_waits_for_are_not_sent(roomy: tuple[RowProducer, Producer]) -> None:
+def test_responses_that_nobody_waits_for_are_not_sent(roomy: tuple[KafkaRowProducer, Producer]) -> None:
     rows, producer = roomy
     rows.send([fetched(1) | {"reply_to": ""}], [])
     assert producer.sent == []
 
 
 def test_a_row_for_everybody_that_is_too_large_is_left_out(
-    row_producer: tuple[RowProducer, list[Any]], caplog: pytest.LogCaptureFixture
+    row_producer: tuple[KafkaRowProducer, list[Any]], caplog: pytest.LogCaptureFixture
 ) -> None:
     producer, log = row_producer
     producer.send([Broadcast(MEMBER_LEFT, "g" * 2_000, "m", 3)._asdict(), fetched(1)], [])
@@ -210,4 +214,4 @@ def test_a_topic_without_metadata_is_an_outage(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(kafka_clients, "KafkaProducer", lambda **_: Away([], 10_000, 10_000))
     with pytest.raises(KafkaUnavailableError, match="no metadata"):
-        RowProducer({}, RESPONSES, REQUESTS).announce_leader()
+        KafkaRowProducer({}, RESPONSES, REQUESTS).announce_leader()

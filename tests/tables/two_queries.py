@@ -17,12 +17,12 @@ from deltalake import DeltaTable
 from sharegroup.commit.commit_steps import Batch, CommitSteps
 from sharegroup.commit.delta_table import DeltaTableWriter, open_or_create
 from sharegroup.commit.static_configs import write_static_configs
-from sharegroup.config import JobConfig
+from sharegroup.config import Config
 from sharegroup.engine import rows
-from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.engine.output import Output
 from sharegroup.engine.share_group_operator import run_share_group
 from sharegroup.engine.share_partition_shard import Shard
+from sharegroup.engine.snapshot_rules import SnapshotRules
 from sharegroup.protocol.request_rows import ShareGroupRequest, SharePartitionRequest
 from sharegroup.tables.config_poll import ConfigPoll, file_values
 from sharegroup.tables.pinned_tables import PinnedTables
@@ -35,7 +35,7 @@ from sharegroup.tables.schemas import (
     TableSpec,
     table_path,
 )
-from sharegroup.watch.log_offsets_plan import LogOffsets, SourceOffset, Tables, rows_between
+from sharegroup.watch.log_offsets_plan import LogOffsets, SourceOffset, TableReaders, rows_between
 from sharegroup.watch.shard_keys import ShardKey
 
 T0 = 1_700_000_000_000
@@ -60,7 +60,7 @@ class TwoQueries:
     has another one that is made under its name.
     """
 
-    def __init__(self, root: Path, job: JobConfig) -> None:
+    def __init__(self, root: Path, job: Config) -> None:
         self.root, self._job = str(root), job
         for spec in ALL_TABLES:
             open_or_create(self.root, spec)
@@ -109,7 +109,7 @@ class TwoQueries:
         """A batch of the share_partition query: its source, the other query's requests, and these; the responses."""
         lines: dict[str, list[str]] = {}
         after = self._polled()
-        tables = Tables(self._pinned.share_partitions, self._pinned.states)
+        tables = TableReaders(self._pinned.share_partitions, self._pinned.states)
         for key, row in rows_between(self._offset, after, tables):
             lines.setdefault(key, []).append(row)
         values = [*self.from_groups.requests, *[request.encode().decode() for request in requests]]
@@ -121,7 +121,7 @@ class TwoQueries:
         self._offset = after
         now_ms, outputs = self._tick(), []
         for key, of_key in lines.items():
-            shard = Shard(key, *ShardKey.decode(key)[:2], DurableRecords(), self._shards.get(key))
+            shard = Shard(key, *ShardKey.decode(key)[:2], SnapshotRules(), self._shards.get(key))
             outputs.append(shard.run(of_key, now_ms))
             self._shards[key] = shard.dump()
         before = len(self.from_partitions.responses)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from sharegroup.config import GroupConfig, JobConfig
+from sharegroup.config import Config, GroupConfig
 from sharegroup.errors import RequestError
 from sharegroup.gateway.groups.stored_groups import StoredGroups
 
@@ -19,7 +19,7 @@ MAX_REMEMBERED = 10_000
 class GroupConfigs:
     """`group_config` is a look-up; the table is read in the background. Another gateway's change is seen then."""
 
-    def __init__(self, config: JobConfig, stored: StoredGroups) -> None:
+    def __init__(self, config: Config, stored: StoredGroups) -> None:
         self._config, self._stored = config, stored
         self._set: dict[str, dict[str, str]] = {}
         self._in_force: dict[str, GroupConfig] = {}

@@ -6,7 +6,7 @@ from typing import Any
 
 from kafka.protocol import admin as admin_messages
 
-from sharegroup.config import JobConfig
+from sharegroup.config import Config
 from sharegroup.gateway.groups.group_configs import GroupConfigs
 from sharegroup.gateway.groups.stored_groups import StoredGroups
 from sharegroup.gateway.handlers.alter_configs import IncrementalAlterConfigs
@@ -19,15 +19,15 @@ from sharegroup.gateway.handlers.describe_offsets import DescribeShareGroupOffse
 from sharegroup.gateway.handlers.list_config_resources import ListConfigResources
 from sharegroup.gateway.handlers.list_groups import ListGroups
 from sharegroup.gateway.job_client.group_requests import GroupRequests
-from sharegroup.gateway.job_client.job_channel import EngineChannel
+from sharegroup.gateway.job_client.job_channel import JobChannel
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.wire.request import Handler
 from sharegroup.protocol import messages as share_messages
 
 
 def admin_routes(
-    config: JobConfig,
-    engine: EngineChannel,
+    config: Config,
+    engine: JobChannel,
     cluster: UpstreamCluster,
     stored: StoredGroups,
     configs: GroupConfigs,

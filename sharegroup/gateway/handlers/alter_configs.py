@@ -16,12 +16,12 @@ from sharegroup.gateway.groups.group_config_entries import is_upstreams
 from sharegroup.gateway.groups.group_configs import GroupConfigs
 from sharegroup.gateway.job_client.group_requests import GroupRequests
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.gateway.upstream.configs import GROUP, Outcome, Resource, UpstreamConfigs, resource_of
+from sharegroup.gateway.upstream.configs import GROUP, ConfigResult, Resource, UpstreamConfigs, resource_of
 from sharegroup.gateway.wire.request import Request
 from sharegroup.protocol.request_rows import ALTER_CONFIGS
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
-OK: Outcome = (0, None)
+OK: ConfigResult = (0, None)
 
 
 class IncrementalAlterConfigs:
@@ -34,7 +34,7 @@ class IncrementalAlterConfigs:
     async def __call__(self, request: Request) -> Any:
         """Each resource by itself: all of its changes, or none."""
         body = request.body
-        outcomes: dict[Resource, Outcome] = {}
+        outcomes: dict[Resource, ConfigResult] = {}
         passed = []
         for resource in body.resources:
             if resource.resource_type != GROUP:
@@ -59,7 +59,7 @@ class IncrementalAlterConfigs:
             ],
         )
 
-    async def _group(self, request: Request, resource: Any, times: int) -> Outcome:
+    async def _group(self, request: Request, resource: Any, times: int) -> ConfigResult:
         group_id, validate_only = resource.resource_name, request.body.validate_only
         try:
             self._security.alter_configs(request.caller, group_id)

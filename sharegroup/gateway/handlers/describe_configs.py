@@ -7,7 +7,7 @@ from typing import Any
 
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse
 
-from sharegroup.config import GroupOverrides, JobConfig
+from sharegroup.config import Config, GroupOverrides
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.group_config_entries import ConfigEntry, config_entries, is_upstreams
 from sharegroup.gateway.groups.stored_groups import StoredGroups
@@ -25,7 +25,7 @@ _Entry: Any = DescribeConfigsResponse.DescribeConfigsResult.DescribeConfigsResou
 class DescribeConfigs:
     """The handler. `security` raises RequestError for what the caller may not do."""
 
-    def __init__(self, config: JobConfig, stored: StoredGroups, cluster: UpstreamCluster, security: Any) -> None:
+    def __init__(self, config: Config, stored: StoredGroups, cluster: UpstreamCluster, security: Any) -> None:
         self._config, self._stored, self._security = config, stored, security
         self._upstream = UpstreamConfigs(cluster, security)
 

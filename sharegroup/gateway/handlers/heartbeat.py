@@ -9,7 +9,7 @@ from typing import Any
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.upstream_groups import UpstreamGroups
 from sharegroup.gateway.job_client.group_requests import topics_metadata
-from sharegroup.gateway.job_client.job_channel import EngineChannel, EngineUnavailableError
+from sharegroup.gateway.job_client.job_channel import JobChannel, JobUnavailableError
 from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
@@ -30,7 +30,7 @@ class ShareGroupHeartbeat:
 
     def __init__(
         self,
-        engine: EngineChannel,
+        engine: JobChannel,
         cluster: UpstreamCluster,
         security: Any,
         leases: MemberLeases,
@@ -53,7 +53,7 @@ class ShareGroupHeartbeat:
             answer = await self._engine.ask(row)
         except RequestError as error:
             return _refusal(body.member_id, int(error.code), error.message)
-        except (EngineUnavailableError, UpstreamUnavailableError) as error:
+        except (JobUnavailableError, UpstreamUnavailableError) as error:
             logger.warning("heartbeat of group %s: %s", body.group_id, error)
             return _refusal(body.member_id, int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error))
         assert isinstance(answer, ShareGroupResponse)

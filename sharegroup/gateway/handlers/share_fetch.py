@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any
 
-from sharegroup.config import JobConfig
+from sharegroup.config import Config
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.group_configs import GroupConfigs
 from sharegroup.gateway.handlers.share_responses import AcknowledgeResponse, FetchResponse
-from sharegroup.gateway.job_client.job_channel import EngineChannel
+from sharegroup.gateway.job_client.job_channel import JobChannel
 from sharegroup.gateway.sessions.acknowledge_rules import check_renewing_fetch
 from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
-from sharegroup.gateway.sessions.member_partition import Outcome
-from sharegroup.gateway.sessions.served_session import FetchLimits, ServedSession
-from sharegroup.gateway.sessions.served_sessions import ServedSessions
+from sharegroup.gateway.sessions.member_partition import AckResult
+from sharegroup.gateway.sessions.member_session import FetchLimits, MemberSession
+from sharegroup.gateway.sessions.member_sessions import MemberSessions
 from sharegroup.gateway.sessions.share_session import ContextKind, FetchContext, ShareSession, TopicIdPartition
 from sharegroup.gateway.upstream.cluster import Leader, Topic, UpstreamCluster
 from sharegroup.gateway.upstream.listeners import Listeners
@@ -31,9 +31,9 @@ class ShareApis:
 
     def __init__(
         self,
-        config: JobConfig,
+        config: Config,
         group_configs: GroupConfigs,
-        engine: EngineChannel,
+        engine: JobChannel,
         cluster: UpstreamCluster,
         listeners: Listeners,
         security: Any,
@@ -41,7 +41,7 @@ class ShareApis:
     ) -> None:
         self._config, self._engine, self._cluster, self._security = config, engine, cluster, security
         self._group_configs, self._listeners, self._leases = group_configs, listeners, leases
-        self.sessions = ServedSessions(config, group_configs, engine, cluster, leases)
+        self.sessions = MemberSessions(config, group_configs, engine, cluster, leases)
 
     # -- ShareFetch ----------------------------------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ class ShareApis:
                 waiting.cancel()
 
     async def _records(
-        self, served: ServedSession, partitions: list[TopicIdPartition], request: Request, response: FetchResponse
+        self, served: MemberSession, partitions: list[TopicIdPartition], request: Request, response: FetchResponse
     ) -> None:
         """Fill the response: with what is there, or what comes within MaxWaitMs, for MinBytes at least.
 
@@ -140,7 +140,7 @@ class ShareApis:
                 return
 
     async def _take(
-        self, served: ServedSession, partitions: list[TopicIdPartition], request: Request, response: FetchResponse
+        self, served: MemberSession, partitions: list[TopicIdPartition], request: Request, response: FetchResponse
     ) -> None:
         body = request.body
         is_record_limit = request.version >= 2 and body.share_acquire_mode == RECORD_LIMIT
@@ -190,11 +190,11 @@ class ShareApis:
         session: ShareSession,
         acknowledgements: Mapping[TopicIdPartition, list[AcknowledgementBatch]],
         is_renew_ack: bool,
-    ) -> dict[TopicIdPartition, asyncio.Future[Outcome]]:
+    ) -> dict[TopicIdPartition, asyncio.Future[AckResult]]:
         """Send the rows; each partition's outcome comes when it comes, whether somebody waits for it by then or not."""
         self.sessions.serve(session)
         now_ms, margin_ms = self._engine.now_ms(), self._config.gateway.ack_margin_ms
-        outcomes: dict[TopicIdPartition, asyncio.Future[Outcome]] = {}
+        outcomes: dict[TopicIdPartition, asyncio.Future[AckResult]] = {}
         for key, batches in acknowledgements.items():
             topic = self._cluster.topic_by_id(key.topic_id)
             if topic is None:
@@ -214,7 +214,7 @@ class ShareApis:
         """What an early answer rests on; none where the leader has moved: another gateway may have it by now."""
         return self._leases.of(*session.key) if leader.node_id == caller.node_id else Lease()
 
-    async def _unless_deleted(self, key: TopicIdPartition, outcome: Awaitable[Outcome]) -> Outcome:
+    async def _unless_deleted(self, key: TopicIdPartition, outcome: Awaitable[AckResult]) -> AckResult:
         """An acknowledgement of what is no more is not good, whoever took it."""
         found, exists = await asyncio.gather(outcome, self._cluster.exists(key.topic_id))
         return found if found[0] or exists else (int(ErrorCode.UNKNOWN_TOPIC_ID), None)
@@ -249,7 +249,9 @@ class ShareApis:
         return self._group_configs.group_config(group_id).record_lock_duration_ms
 
 
-async def _all(outcomes: Mapping[TopicIdPartition, Awaitable[Outcome]]) -> dict[TopicIdPartition, Outcome]:
+async def _all(
+    outcomes: Mapping[TopicIdPartition, Awaitable[AckResult]],
+) -> dict[TopicIdPartition, AckResult]:
     """Wait for all outcomes."""
     found = await asyncio.gather(*outcomes.values())
     return dict(zip(outcomes, found, strict=True))
@@ -259,8 +261,8 @@ def _is_renew_ack(request: Request) -> bool:
     return bool(request.version >= 2 and request.body.is_renew_ack)
 
 
-def _settled(code: ErrorCode) -> asyncio.Future[Outcome]:
-    outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+def _settled(code: ErrorCode) -> asyncio.Future[AckResult]:
+    outcome: asyncio.Future[AckResult] = asyncio.get_running_loop().create_future()
     outcome.set_result((int(code), None))
     return outcome
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.sessions.member_partition import Outcome
-from sharegroup.gateway.sessions.served_session import PartRecords
+from sharegroup.gateway.sessions.member_partition import AckResult
+from sharegroup.gateway.sessions.member_session import PartRecords
 from sharegroup.gateway.sessions.share_session import TopicIdPartition
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.listeners import Listeners
@@ -55,7 +55,7 @@ class FetchResponse:
         self._leaders = _Leaders(cluster, listeners, node_id)
         self._records: dict[TopicIdPartition, PartRecords] = {}
         self._faults: dict[TopicIdPartition, ErrorCode] = {}
-        self._outcomes: Mapping[TopicIdPartition, Outcome] = {}
+        self._outcomes: Mapping[TopicIdPartition, AckResult] = {}
         self._deadline_ms: int | None = None
         self.record_count = self.byte_count = 0
 
@@ -75,7 +75,7 @@ class FetchResponse:
         deadline_ms = found.lock_deadline_ms
         self._deadline_ms = deadline_ms if self._deadline_ms is None else min(self._deadline_ms, deadline_ms)
 
-    def acknowledged(self, outcomes: Mapping[TopicIdPartition, Outcome]) -> None:
+    def acknowledged(self, outcomes: Mapping[TopicIdPartition, AckResult]) -> None:
         """How the acknowledgements ended."""
         self._outcomes = outcomes
 
@@ -117,9 +117,9 @@ class AcknowledgeResponse:
 
     def __init__(self, cluster: UpstreamCluster, listeners: Listeners, node_id: int) -> None:
         self._leaders = _Leaders(cluster, listeners, node_id)
-        self._outcomes: Mapping[TopicIdPartition, Outcome] = {}
+        self._outcomes: Mapping[TopicIdPartition, AckResult] = {}
 
-    def acknowledged(self, outcomes: Mapping[TopicIdPartition, Outcome]) -> None:
+    def acknowledged(self, outcomes: Mapping[TopicIdPartition, AckResult]) -> None:
         """How the acknowledgements ended."""
         self._outcomes = outcomes
 

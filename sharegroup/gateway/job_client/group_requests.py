@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.job_client.job_channel import EngineChannel, EngineUnavailableError
+from sharegroup.gateway.job_client.job_channel import JobChannel, JobUnavailableError
 from sharegroup.gateway.upstream.cluster import Topic
 from sharegroup.gateway.wire.request import Request
 from sharegroup.gateway.wire.topic_ids import topic_id_text
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 class GroupRequests:
     """One row each; when the answer is there, the tables have what it says."""
 
-    def __init__(self, engine: EngineChannel) -> None:
+    def __init__(self, engine: JobChannel) -> None:
         self._engine = engine
 
     async def ask(self, request: Request, kind: str, group_id: str, **fields: Any) -> ShareGroupResponse:
@@ -39,7 +39,7 @@ class GroupRequests:
         )
         try:
             answer = await self._engine.ask(row)
-        except EngineUnavailableError as error:
+        except JobUnavailableError as error:
             logger.warning("%s of group %s: %s", kind, group_id, error)
             raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
         assert isinstance(answer, ShareGroupResponse)

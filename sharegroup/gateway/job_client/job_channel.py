@@ -17,7 +17,7 @@ from typing import Any
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
-from sharegroup.gateway.job_client.row_appender import EngineUnavailableError, RowAppender, partition_of
+from sharegroup.gateway.job_client.row_appender import JobUnavailableError, RowAppender, partition_of
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.protocol.request_rows import ShareGroupRequest, SharePartitionRequest
 from sharegroup.protocol.response_rows import (
@@ -33,7 +33,7 @@ from sharegroup.protocol.response_rows import (
 from sharegroup.topics.row_channel import RowTopics
 from sharegroup.types import SharePartitionKey
 
-__all__ = ["EngineChannel", "EngineUnavailableError"]
+__all__ = ["JobChannel", "JobUnavailableError"]
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ UNTYPED_BROADCAST = b"{}"
 TOPICS_PAUSE_S = 0.1
 
 
-class EngineChannel:
+class JobChannel:
     """See the module. `settings` are kafka-python's."""
 
     def __init__(
@@ -111,10 +111,10 @@ class EngineChannel:
     def append(self, request: Request) -> asyncio.Future[int]:
         """Produce a row, in order with others; done when it is durable, or its time is over.
 
-        The result is when it was appended, as in `RowAppender.append`. Raises EngineUnavailableError, then or now.
+        The result is when it was appended, as in `RowAppender.append`. Raises JobUnavailableError, then or now.
         """
         if not self._ready.is_set():
-            raise EngineUnavailableError("the job's topics are not there: is the job running?")
+            raise JobUnavailableError("the job's topics are not there: is the job running?")
         is_group = isinstance(request, ShareGroupRequest)
         topic = self._topics.share_group_requests if is_group else self._topics.share_partition_requests
         return self._appender.append(topic, request.kafka_key, request.encode())
@@ -134,7 +134,7 @@ class EngineChannel:
 
         try:
             self.append(request).add_done_callback(done)
-        except EngineUnavailableError as error:
+        except JobUnavailableError as error:
             logger.warning("a request row was not sent: %s", error)
             if failed is not None:
                 failed()
@@ -144,12 +144,12 @@ class EngineChannel:
         return self._appender.now_ms()
 
     def ask(self, request: Request) -> Awaitable[Response]:
-        """Produce a row, now if that can be, and wait for its response. Raises EngineUnavailableError, when awaited."""
+        """Produce a row, now if that can be, and wait for its response. Raises JobUnavailableError, when awaited."""
         sent: asyncio.Future[int] | None = None
         if self._ready.is_set():
             try:
                 sent = self.append(request)
-            except EngineUnavailableError as error:
+            except JobUnavailableError as error:
                 sent = self._loop.create_future()
                 sent.set_exception(error)
                 sent.exception()  # whoever would have waited may be gone
@@ -167,7 +167,7 @@ class EngineChannel:
             await sent
             return await asyncio.wait_for(future, self._timeout_s)
         except asyncio.TimeoutError:
-            raise EngineUnavailableError(f"the job did not answer within {self._timeout_s:g} s") from None
+            raise JobUnavailableError(f"the job did not answer within {self._timeout_s:g} s") from None
         finally:
             self._waiting.pop(request.id, None)
 
@@ -193,7 +193,7 @@ class EngineChannel:
         try:
             await asyncio.wait_for(self._ready.wait(), self._timeout_s)
         except asyncio.TimeoutError:
-            raise EngineUnavailableError("the job's topics are not there: is the job running?") from None
+            raise JobUnavailableError("the job's topics are not there: is the job running?") from None
 
     # -- responses: the reader's thread ------------------------------------------------------------------------------
 
@@ -248,9 +248,9 @@ class EngineChannel:
         return consumer
 
     def _pause(self, seconds: float) -> None:
-        """Raises EngineUnavailableError when we are to stop."""
+        """Raises JobUnavailableError when we are to stop."""
         if self._stopping.wait(seconds):
-            raise EngineUnavailableError("the gateway stops")
+            raise JobUnavailableError("the gateway stops")
 
     def _receive(self, messages: list[Any]) -> None:
         """Rows in the order of the log; what one says of a member or a topic counts for those behind it."""

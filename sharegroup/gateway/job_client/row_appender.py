@@ -77,7 +77,7 @@ _OTHER_PRODUCER = (
 )
 
 
-class EngineUnavailableError(ShareGroupError):
+class JobUnavailableError(ShareGroupError):
     """The job, or the brokers between it and us, did not answer in time; the requester may try again."""
 
 
@@ -105,18 +105,18 @@ class RowAppender:
         """Append a row after those that were given before it for the same topic and key; done when it is durable.
 
         The result is the time of its append (LogAppendTime, milliseconds), -1 if the broker does not tell. It is on its
-        way even if nobody waits for it. Raises EngineUnavailableError now, when there is no such topic or
+        way even if nobody waits for it. Raises JobUnavailableError now, when there is no such topic or
         too much waits; the future does when the time is over, or when the broker refuses the row. After an error the
         row may be in the log, or still come to be.
         """
         if self._is_closed:
-            raise EngineUnavailableError("the gateway stops")
+            raise JobUnavailableError("the gateway stops")
         known = self._cluster.topic(topic)
         if known is None or not known.leaders:
-            raise EngineUnavailableError("the job's topics are not there: is the job running?")
+            raise JobUnavailableError("the job's topics are not there: is the job running?")
         row = _Row(key, value)
         if self._waiting_bytes + row.size > MAX_WAITING_BYTES:
-            raise EngineUnavailableError(f"more than {MAX_WAITING_BYTES} bytes of requests wait to be produced")
+            raise JobUnavailableError(f"more than {MAX_WAITING_BYTES} bytes of requests wait to be produced")
         self._waiting_bytes += row.size
         place = topic, partition_of(key, len(known.leaders))
         queue = self._queues.get(place)
@@ -179,7 +179,7 @@ class _Row:
         if problem is None:
             self.durable.set_result(append_ms)
         else:
-            self.durable.set_exception(EngineUnavailableError(problem))
+            self.durable.set_exception(JobUnavailableError(problem))
             self.durable.exception()  # whoever waited may be gone
 
 
@@ -272,7 +272,7 @@ class _PartitionQueue:
             problem = None
         except asyncio.TimeoutError:
             problem = self._late()
-        except EngineUnavailableError as error:
+        except JobUnavailableError as error:
             problem = str(error)
         except Exception as error:  # the rows behind these must not wait for ever
             logger.exception("rows of %s-%d are given up", self._topic, self._partition)
@@ -293,7 +293,7 @@ class _PartitionQueue:
     async def _append(self, batch: _Batch) -> int:
         """Attempt it until it is in the log; the time of its append, -1 if that is not known.
 
-        Raises EngineUnavailableError if the broker does not take it.
+        Raises JobUnavailableError if the broker does not take it.
         A broker that does not know the producer id as we do refuses the batch. If that is its first attempt, or if all
         before it ended the same way, it is not in the log and can be sent under a new id. Otherwise an earlier attempt
         may have appended it, under the old id, and it would be there twice: it is given up.
@@ -317,14 +317,14 @@ class _PartitionQueue:
                 elif is_retriable(error):
                     may_be_there = True  # a leader that goes says so of what it has appended, too
                 else:
-                    raise EngineUnavailableError(f"the request cannot be produced: {self._problem}")
+                    raise JobUnavailableError(f"the request cannot be produced: {self._problem}")
             logger.warning(
                 "rows of %s-%d are not appended, will try again: %s", self._topic, self._partition, self._problem
             )
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, MAX_PAUSE_S)
             await self._leaders.refresh()
-        raise EngineUnavailableError(self._late())
+        raise JobUnavailableError(self._late())
 
     async def _produce(self, batch: _Batch) -> Any:
         """One attempt; the broker's answer for the partition. Raises UpstreamUnavailableError."""
@@ -354,7 +354,7 @@ class _PartitionQueue:
         if answer.error_code:
             error = for_code(answer.error_code)
             problem = f"the broker gives no producer id: {error.__name__}"
-            raise UpstreamUnavailableError(problem) if is_retriable(error) else EngineUnavailableError(problem)
+            raise UpstreamUnavailableError(problem) if is_retriable(error) else JobUnavailableError(problem)
         return int(answer.producer_id), int(answer.producer_epoch)
 
     async def _ask(self, request: Any, response: Any, max_version: int | None = None) -> Any:

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.job_client.job_channel import EngineChannel, EngineUnavailableError
+from sharegroup.gateway.job_client.job_channel import JobChannel, JobUnavailableError
 from sharegroup.gateway.records.slicing import Slice
 from sharegroup.gateway.sessions.acknowledge_rules import check_batches
 from sharegroup.gateway.sessions.holdings import Held, Holdings
@@ -45,7 +45,7 @@ RETRY_MS = 1_000
 MIN_LOCK_LEFT_MS = 2_000
 _PART_OF_LOCK = 4
 
-Outcome = tuple[int, str | None]
+AckResult = tuple[int, str | None]
 
 
 class MemberPartition:
@@ -58,7 +58,7 @@ class MemberPartition:
         self,
         key: SharePartitionKey,
         member_id: str,
-        engine: EngineChannel,
+        engine: JobChannel,
         read_ahead: ReadAhead,
         arrived: Callable[[], None],
         demand_wait_ms: int,
@@ -203,7 +203,7 @@ class MemberPartition:
 
     def acknowledge(
         self, batches: Sequence[AcknowledgementBatch], is_renew_ack: bool, lease: Lease, now_ms: int, margin_ms: int
-    ) -> Awaitable[Outcome]:
+    ) -> Awaitable[AckResult]:
         """(error code, message) of a partition's acknowledgements; their rows are on their way when this returns.
 
         What the member was not sent in its session, or whose lock is over, is refused, and no row is sent. Answered as
@@ -220,14 +220,14 @@ class MemberPartition:
             return _settled((int(ErrorCode.INVALID_RECORD_STATE), "the member does not hold these records (any more)"))
         latest_ms = now_ms + margin_ms
         is_early = not is_renew_ack and held.is_settled and latest_ms < held.deadline_ms and lease.lasts(latest_ms)
-        outcomes: list[Awaitable[Outcome]] = []
+        outcomes: list[Awaitable[AckResult]] = []
         for row in self._acknowledgements(batches, held.grants, held.deadline_ms, is_renew_ack):
             if not is_early:
                 outcomes.append(self._by_the_job(row, self._engine.ask(row._replace(reply_to=self._engine.reply_to))))
             else:
                 try:
                     outcomes.append(self._early(row, self._engine.append(row), held, lease))
-                except EngineUnavailableError as error:
+                except JobUnavailableError as error:
                     outcomes.append(_settled((int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error))))
                     break  # what follows can be sent again as well
             self.holdings.asked(row.batches, row.id)
@@ -247,10 +247,10 @@ class MemberPartition:
             for part, granted in acknowledgement_rows(batches, grants)
         ]
 
-    async def _early(self, row: SharePartitionRequest, appended: Awaitable[int], held: Held, lease: Lease) -> Outcome:
+    async def _early(self, row: SharePartitionRequest, appended: Awaitable[int], held: Held, lease: Lease) -> AckResult:
         try:
             append_ms = await appended
-        except EngineUnavailableError as error:
+        except JobUnavailableError as error:
             return int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error)
         if append_ms < 0:
             append_ms = self._engine.now_ms()
@@ -261,10 +261,10 @@ class MemberPartition:
         self.holdings.accepted(row.batches, row.id)
         return int(ErrorCode.NONE), None
 
-    async def _by_the_job(self, row: SharePartitionRequest, answered: Awaitable[Response]) -> Outcome:
+    async def _by_the_job(self, row: SharePartitionRequest, answered: Awaitable[Response]) -> AckResult:
         try:
             answer = await answered
-        except EngineUnavailableError as error:
+        except JobUnavailableError as error:
             return int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error)
         assert isinstance(answer, SharePartitionResponse)
         if not answer.error_code:
@@ -276,11 +276,11 @@ class MemberPartition:
         return SharePartitionRequest(kind, request_id, *self.key, self.member_id, -1, reply_to)
 
 
-async def _settled(outcome: Outcome) -> Outcome:
+async def _settled(outcome: AckResult) -> AckResult:
     return outcome
 
 
-async def _first_error(outcomes: Sequence[Awaitable[Outcome]]) -> Outcome:
+async def _first_error(outcomes: Sequence[Awaitable[AckResult]]) -> AckResult:
     """All are waited for."""
     found = await asyncio.gather(*outcomes)
     return next((outcome for outcome in found if outcome[0]), found[0])

@@ -90,7 +90,7 @@ class AcknowledgeContext(NamedTuple):
     kind: ContextKind
 
 
-class ShareSessions:
+class ShareSessionCache:
     """All sessions of one node, at most `limit` (`group.share.max.share.sessions`)."""
 
     def __init__(self, limit: int) -> None:

@@ -21,7 +21,7 @@ from sharegroup.gateway.wire.request import Caller
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
 #: (error code, error message)
-Outcome = tuple[int, str | None]
+ConfigResult = tuple[int, str | None]
 Resource = tuple[int, str]
 
 
@@ -43,7 +43,7 @@ class UpstreamConfigs:
         answer = await self._cluster.ask(node_id, asked, DescribeConfigsResponse)
         return {resource_of(result): result for result in answer.results}
 
-    async def alter(self, node_id: int, resources: Sequence[Any], validate_only: bool) -> dict[Resource, Outcome]:
+    async def alter(self, node_id: int, resources: Sequence[Any], validate_only: bool) -> dict[Resource, ConfigResult]:
         """{(type, name): outcome}"""
         if not resources:
             return {}
@@ -68,7 +68,7 @@ class UpstreamConfigs:
             return answer.error_code, [(CLIENT_METRICS, found.resource_name) for found in answer.config_resources]
         return answer.error_code, [resource_of(found) for found in answer.config_resources]
 
-    def refusal(self, caller: Caller, resource: Any) -> Outcome | None:
+    def refusal(self, caller: Caller, resource: Any) -> ConfigResult | None:
         """Why the caller may not ask for a resource that is not a group; None if it may."""
         try:
             self._security.pass_through(caller)

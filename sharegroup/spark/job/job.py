@@ -20,7 +20,7 @@ from sharegroup.commit.retention import prunable
 from sharegroup.commit.stale_checkpoint import refuse_stale_checkpoint
 from sharegroup.commit.static_configs import write_static_configs
 from sharegroup.commit.table_upgrade import refuse_older_checkpoints, upgrade_tables
-from sharegroup.config import JobConfig
+from sharegroup.config import Config
 from sharegroup.spark.job.checkpoint import read_checkpoint
 from sharegroup.spark.job.job_query import JobQuery
 from sharegroup.spark.job.stop_signal import StopSignal
@@ -33,7 +33,7 @@ from sharegroup.tables.schemas import (
     SHARE_PARTITION_TABLES,
 )
 from sharegroup.topics.client_settings import python_properties
-from sharegroup.topics.kafka_clients import RowProducer, create_topics
+from sharegroup.topics.kafka_clients import KafkaRowProducer, create_topics
 
 logger = logging.getLogger(__name__)
 
@@ -51,13 +51,13 @@ _IDLE_S = 0.5
 class ShareGroupJob:
     """Runs the two queries. `run` returns after SIGTERM and raises what ended the job otherwise."""
 
-    def __init__(self, spark: SparkSession, config: JobConfig, stop: StopSignal) -> None:
+    def __init__(self, spark: SparkSession, config: Config, stop: StopSignal) -> None:
         self._spark, self._config, self._stop = spark, config, stop
         self._scratch = tempfile.TemporaryDirectory(prefix="sharegroup-")
         self._kafka = python_properties(config.job.bootstrap_servers, config.job.kafka)
         self._jvm_pid = int(spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]  # py4j
         self._running: dict[str, JobQuery] = {}
-        self._producers: dict[str, RowProducer] = {}
+        self._producers: dict[str, KafkaRowProducer] = {}
         self._build: dict[str, Callable[[], JobQuery]] = {
             group_coordinator_query.NAME: self._group_coordinator,
             share_partition_query.NAME: self._share_partition,
@@ -160,11 +160,13 @@ class ShareGroupJob:
             lambda: write_static_configs(steps, self._config, int(time.time() * 1000)),
         )
 
-    def _producer(self, name: str, requests_topic: str) -> RowProducer:
+    def _producer(self, name: str, requests_topic: str) -> KafkaRowProducer:
         """A query's own, in place of that of its last run."""
         if name in self._producers:
             self._producers.pop(name).close()
-        producer = self._producers[name] = RowProducer(self._kafka, self._config.job.responses_topic, requests_topic)
+        producer = self._producers[name] = KafkaRowProducer(
+            self._kafka, self._config.job.responses_topic, requests_topic
+        )
         return producer
 
     def _start(self, lead: JobLead, name: str) -> JobQuery:

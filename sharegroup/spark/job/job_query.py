@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from sharegroup.commit.commit_steps import CommitSteps
 from sharegroup.commit.leaders import last_leader_epoch, record_leader
 from sharegroup.commit.query_run import QueryRun
-from sharegroup.config import JobConfig
+from sharegroup.config import Config
 from sharegroup.errors import StopRequested
 from sharegroup.spark.job.checkpoint import begin_checkpoint, read_checkpoint
 from sharegroup.spark.job.stop_signal import StopSignal
@@ -35,7 +35,7 @@ class JobQuery:
     def __init__(
         self,
         spark: SparkSession,
-        config: JobConfig,
+        config: Config,
         name: str,
         outputs: Outputs,
         steps: CommitSteps,

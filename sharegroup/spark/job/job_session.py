@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
-from sharegroup.config import JobConfig
+from sharegroup.config import Config
 from sharegroup.spark.job.checkpoint import is_local
 from sharegroup.spark.session import build_session
 
@@ -17,7 +17,7 @@ _LOCAL_CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointin
 _CHECKPOINT_FILES_KEY = "spark.sql.streaming.checkpointFileManagerClass"
 
 
-def job_session(config: JobConfig) -> SparkSession:
+def job_session(config: Config) -> SparkSession:
     """The session; what `spark-submit --conf` says goes over what is set here."""
     given = SparkConf()
     spark = build_session(

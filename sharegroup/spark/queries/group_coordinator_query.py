@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
-from sharegroup.config import JobConfig
+from sharegroup.config import Config
 from sharegroup.spark.queries.operators import OUTPUT_SCHEMA, STATE_SCHEMA, group_coordinator_operator
 from sharegroup.spark.queries.share_groups_source import READER, SOURCE_NAME, SOURCE_SCHEMA
 from sharegroup.spark.queries.share_partition_query import IDLE_BLOCK_MS, request_rows
@@ -19,7 +19,7 @@ from sharegroup.topics.client_settings import python_properties
 NAME = "group_coordinator"
 
 
-def source_options(config: JobConfig, hand_over: str) -> dict[str, Any]:
+def source_options(config: Config, hand_over: str) -> dict[str, Any]:
     """The one option of `share_groups_ticks`."""
     job = config.job
     return {
@@ -35,7 +35,7 @@ def source_options(config: JobConfig, hand_over: str) -> dict[str, Any]:
 
 
 def group_coordinator_outputs(
-    spark: SparkSession, config: JobConfig, hand_over: str, positions: dict[int, int]
+    spark: SparkSession, config: Config, hand_over: str, positions: dict[int, int]
 ) -> DataFrame:
     """(output): the query up to its sink. Rows that name no group have the key "" and are refused there."""
     names = F.from_json("value", "group_id STRING")

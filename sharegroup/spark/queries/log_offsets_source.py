@@ -23,7 +23,7 @@ from sharegroup.tables.config_poll import ConfigPoll
 from sharegroup.tables.pinned_tables import PinnedTables
 from sharegroup.topics.kafka_client_log import set_up_kafka_client_log
 from sharegroup.watch.hand_over import HandOverFile
-from sharegroup.watch.log_offsets_plan import SourceOffset, Tables, rows_between
+from sharegroup.watch.log_offsets_plan import SourceOffset, TableReaders, rows_between
 from sharegroup.watch.log_offsets_planner import LOG_TIMEOUT_MS, LogOffsetsPlanner, PlannerSettings
 from sharegroup.watch.log_poll import LogPoll
 from sharegroup.watch.request_clock import RequestClock, Waiting
@@ -78,8 +78,8 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to forget."""
 
-    def _plan_tables(self) -> Tables:
-        return Tables(self._tables.share_partitions, self._tables.states)
+    def _plan_tables(self) -> TableReaders:
+        return TableReaders(self._tables.share_partitions, self._tables.states)
 
     def _wait_for_news(self, before: SourceOffset) -> SourceOffset | None:
         """The next offset; None if nothing is new, or only requests are, which Spark's Kafka source brings.

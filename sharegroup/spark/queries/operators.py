@@ -10,12 +10,12 @@ from typing import Any
 import pandas as pd
 from pyspark.sql.streaming.state import GroupState
 
-from sharegroup.config import JobConfig
+from sharegroup.config import Config
 from sharegroup.engine.answers import reject_unkeyed
-from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.engine.output import Output
 from sharegroup.engine.share_group_operator import run_share_group
 from sharegroup.engine.share_partition_shard import Shard
+from sharegroup.engine.snapshot_rules import SnapshotRules
 from sharegroup.watch.shard_keys import UNKEYED, ShardKey
 
 #: One JSON text: nested arrays of structs fail in Spark's pickler, and JSON stays readable through `statestore`.
@@ -25,7 +25,7 @@ OUTPUT_SCHEMA = "output STRING"
 Operator = Callable[[tuple[Any, ...], Iterable[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]
 
 
-def share_partition_operator(records: DurableRecords) -> Operator:
+def share_partition_operator(records: SnapshotRules) -> Operator:
     """The operator of the share_partition query, keyed by `ShardKey`."""
 
     def run(key: str, lines: list[str], now_ms: int, state: str | None) -> tuple[Output, str | None]:
@@ -39,7 +39,7 @@ def share_partition_operator(records: DurableRecords) -> Operator:
     return _operator(run)
 
 
-def group_coordinator_operator(config: JobConfig) -> Operator:
+def group_coordinator_operator(config: Config) -> Operator:
     """The operator of the group_coordinator query, keyed by group id."""
 
     def run(key: str, lines: list[str], now_ms: int, state: str | None) -> tuple[Output, str | None]:

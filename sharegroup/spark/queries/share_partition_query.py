@@ -8,9 +8,9 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
-from sharegroup.config import JobConfig
+from sharegroup.config import Config
 from sharegroup.engine import rows
-from sharegroup.engine.durable_records import DurableRecords
+from sharegroup.engine.snapshot_rules import SnapshotRules
 from sharegroup.spark.queries.log_offsets_source import READER, SOURCE_NAME, SOURCE_SCHEMA
 from sharegroup.spark.queries.operators import OUTPUT_SCHEMA, STATE_SCHEMA, share_partition_operator
 from sharegroup.spark.shipping import register_source
@@ -27,7 +27,7 @@ IDLE_BLOCK_MS = 2_000
 _EARLIEST = -2  # Spark's number for it
 
 
-def request_rows(spark: SparkSession, config: JobConfig, topic: str, positions: dict[int, int]) -> DataFrame:
+def request_rows(spark: SparkSession, config: Config, topic: str, positions: dict[int, int]) -> DataFrame:
     """(row, value) of a request topic: `row` for the operator, `value` to take the key from.
 
     With a checkpoint the query goes on where it was; without one it starts at `positions`, and at the beginning of a
@@ -69,7 +69,7 @@ def keyed_by_shard(requests: DataFrame, shards: int) -> DataFrame:
     return requests.select("row", names).select(F.coalesce(key, F.lit(UNKEYED)).alias("shard_key"), "row")
 
 
-def _starting_offsets(config: JobConfig, topic: str, positions: dict[int, int]) -> dict[str, int]:
+def _starting_offsets(config: Config, topic: str, positions: dict[int, int]) -> dict[str, int]:
     """Spark wants every partition named."""
     poll = LogPoll(python_properties(config.job.bootstrap_servers, config.job.kafka))
     try:
@@ -79,9 +79,7 @@ def _starting_offsets(config: JobConfig, topic: str, positions: dict[int, int]) 
     return {str(partition): positions.get(partition, _EARLIEST) for partition in partitions}
 
 
-def share_partition_rows(
-    spark: SparkSession, config: JobConfig, hand_over: str, positions: dict[int, int]
-) -> DataFrame:
+def share_partition_rows(spark: SparkSession, config: Config, hand_over: str, positions: dict[int, int]) -> DataFrame:
     """(shard_key, row): the operator's input."""
     requests = request_rows(spark, config, config.job.partition_requests_topic, positions)
     register_source(spark, SOURCE_NAME, READER, SOURCE_SCHEMA)
@@ -89,7 +87,7 @@ def share_partition_rows(
     return log.select("shard_key", "row").unionByName(keyed_by_shard(requests, config.job.operator_shards))
 
 
-def source_options(config: JobConfig, hand_over: str) -> dict[str, Any]:
+def source_options(config: Config, hand_over: str) -> dict[str, Any]:
     """The one option of `kafka_log_offsets`."""
     job = config.job
     return {
@@ -109,10 +107,10 @@ def source_options(config: JobConfig, hand_over: str) -> dict[str, Any]:
 
 
 def share_partition_outputs(
-    spark: SparkSession, config: JobConfig, hand_over: str, positions: dict[int, int]
+    spark: SparkSession, config: Config, hand_over: str, positions: dict[int, int]
 ) -> DataFrame:
     """(output): the query up to its sink."""
-    records = DurableRecords(
+    records = SnapshotRules(
         config.coordinator.snapshot_update_records_per_snapshot,
         config.coordinator.cold_partition_snapshot_interval_ms,
     )

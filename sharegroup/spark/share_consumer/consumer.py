@@ -12,7 +12,7 @@ from types import TracebackType
 
 from pyspark.sql import SparkSession
 
-from sharegroup.config import EngineConfig
+from sharegroup.config import JobConfig
 from sharegroup.member.member import Member
 from sharegroup.member.member_logic import MemberSettings
 from sharegroup.member.offer_file import OfferFile
@@ -25,7 +25,7 @@ from sharegroup.topics.client_settings import python_properties
 from sharegroup.topics.kafka_clients import spark_options
 from sharegroup.topics.row_channel import RowChannel, RowTopics
 
-_DEFAULTS = EngineConfig()
+_DEFAULTS = JobConfig()
 
 
 class ShareConsumer:

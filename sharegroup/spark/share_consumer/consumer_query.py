@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
 from sharegroup.member.member import Member
-from sharegroup.member.ranges import SharePartition
+from sharegroup.member.ranges import AssignedPartition
 from sharegroup.spark.share_consumer.batch_runner import BatchRunner
 
 logger = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class ShareConsumerQuery:
         return self._member.member_id
 
     @property
-    def assignment(self) -> frozenset[SharePartition]:
+    def assignment(self) -> frozenset[AssignedPartition]:
         """The topic-partitions that the group coordinator has assigned to the member; empty until it has joined."""
         return self._member.assignment
 

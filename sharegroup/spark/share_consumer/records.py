@@ -13,7 +13,7 @@ from pyspark.sql.types import IntegralType, StringType
 
 from sharegroup.member.acknowledgements import COLUMNS, InvalidResultError
 from sharegroup.member.batch_plan import reads_of
-from sharegroup.member.ranges import HeldRange, SharePartition
+from sharegroup.member.ranges import AssignedPartition, HeldRange
 from sharegroup.types import OffsetRange
 
 #: More pieces than this are joined, not compared one by one.
@@ -76,7 +76,10 @@ def result_table(result: DataFrame) -> pa.Table:
 
 
 def _read(
-    spark: SparkSession, read: Mapping[SharePartition, OffsetRange], options: Mapping[str, str], include_headers: bool
+    spark: SparkSession,
+    read: Mapping[AssignedPartition, OffsetRange],
+    options: Mapping[str, str],
+    include_headers: bool,
 ) -> DataFrame:
     assign: dict[str, list[int]] = {}
     starting: dict[str, dict[str, int]] = {}
@@ -98,7 +101,7 @@ def _read(
     )
 
 
-def _is_exact(reads: Iterable[Mapping[SharePartition, OffsetRange]], ranges: Iterable[HeldRange]) -> bool:
+def _is_exact(reads: Iterable[Mapping[AssignedPartition, OffsetRange]], ranges: Iterable[HeldRange]) -> bool:
     """Whether the reads bring nothing but the ranges."""
     read = sum(last - first + 1 for envelopes in reads for first, last in envelopes.values())
     return read == sum(held.size for held in ranges)

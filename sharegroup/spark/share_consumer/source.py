@@ -21,7 +21,7 @@ WAIT_S = 0.5
 READER = f"{__name__}:AcquiredRangesReader"
 
 
-class OlderCheckpointError(ShareGroupError):
+class StaleBatchError(ShareGroupError):
     """The checkpoint holds a batch of an earlier version, which cannot be run again."""
 
     def __init__(self, checkpoint: str, reason: str) -> None:
@@ -48,11 +48,11 @@ class AcquiredRangesReader(SimpleDataSourceStreamReader):
         return (iter(()), start) if batch is None else (iter(batch.rows()), batch.to_json())
 
     def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[Any, ...]]:  # noqa: N802
-        """The rows of a batch once more. Raises OlderCheckpointError."""
+        """The rows of a batch once more. Raises StaleBatchError."""
         try:
             return iter([] if start == end else OfferedBatch.from_json(end).rows())
         except ValueError as error:
-            raise OlderCheckpointError(self._checkpoint, str(error)) from None
+            raise StaleBatchError(self._checkpoint, str(error)) from None
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing to forget."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from kafka.errors import KafkaError
 
 from sharegroup.gateway.job_client.broker_clock import BrokerClock
-from sharegroup.gateway.job_client.row_appender import ATTEMPT_SHARE, EngineUnavailableError
+from sharegroup.gateway.job_client.row_appender import ATTEMPT_SHARE, JobUnavailableError
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
 from sharegroup.testkit.simulation.log_clients import Weather
@@ -59,7 +59,7 @@ class SimulatedAppender:
     def append(self, topic: str, key: bytes, value: bytes) -> asyncio.Future[int]:
         """As `RowAppender.append`."""
         if self._is_closed:
-            raise EngineUnavailableError("the gateway stops")
+            raise JobUnavailableError("the gateway stops")
         place = topic, self.kafka.partition_of(topic, key)
         queue = self._queues.get(place)
         if queue is None:
@@ -183,5 +183,5 @@ class _Queue:
 def _give_up(row: _Row) -> None:
     row.is_late = True
     if not row.durable.done():
-        row.durable.set_exception(EngineUnavailableError("the request was not durable in time"))
+        row.durable.set_exception(JobUnavailableError("the request was not durable in time"))
         row.durable.exception()  # whoever waited may be gone

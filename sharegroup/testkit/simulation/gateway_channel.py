@@ -1,11 +1,11 @@
-"""A simulated gateway's line to the job: the real `EngineChannel` between the simulated request and response topics."""
+"""A simulated gateway's line to the job: the real `JobChannel` between the simulated request and response topics."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 
-from sharegroup.gateway.job_client.job_channel import EngineChannel
+from sharegroup.gateway.job_client.job_channel import JobChannel
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.protocol.response_rows import Broadcast, Response
 from sharegroup.testkit.simulation.gateway_appender import SimulatedAppender
@@ -16,7 +16,7 @@ from sharegroup.testkit.simulation.virtual_loop import VirtualLoop
 from sharegroup.topics.row_channel import RowTopics
 
 
-class SimulatedEngineChannel(EngineChannel):
+class SimulatedJobChannel(JobChannel):
     """See the module. What is not here is the real one's; to be made on the process's loop. `delivered` is called after
     responses were."""
 

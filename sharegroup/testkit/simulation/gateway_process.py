@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from sharegroup.config import JobConfig
+from sharegroup.config import Config
 from sharegroup.gateway.groups.group_configs import REFRESH_INTERVAL_S as CONFIGS_INTERVAL_S
 from sharegroup.gateway.groups.group_configs import GroupConfigs
 from sharegroup.gateway.groups.upstream_groups import UpstreamGroups
@@ -27,7 +27,7 @@ from sharegroup.gateway.wire.headers import RequestHeader
 from sharegroup.gateway.wire.request import Caller, Handler, Request
 from sharegroup.protocol import messages as share_messages
 from sharegroup.tables import GroupListing, ShareGroupDescription, SharePartitionOffset
-from sharegroup.testkit.simulation.gateway_channel import SimulatedEngineChannel
+from sharegroup.testkit.simulation.gateway_channel import SimulatedJobChannel
 from sharegroup.testkit.simulation.gateway_upstream import BatchBytes, SimulatedUpstream, UpstreamFaults
 from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
 from sharegroup.testkit.simulation.log_clients import Weather
@@ -57,7 +57,7 @@ class Surroundings:
     clock: Scheduler
     trace: Trace
     kafka: SimulatedKafka
-    config: JobConfig
+    config: Config
     tables: Tables
     weather: Weather = field(default_factory=Weather)
     batches: BatchBytes = field(default_factory=BatchBytes)
@@ -184,7 +184,7 @@ class _Process:
         self._connections: dict[int, GatewayConnection] = {}
         self._numbers = itertools.count(1)
         self._handlers: dict[type, Handler] = {}
-        self._engine: SimulatedEngineChannel | None = None
+        self._engine: SimulatedJobChannel | None = None
         self._ready = asyncio.Event()
         self._upkeep: asyncio.TimerHandle | None = None
         self.loop.start(self._serve())
@@ -198,8 +198,8 @@ class _Process:
         topics = RowTopics(
             config.job.group_requests_topic, config.job.partition_requests_topic, config.job.responses_topic
         )
-        timeout_s = config.gateway.engine_timeout_ms / 1000
-        engine = self._engine = SimulatedEngineChannel(
+        timeout_s = config.gateway.job_timeout_ms / 1000
+        engine = self._engine = SimulatedJobChannel(
             self._name,
             around.clock,
             around.kafka,

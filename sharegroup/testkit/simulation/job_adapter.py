@@ -14,11 +14,11 @@ from sharegroup.commit.job_lead import JobLead
 from sharegroup.commit.query_run import QueryRun
 from sharegroup.commit.stale_checkpoint import Checkpoint, refuse_stale_checkpoint
 from sharegroup.commit.static_configs import write_static_configs
-from sharegroup.config import JobConfig
+from sharegroup.config import Config
 from sharegroup.engine.answers import reject_unkeyed
-from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.engine.share_group_operator import run_share_group
 from sharegroup.engine.share_partition_shard import Shard
+from sharegroup.engine.snapshot_rules import SnapshotRules
 from sharegroup.protocol.response_rows import EVERYBODY, NEW_LEADER, Broadcast
 from sharegroup.tables.schemas import (
     GROUP_COORDINATOR_TABLES,
@@ -38,11 +38,11 @@ NAMES = (GROUP_COORDINATOR, SHARE_PARTITION)
 _TABLES = {GROUP_COORDINATOR: GROUP_COORDINATOR_TABLES, SHARE_PARTITION: SHARE_PARTITION_TABLES}
 
 
-def operator_of(name: str, config: JobConfig) -> Operator:
+def operator_of(name: str, config: Config) -> Operator:
     """The query's operator, as `spark.operators` calls it."""
     if name == GROUP_COORDINATOR:
         return lambda key, lines, now_ms, state: run_share_group(key, config, lines, now_ms, state)
-    records = DurableRecords(
+    records = SnapshotRules(
         config.coordinator.snapshot_update_records_per_snapshot,
         config.coordinator.cold_partition_snapshot_interval_ms,
     )
@@ -137,7 +137,7 @@ class QueryParts(NamedTuple):
 
 def make_query(
     name: str,
-    config: JobConfig,
+    config: Config,
     kafka: SimulatedKafka,
     tables: SimulatedTables,
     process: Any,

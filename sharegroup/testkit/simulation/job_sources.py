@@ -9,7 +9,7 @@ from typing import Any
 from kafka import TopicPartition
 from kafka.errors import KafkaTimeoutError
 
-from sharegroup.config import JobConfig
+from sharegroup.config import Config
 from sharegroup.spark.queries import log_offsets_source, share_groups_source
 from sharegroup.spark.queries.log_offsets_source import LogOffsetsReader
 from sharegroup.spark.queries.share_groups_source import ShareGroupsReader
@@ -116,7 +116,7 @@ class _Pinned(PinnedTables):
 
 
 class _Configs(ConfigPoll):
-    def __init__(self, config: JobConfig, tables: SimulatedTables) -> None:
+    def __init__(self, config: Config, tables: SimulatedTables) -> None:
         super().__init__(file_values(config), "", {})
         self._memory = tables
 
@@ -156,7 +156,7 @@ class LogOffsets(LogOffsetsReader):
         self,
         kafka: SimulatedKafka,
         tables: SimulatedTables,
-        config: JobConfig,
+        config: Config,
         hand_over: _HandOver,
         poll: SimulatedLogPoll,
     ) -> None:
@@ -194,7 +194,7 @@ class _PinnedGroups(PinnedGroups):
 class GroupTicks(ShareGroupsReader):
     """`share_groups_ticks` of one start of the query."""
 
-    def __init__(self, kafka: SimulatedKafka, tables: SimulatedTables, config: JobConfig, hand_over: _HandOver) -> None:
+    def __init__(self, kafka: SimulatedKafka, tables: SimulatedTables, config: Config, hand_over: _HandOver) -> None:
         job = config.job
         self._tables = _PinnedGroups(tables)
         self._options = {"block_ms": 0}

@@ -9,7 +9,7 @@ from typing import Any
 
 from sharegroup.commit.job_lead import LOOK_INTERVAL_S, JobLead
 from sharegroup.commit.stale_checkpoint import Checkpoint
-from sharegroup.config import JobConfig
+from sharegroup.config import Config
 from sharegroup.errors import FencedLeaderError
 from sharegroup.spark.job.supervisor import Supervisor
 from sharegroup.testkit.simulation import job_adapter
@@ -57,7 +57,7 @@ class SimulatedJob:
         world: World,
         name: str,
         checkpoints: Mapping[str, CheckpointFolder],
-        config: JobConfig,
+        config: Config,
         on_exit: Callable[[SimulatedJob, BaseException | None], None],
     ) -> None:
         self.world, self.name, self.checkpoints, self.config = world, name, checkpoints, config

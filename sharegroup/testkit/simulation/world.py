@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
-from sharegroup.config import JobConfig
+from sharegroup.config import Config
 from sharegroup.config.loading import parse_config
 from sharegroup.testkit.simulation.checkpoint_folder import CheckpointFolder
 from sharegroup.testkit.simulation.judge import Judge
@@ -66,7 +66,7 @@ class World:
     tables: SimulatedTables
     judge: Judge
     weather: Weather
-    config: JobConfig
+    config: Config
     checkpoints: dict[str, CheckpointFolder] = field(default_factory=dict)
     _streams: dict[str, Random] = field(default_factory=dict)
 

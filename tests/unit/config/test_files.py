@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sharegroup.config import GroupOverrides, JobConfig, ShareGroupConfig, load_config, reference
+from sharegroup.config import Config, GroupOverrides, ShareGroupConfig, load_config, reference
 from sharegroup.config.family import ConfigKey
 from sharegroup.config.loading import SECTIONS
 from sharegroup.config.reference import default_text
@@ -20,7 +20,7 @@ GROUP_KEYS = list(GroupOverrides.config_keys().values())
 
 
 def test_the_shipped_file_loads_to_the_defaults() -> None:
-    assert load_config(SHIPPED) == JobConfig()
+    assert load_config(SHIPPED) == Config()
 
 
 @pytest.mark.parametrize("key", JOB_KEYS, ids=lambda key: key.name)
@@ -44,7 +44,7 @@ def test_the_group_keys_load_when_their_comment_marks_are_removed(tmp_path: Path
     path.write_text(f"{head}groups:\n{re.sub('^#', '', example, flags=re.MULTILINE)}")
     config = load_config(path)
     assert set(config.groups["orders"].set_values()) == set(GroupOverrides.config_keys())
-    assert config.group_config("orders") == JobConfig().group_config("orders")
+    assert config.group_config("orders") == Config().group_config("orders")
 
 
 def test_the_throughput_file_has_the_largest_windows() -> None:
@@ -75,7 +75,7 @@ def test_what_is_no_config_file_is_told_in_one_sentence(tmp_path: Path, text: st
 def test_an_empty_file_is_the_defaults(tmp_path: Path) -> None:
     path = tmp_path / "empty.yaml"
     path.write_text("# nothing\n")
-    assert load_config(path) == JobConfig()
+    assert load_config(path) == Config()
 
 
 def test_a_missing_file_is_told_in_one_sentence(tmp_path: Path) -> None:

@@ -6,15 +6,15 @@ import pytest
 
 from sharegroup.config import (
     AutoOffsetReset,
+    Config,
     IsolationLevel,
-    JobConfig,
     OffsetResetStrategy,
     check_group_overrides,
     parse_config,
 )
 from sharegroup.errors import InvalidConfigError
 
-DEFAULTS = JobConfig()
+DEFAULTS = Config()
 
 
 def problems(mapping: Mapping[str, object]) -> list[str]:

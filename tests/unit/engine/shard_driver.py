@@ -9,12 +9,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from sharegroup.config import JobConfig
+from sharegroup.config import Config
 from sharegroup.engine import rows
-from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.engine.led_partition import LedPartition
 from sharegroup.engine.output import Output
 from sharegroup.engine.share_partition_shard import Shard
+from sharegroup.engine.snapshot_rules import SnapshotRules
 from sharegroup.protocol.request_rows import (
     ACKNOWLEDGE,
     CONFIGURE,
@@ -38,8 +38,8 @@ COLD_MS = 300_000
 class ShardDriver:
     """A key of the operator; with `restarts` the shard is dumped and restored after every batch, as Spark does."""
 
-    def __init__(self, records: DurableRecords | None = None, restarts: bool = True) -> None:
-        self._records = records or DurableRecords()
+    def __init__(self, records: SnapshotRules | None = None, restarts: bool = True) -> None:
+        self._records = records or SnapshotRules()
         self._restarts = restarts
         self._shard = self._restored(None)
         self._next_offset = 0
@@ -84,7 +84,7 @@ class ShardDriver:
 
 def config(**values: object) -> str:
     """The group's configuration."""
-    return rows.encode(rows.CONFIG, json.dumps(JobConfig().group_config(GROUP).to_json() | values))
+    return rows.encode(rows.CONFIG, json.dumps(Config().group_config(GROUP).to_json() | values))
 
 
 def load(start_offset: int = 0, log: tuple[int, ...] | None = (0, 0), partition: int = 0, **values: object) -> str:
@@ -166,7 +166,7 @@ def release(request_id: str, member: str = "m1", epoch: int = -1, partition: int
 
 def configure(partition: int = 0, **values: object) -> SharePartitionRequest:
     """The group's configuration has changed."""
-    values = JobConfig().group_config(GROUP).to_json() | values
+    values = Config().group_config(GROUP).to_json() | values
     return SharePartitionRequest(CONFIGURE, "c", GROUP, TOPIC, TOPIC_ID, partition, "", config=values)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sharegroup.config import JobConfig
+from sharegroup.config import Config
 from sharegroup.engine import rows
 from sharegroup.engine.output import Output
 from sharegroup.engine.parked_heartbeats import PARKED_MS
@@ -26,14 +26,14 @@ from sharegroup.protocol.request_rows import (
 GROUP = "g"
 T0 = 1_700_000_000_000
 SESSION_MS = 45_000
-JOB = JobConfig()
+JOB = Config()
 ORDERS = {"orders": TopicMetadata("id-orders", 2)}
 
 
 class GroupDriver:
     """The operator of one group: its state is text between batches, outputs go through their JSON."""
 
-    def __init__(self, job: JobConfig = JOB) -> None:
+    def __init__(self, job: Config = JOB) -> None:
         self.job = job
         self.state: str | None = None
         self._next_offset = 0

@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.engine.output import Output
 from sharegroup.engine.share_partition_shard import Shard
+from sharegroup.engine.snapshot_rules import SnapshotRules
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.request_rows import SharePartitionRequest
 from sharegroup.types import AcquiredRange, OffsetRange
@@ -598,7 +598,7 @@ def test_the_order_in_which_spark_hands_over_the_rows_means_nothing() -> None:
 
 def test_a_state_of_another_format_is_refused() -> None:
     with pytest.raises(ValueError, match="format 99, this job reads 2: remove the checkpoint"):
-        Shard(KEY, GROUP, TOPIC_ID, DurableRecords(), '{"version":99}')
+        Shard(KEY, GROUP, TOPIC_ID, SnapshotRules(), '{"version":99}')
 
 
 # -- durable records ---------------------------------------------------------------------------------------------------
@@ -627,7 +627,7 @@ def test_a_batch_writes_one_record_for_each_share_partition_with_its_last_state(
 
 
 def test_snapshots_come_after_so_many_updates() -> None:
-    shard = ShardDriver(DurableRecords(updates_per_snapshot=2))
+    shard = ShardDriver(SnapshotRules(updates_per_snapshot=2))
     shard.batch(config(), load(0, (0, 10)), at=0)
     kinds = []
     for number in range(6):

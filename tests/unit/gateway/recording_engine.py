@@ -1,4 +1,4 @@
-"""In place of `EngineChannel`: the rows that were sent are kept, and a test plays the job."""
+"""In place of `JobChannel`: the rows that were sent are kept, and a test plays the job."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
 
-from sharegroup.gateway.job_client.job_channel import EngineUnavailableError
+from sharegroup.gateway.job_client.job_channel import JobUnavailableError
 from sharegroup.gateway.wire.topic_ids import topic_id_text
 from sharegroup.protocol.request_rows import FETCH, SharePartitionRequest
 from sharegroup.protocol.response_rows import Broadcast, Response, SharePartitionResponse
@@ -50,12 +50,12 @@ class RecordingEngine:
 
     def append(self, row: SharePartitionRequest) -> asyncio.Future[int]:
         if self.append_ms is None:
-            raise EngineUnavailableError("away")
+            raise JobUnavailableError("away")
         self.rows.append(row)
         appended = asyncio.get_running_loop().create_future()
         if self.fail_next:
             self.fail_next = False
-            appended.set_exception(EngineUnavailableError("no answer"))
+            appended.set_exception(JobUnavailableError("no answer"))
         else:
             appended.set_result(self.append_ms)
         return appended

@@ -15,7 +15,7 @@ from kafka.protocol.admin import (
     ListConfigResourcesResponse,
 )
 
-from sharegroup.config import JobConfig, parse_config
+from sharegroup.config import Config, parse_config
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.group_config_entries import Source, Synonym, config_entries
 from sharegroup.gateway.handlers.alter_configs import IncrementalAlterConfigs, split
@@ -37,7 +37,7 @@ SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 DESCRIBE, ALTER, LIST = 32, 44, 74
 LOCK, RESET, SESSION = "share.record.lock.duration.ms", "share.auto.offset.reset", "share.session.timeout.ms"
 
-CONFIG: JobConfig = parse_config(
+CONFIG: Config = parse_config(
     {
         "group": {"group.share.record.lock.duration.ms": 20_000},
         "groups": {"g": {LOCK: 25_000, "share.renew.acknowledge.enable": False}},

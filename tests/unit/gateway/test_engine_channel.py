@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sharegroup.gateway.job_client.job_channel import EngineChannel
+from sharegroup.gateway.job_client.job_channel import JobChannel
 from sharegroup.protocol.request_rows import FETCH
 from sharegroup.protocol.response_rows import (
     EVERYBODY,
@@ -28,12 +28,12 @@ from tests.unit.gateway.known_cluster import KnownCluster
 from tests.unit.gateway.recording_engine import KEY
 
 
-def run(test: Callable[[EngineChannel, list[Any]], None]) -> list[Any]:
+def run(test: Callable[[JobChannel, list[Any]], None]) -> list[Any]:
     """What is told of the rows that a test has come in."""
     told: list[Any] = []
 
     async def main() -> None:
-        channel = EngineChannel({}, RowTopics("g", "p", "r"), 1.0, KnownCluster())
+        channel = JobChannel({}, RowTopics("g", "p", "r"), 1.0, KnownCluster())
         channel.on_broadcast(told.append)
         channel.on_wanted(told.append)
         rows: list[Any] = []
@@ -51,7 +51,7 @@ def row(key: str | None, value: bytes) -> Any:
     return SimpleNamespace(key=None if key is None else key.encode(), value=value, offset=0)
 
 
-def response(channel: EngineChannel, kind: str, request_id: str) -> Any:
+def response(channel: JobChannel, kind: str, request_id: str) -> Any:
     found = SharePartitionResponse(kind, request_id, channel.reply_to, *KEY, "m")
     return row(channel.reply_to, json.dumps(encode_response(found)).encode())
 
@@ -59,7 +59,7 @@ def response(channel: EngineChannel, kind: str, request_id: str) -> Any:
 def test_all_is_told_in_the_order_of_the_log() -> None:
     left, gone = Broadcast(MEMBER_LEFT, "g", "m", 3), Broadcast(TOPIC_DELETED, topic_id="id")
 
-    def test(channel: EngineChannel, rows: list[Any]) -> None:
+    def test(channel: JobChannel, rows: list[Any]) -> None:
         channel.subscribe("1", lambda found: told_responses.append(found.id))
         rows += [
             row(EVERYBODY, left.encode()),
@@ -80,7 +80,7 @@ def test_a_row_for_everybody_of_an_earlier_version_is_a_new_leaders() -> None:
 
 
 def test_what_cannot_be_read_is_said_and_passed_over(caplog: pytest.LogCaptureFixture) -> None:
-    def test(channel: EngineChannel, rows: list[Any]) -> None:
+    def test(channel: JobChannel, rows: list[Any]) -> None:
         rows += [row(EVERYBODY, b"[]"), row(channel.reply_to, b"{"), row(EVERYBODY, Broadcast(NEW_LEADER).encode())]
 
     with caplog.at_level(logging.WARNING):

@@ -9,12 +9,12 @@ from uuid import UUID
 
 import pytest
 
-from sharegroup.config import JobConfig
+from sharegroup.config import Config
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.records.slicing import Slice
 from sharegroup.gateway.sessions.member_leases import MemberLeases
-from sharegroup.gateway.sessions.served_session import ServedSession
-from sharegroup.gateway.sessions.served_sessions import ServedSessions
+from sharegroup.gateway.sessions.member_session import MemberSession
+from sharegroup.gateway.sessions.member_sessions import MemberSessions
 from sharegroup.gateway.sessions.share_session import FINAL_EPOCH, FetchContext, TopicIdPartition
 from sharegroup.gateway.wire.topic_ids import topic_id_text
 from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, RELEASE_MEMBER, UNACQUIRE, SharePartitionRequest
@@ -31,14 +31,14 @@ class Nodes:
     """A gateway's sessions of the member m of group g; a connection has the number of its node."""
 
     def __init__(self) -> None:
-        config = JobConfig()
+        config = Config()
         self.engine = RecordingEngine()
         topic = SimpleNamespace(name="orders")
         self.deleted: list[UUID] = []
         cluster: Any = SimpleNamespace(topic_by_id=lambda _: topic, watch=lambda _: None, deleted=self.deleted.append)
         groups: Any = SimpleNamespace(group_config=config.group_config)
         self.leases = MemberLeases()
-        self.sessions = ServedSessions(config, groups, cast(Any, self.engine), cluster, self.leases)
+        self.sessions = MemberSessions(config, groups, cast(Any, self.engine), cluster, self.leases)
 
     def fetch(
         self, node: int, epoch: int, *add: TopicIdPartition, forget: tuple[TopicIdPartition, ...] = ()
@@ -57,7 +57,7 @@ class Nodes:
         served.ask(context.partitions, 10, 0)
         return context
 
-    def served(self, context: FetchContext) -> ServedSession:
+    def served(self, context: FetchContext) -> MemberSession:
         return self.sessions.serve(context.session)
 
     def hand_out(self, context: FetchContext, key: TopicIdPartition, first: int, last: int, sent: int) -> None:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from sharegroup.config import JobConfig
+from sharegroup.config import Config
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.handlers.share_fetch import ShareApis
 from sharegroup.gateway.records import log_reader
@@ -39,7 +39,7 @@ class Gateway:
     """The handlers for one member of the group g, who may read all but secrets."""
 
     def __init__(self) -> None:
-        config = JobConfig()
+        config = Config()
         self.cluster = KnownCluster(orders=(ORDERS, NODE), secrets=(SECRETS, NODE), bills=(BILLS, NODE))
         groups: Any = SimpleNamespace(group_config=config.group_config)
         security = SimpleNamespace(fetch=lambda *_: None, may_read=lambda _, name: name != "secrets")

@@ -13,21 +13,21 @@ from sharegroup.gateway.sessions.share_session import (
     LAST_EPOCH,
     ContextKind,
     ShareSession,
-    ShareSessions,
+    ShareSessionCache,
     TopicIdPartition,
 )
 
 P = [TopicIdPartition(UUID(int=1 + i // 2), i % 2) for i in range(6)]
 
 
-def opened(limit: int = 10, partitions: int = 3) -> ShareSessions:
+def opened(limit: int = 10, partitions: int = 3) -> ShareSessionCache:
     """Sessions with one of member `m` in group `g`, on connection 7; its next epoch is 1."""
-    sessions = ShareSessions(limit)
+    sessions = ShareSessionCache(limit)
     sessions.fetch("g", "m", 0, 7, P[:partitions])
     return sessions
 
 
-def the_session(sessions: ShareSessions) -> ShareSession:
+def the_session(sessions: ShareSessionCache) -> ShareSession:
     session = sessions.get("g", "m")
     assert session is not None
     return session
@@ -38,7 +38,7 @@ def code_of(error: pytest.ExceptionInfo[RequestError]) -> ErrorCode:
 
 
 def test_epoch_0_opens_and_reads_everything_named() -> None:
-    sessions = ShareSessions(1)
+    sessions = ShareSessionCache(1)
     session, kind, partitions, dropped = sessions.fetch("g", "m", 0, 7, [P[2], P[0], P[2]])
     assert (kind, partitions, dropped, session.epoch) == (ContextKind.NEW, [P[2], P[0]], None, 1)
     assert sessions.get("g", "m") is session
@@ -211,7 +211,7 @@ class Model:
 
 @given(st.lists(st.one_of(fetches, acknowledgements, evictions), max_size=30))
 def test_against_the_model(steps: list[tuple[object, ...]]) -> None:
-    sessions, model = ShareSessions(LIMIT), Model()
+    sessions, model = ShareSessionCache(LIMIT), Model()
     for call, *rest in steps:
         if call == "evict":
             expected = sorted(member for member, known in model.sessions.items() if known[2] == rest[0])
@@ -229,7 +229,7 @@ def test_against_the_model(steps: list[tuple[object, ...]]) -> None:
 
 
 def take_step(
-    sessions: ShareSessions,
+    sessions: ShareSessionCache,
     model: Model,
     call: str,
     member: str,

@@ -258,7 +258,7 @@ def test_entries_have_the_batch_size_or_end_for_a_reason(case: Case, limits: Lim
 def test_in_the_end_each_record_is_listed_once(
     log: list[RecordBatch], ranges: list[AcquiredRange], limits: Limits, batches_a_read: int, cache_bytes: int
 ) -> None:
-    """As `ServedSession.take` does it: what is in the cache, or a read of what comes next, is sliced."""
+    """As `MemberSession.take` does it: what is in the cache, or a read of what comes next, is sliced."""
     end = max([0, *(r.last_offset for r in ranges), *(b.last_offset for b in log)]) + 1
     log = [*log, data(end, end)]
     limits = limits._replace(must_progress=True, max_records=max(1, limits.max_records))

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sharegroup.config import GroupConfig, JobConfig
+from sharegroup.config import Config, GroupConfig
 from sharegroup.engine.group_rows import table_records, table_row
 from sharegroup.group_coordinator import CoordinatorResult, ShareGroup
 from sharegroup.group_coordinator.group_metadata import GroupMetadata
@@ -17,7 +17,7 @@ from sharegroup.protocol.response_rows import ShareGroupResponse
 from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES
 
 GROUP = "orders-readers"
-CONFIG = dataclasses.replace(JobConfig().group_config(GROUP), max_size=3)
+CONFIG = dataclasses.replace(Config().group_config(GROUP), max_size=3)
 ORDERS = {"orders": TopicMetadata("id-orders", 2)}
 ORDERS_AND_BILLS = {**ORDERS, "bills": TopicMetadata("id-bills", 1)}
 
@@ -73,9 +73,9 @@ class Driver:
         assert response is not None
         return response
 
-    def administer(self, request: ShareGroupRequest, job: JobConfig | None = None) -> ShareGroupResponse:
+    def administer(self, request: ShareGroupRequest, job: Config | None = None) -> ShareGroupResponse:
         """Apply an administrator's request and return its response."""
-        response = self.apply(self.group.administer(request, job or JobConfig(), self.now_ms)).response
+        response = self.apply(self.group.administer(request, job or Config(), self.now_ms)).response
         assert response is not None
         return response
 

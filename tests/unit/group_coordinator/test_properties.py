@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from sharegroup.config import JobConfig
+from sharegroup.config import Config
 from sharegroup.errors import ErrorCode
 from sharegroup.group_coordinator import CoordinatorResult, GroupState, ShareGroup, SharePartitionStatus
 from sharegroup.group_coordinator.group_metadata import GroupMetadata
@@ -159,7 +159,7 @@ class GroupLife(RuleBasedStateMachine):
         request = ShareGroupRequest(ALTER_CONFIGS, "x", GROUP, configs=configs)
         assert self.driver.administer(request).error_code == ErrorCode.NONE
         self.driver.config = dataclasses.replace(
-            CONFIG, auto_offset_reset=JobConfig().effective(GROUP, self.metadata.configs).config.auto_offset_reset
+            CONFIG, auto_offset_reset=Config().effective(GROUP, self.metadata.configs).config.auto_offset_reset
         )
 
     @rule()

@@ -11,21 +11,21 @@ from sharegroup.member.acknowledgement_round import (
     AcknowledgementRound,
     uniform,
 )
-from sharegroup.member.ranges import HeldRange, SharePartition
+from sharegroup.member.ranges import AssignedPartition, HeldRange
 from sharegroup.protocol.request_rows import MAX_OFFSET, MAX_RANGES_PER_ROW, SharePartitionRequest
 from sharegroup.protocol.response_rows import SharePartitionResponse
 from sharegroup.protocol.row_fields import MAX_DELIVERY_COUNT
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
 
-P0, P1 = SharePartition("t", "id", 0), SharePartition("t", "id", 1)
+P0, P1 = AssignedPartition("t", "id", 0), AssignedPartition("t", "id", 1)
 EPOCH = 7
 
 
-def held(where: SharePartition, first: int, last: int, count: int = 1) -> HeldRange:
+def held(where: AssignedPartition, first: int, last: int, count: int = 1) -> HeldRange:
     return HeldRange(*where, first, last, count, 0)
 
 
-def a_round(*ranges: tuple[SharePartition, int, int], is_renewal: bool = False) -> AcknowledgementRound:
+def a_round(*ranges: tuple[AssignedPartition, int, int], is_renewal: bool = False) -> AcknowledgementRound:
     return round_of(*(held(*item) for item in ranges), is_renewal=is_renewal)
 
 

@@ -15,10 +15,10 @@ from sharegroup.member.acknowledgements import (
     acknowledge_with_exceptions,
     exception_runs,
 )
-from sharegroup.member.ranges import HeldRange, SharePartition
+from sharegroup.member.ranges import AssignedPartition, HeldRange
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType
 
-P0, P1 = SharePartition("t", "id", 0), SharePartition("t", "id", 1)
+P0, P1 = AssignedPartition("t", "id", 0), AssignedPartition("t", "id", 1)
 A, R, X = (int(t) for t in (AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT))
 
 
@@ -38,7 +38,7 @@ def result(rows: Sequence[tuple[str, int, int, object]], type_: pa.DataType | No
     )
 
 
-def runs_of(table: pa.Table) -> dict[SharePartition, list[Run]]:
+def runs_of(table: pa.Table) -> dict[AssignedPartition, list[Run]]:
     return exception_runs(table, [held(0, 0)])
 
 

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sharegroup.member.batch_plan import MAX_GAP_FACTOR, MAX_READS, plan_batch, reads_of
-from sharegroup.member.ranges import HeldRange, SharePartition
+from sharegroup.member.ranges import AssignedPartition, HeldRange
 from sharegroup.types import OffsetRange
 
-P0 = SharePartition("t", "id-t", 0)
+P0 = AssignedPartition("t", "id-t", 0)
 
 
 def held(first: int, last: int, partition: int = 0, topic: str = "t", count: int = 1) -> HeldRange:

@@ -6,12 +6,12 @@ import pytest
 
 from sharegroup.errors import ErrorCode
 from sharegroup.member.fetch_demands import GRACE_MS, RETRY_MS, FetchDemands
-from sharegroup.member.ranges import HeldRange, SharePartition
+from sharegroup.member.ranges import AssignedPartition, HeldRange
 from sharegroup.protocol.request_rows import SharePartitionRequest
 from sharegroup.protocol.response_rows import SharePartitionResponse
 from sharegroup.types import AcquiredRange
 
-ASSIGNMENT = {SharePartition("t", "id", partition) for partition in range(4)}
+ASSIGNMENT = {AssignedPartition("t", "id", partition) for partition in range(4)}
 TARGET = 1_000
 WAIT_MS = 10_000
 EPOCH = 3
@@ -92,7 +92,7 @@ def test_a_refused_demand_is_repeated_after_a_pause(demands: FetchDemands) -> No
 
 def test_a_share_partition_that_is_taken_away_is_not_asked_again_but_its_answer_is_taken(demands: FetchDemands) -> None:
     request = demands.due(ASSIGNMENT, 0, EPOCH, 0)[0]
-    fewer = ASSIGNMENT - {SharePartition("t", "id", 0)}
+    fewer = ASSIGNMENT - {AssignedPartition("t", "id", 0)}
     assert demands.due(fewer, 0, EPOCH, 1) == []
     assert len(demands.take(answer(request, (0, 9)), 2)) == 1
     assert demands.due(fewer, 0, EPOCH, 3) == []

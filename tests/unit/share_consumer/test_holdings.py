@@ -2,11 +2,11 @@
 
 import pytest
 
-from sharegroup.member.holdings import Holdings, RunningBatch
-from sharegroup.member.ranges import HeldRange, OfferedBatch, SharePartition
+from sharegroup.member.held_batches import HeldBatches, RunningBatch
+from sharegroup.member.ranges import AssignedPartition, HeldRange, OfferedBatch
 
 LOCK_MS = 30_000
-P1 = SharePartition("t", "id", 1)
+P1 = AssignedPartition("t", "id", 1)
 
 
 class FakeOffers:
@@ -42,22 +42,22 @@ def offers() -> FakeOffers:
 
 
 @pytest.fixture
-def holdings(offers: FakeOffers) -> Holdings:
-    return Holdings(offers, "i", 100)
+def holdings(offers: FakeOffers) -> HeldBatches:
+    return HeldBatches(offers, "i", 100)
 
 
 def held(first: int, last: int, now_ms: int = 0, partition: int = 0) -> HeldRange:
     return HeldRange("t", "id", partition, first, last, 1, now_ms + LOCK_MS)
 
 
-def test_a_grant_is_offered_up_to_max_records(holdings: Holdings, offers: FakeOffers) -> None:
+def test_a_grant_is_offered_up_to_max_records(holdings: HeldBatches, offers: FakeOffers) -> None:
     holdings.add([held(0, 149)], 0)
     assert holdings.step(0) == []
     assert offers.offer == OfferedBatch(1, "i", (held(0, 99),))
     assert holdings.waiting_records == 150
 
 
-def test_the_next_batch_is_on_offer_as_soon_as_one_is_claimed(holdings: Holdings, offers: FakeOffers) -> None:
+def test_the_next_batch_is_on_offer_as_soon_as_one_is_claimed(holdings: HeldBatches, offers: FakeOffers) -> None:
     holdings.add([held(0, 149)], 0)
     holdings.step(0)
     offers.claim()
@@ -84,7 +84,7 @@ def test_a_renewal_that_was_in_time_may_be_answered_late() -> None:
     assert (batch.renewable, batch.lock_deadline_ms) == ({renewed}, 2 * LOCK_MS)
 
 
-def test_a_small_offer_grows_while_nobody_takes_it(holdings: Holdings, offers: FakeOffers) -> None:
+def test_a_small_offer_grows_while_nobody_takes_it(holdings: HeldBatches, offers: FakeOffers) -> None:
     holdings.add([held(0, 9)], 0)
     holdings.step(0)
     holdings.add([held(10, 19, partition=1)], 5)
@@ -94,7 +94,9 @@ def test_a_small_offer_grows_while_nobody_takes_it(holdings: Holdings, offers: F
     assert offers.offer.seq == 2  # nothing new: it stays
 
 
-def test_parts_of_a_range_become_one_again_when_an_offer_is_withdrawn(holdings: Holdings, offers: FakeOffers) -> None:
+def test_parts_of_a_range_become_one_again_when_an_offer_is_withdrawn(
+    holdings: HeldBatches, offers: FakeOffers
+) -> None:
     holdings.add([held(0, 149)], 0)
     holdings.step(0)
     holdings.stop_offering(1)
@@ -103,7 +105,9 @@ def test_parts_of_a_range_become_one_again_when_an_offer_is_withdrawn(holdings: 
     assert holdings.waiting_records == 0
 
 
-def test_what_waits_too_long_is_given_back_and_the_running_batch_is_not(holdings: Holdings, offers: FakeOffers) -> None:
+def test_what_waits_too_long_is_given_back_and_the_running_batch_is_not(
+    holdings: HeldBatches, offers: FakeOffers
+) -> None:
     holdings.add([held(0, 249)], 0)
     holdings.step(0)
     offers.claim()
@@ -114,7 +118,7 @@ def test_what_waits_too_long_is_given_back_and_the_running_batch_is_not(holdings
     assert holdings.running is not None
 
 
-def test_a_stalled_member_holds_nothing_until_its_batch_is_through(holdings: Holdings, offers: FakeOffers) -> None:
+def test_a_stalled_member_holds_nothing_until_its_batch_is_through(holdings: HeldBatches, offers: FakeOffers) -> None:
     holdings.add([held(0, 249)], 0)
     holdings.step(0)
     seq = offers.claim().seq
@@ -132,13 +136,13 @@ def test_a_stalled_member_holds_nothing_until_its_batch_is_through(holdings: Hol
     assert offers.claim().ranges == (late,)
 
 
-def test_what_is_past_its_lock_need_not_be_given_back(holdings: Holdings, offers: FakeOffers) -> None:
+def test_what_is_past_its_lock_need_not_be_given_back(holdings: HeldBatches, offers: FakeOffers) -> None:
     holdings.add([held(0, 9)], 0)
     assert holdings.step(LOCK_MS) == []
     assert (offers.offer, holdings.waiting_records) == (None, 0)
 
 
-def test_an_offer_that_was_claimed_in_that_moment_is_not_given_back(holdings: Holdings, offers: FakeOffers) -> None:
+def test_an_offer_that_was_claimed_in_that_moment_is_not_given_back(holdings: HeldBatches, offers: FakeOffers) -> None:
     holdings.add([held(0, 9)], 0)
     holdings.step(0)
     offers.claim()
@@ -147,20 +151,20 @@ def test_an_offer_that_was_claimed_in_that_moment_is_not_given_back(holdings: Ho
     assert holdings.give_all_back(1) == []
 
 
-def test_no_batch_is_offered_after_the_stop(holdings: Holdings, offers: FakeOffers) -> None:
+def test_no_batch_is_offered_after_the_stop(holdings: HeldBatches, offers: FakeOffers) -> None:
     holdings.stop_offering(0)
     holdings.add([held(0, 9)], 0)
     holdings.step(0)
     assert offers.offer is None
 
 
-def test_a_range_past_its_lock_is_not_taken(holdings: Holdings, offers: FakeOffers) -> None:
+def test_a_range_past_its_lock_is_not_taken(holdings: HeldBatches, offers: FakeOffers) -> None:
     holdings.add([held(0, 9)], LOCK_MS)
     holdings.step(LOCK_MS)
     assert (offers.offer, holdings.waiting_records) == (None, 0)
 
 
-def test_a_fenced_member_holds_nothing_that_is_not_running(holdings: Holdings, offers: FakeOffers) -> None:
+def test_a_fenced_member_holds_nothing_that_is_not_running(holdings: HeldBatches, offers: FakeOffers) -> None:
     holdings.add([held(0, 149)], 0)
     holdings.step(0)
     offers.claim()
@@ -170,7 +174,7 @@ def test_a_fenced_member_holds_nothing_that_is_not_running(holdings: Holdings, o
     assert holdings.running is not None
 
 
-def test_what_is_queued_or_offered_of_a_deleted_topic_is_forgotten(holdings: Holdings, offers: FakeOffers) -> None:
+def test_what_is_queued_or_offered_of_a_deleted_topic_is_forgotten(holdings: HeldBatches, offers: FakeOffers) -> None:
     holdings.add([held(0, 49), held(0, 49, partition=1), held(50, 99, partition=1)], 0)
     holdings.step(0)
     assert offers.offer is not None
@@ -184,7 +188,7 @@ def test_what_is_queued_or_offered_of_a_deleted_topic_is_forgotten(holdings: Hol
     assert holdings.waiting_records == 0
 
 
-def test_a_running_batch_that_has_lost_a_topic_is_not_held(holdings: Holdings, offers: FakeOffers) -> None:
+def test_a_running_batch_that_has_lost_a_topic_is_not_held(holdings: HeldBatches, offers: FakeOffers) -> None:
     holdings.add([held(0, 9), held(0, 9, partition=1)], 0)
     holdings.step(0)
     offers.claim()
@@ -196,7 +200,7 @@ def test_a_running_batch_that_has_lost_a_topic_is_not_held(holdings: Holdings, o
     assert holdings.running.renewable == {held(0, 9)}
 
 
-def test_what_went_before_its_batch_began_is_left_out(holdings: Holdings, offers: FakeOffers) -> None:
+def test_what_went_before_its_batch_began_is_left_out(holdings: HeldBatches, offers: FakeOffers) -> None:
     holdings.add([held(0, 9), held(0, 9, partition=1)], 0)
     holdings.step(0)
     offers.claim()

@@ -13,7 +13,7 @@ from sharegroup.member.member_logic import (
     MemberSettings,
     renews,
 )
-from sharegroup.member.ranges import HeldRange, OfferedBatch, SharePartition
+from sharegroup.member.ranges import AssignedPartition, HeldRange, OfferedBatch
 from sharegroup.protocol.request_rows import ShareGroupRequest, TopicMetadata
 from sharegroup.protocol.response_rows import SharePartitionResponse
 from sharegroup.spark.share_consumer.batch_runner import AcquiredBatch
@@ -201,7 +201,7 @@ def test_a_topic_made_again_is_another_one(job: EngineJob) -> None:
     job.advance(MISSING_TOPIC_INTERVAL_MS)
     for _ in range(4):  # the refused demand, the new assignment, its grant, its offer
         drive.step()
-    assert drive.logic.assignment == {SharePartition(TOPIC, "another", 0)}
+    assert drive.logic.assignment == {AssignedPartition(TOPIC, "another", 0)}
     assert not drive.logic.holds_batch(job.now_ms())
     assert drive.offers.wait_for_offer().ranges == (HeldRange(TOPIC, "another", 0, 0, 9, 1, job.now_ms() + LOCK_MS),)
     assert drive.logic.holdings.waiting_records == 10
@@ -226,7 +226,7 @@ def test_a_new_topic_in_the_assignment_is_sign_enough(job: EngineJob) -> None:
     job.advance(HEARTBEAT_MS)
     for _ in range(2):
         drive.step()
-    assert drive.logic.assignment == {SharePartition(TOPIC, "another", 0)}
+    assert drive.logic.assignment == {AssignedPartition(TOPIC, "another", 0)}
     assert drive.logic.holdings.waiting_records == 0
     assert not drive.logic.holds_batch(job.now_ms())
 
@@ -275,7 +275,7 @@ def test_a_late_grant_of_a_topic_that_is_no_more_is_not_taken() -> None:
     job.advance(HEARTBEAT_MS)
     for _ in range(2):
         drive.step()
-    assert drive.logic.assignment == {SharePartition(TOPIC, "another", 0)}
+    assert drive.logic.assignment == {AssignedPartition(TOPIC, "another", 0)}
     who = "m", GROUP, TOPIC, TOPIC_ID, 0, "m"
     grant = AcquiredRange(0, 9, 1)
     job.respond(

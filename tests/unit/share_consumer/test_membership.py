@@ -6,7 +6,7 @@ import pytest
 
 from sharegroup.errors import ErrorCode
 from sharegroup.member.membership import RESPONSE_TIMEOUT_MS, RETRY_MS, UNASSIGNED_INTERVAL_MS, Membership
-from sharegroup.member.ranges import SharePartition
+from sharegroup.member.ranges import AssignedPartition
 from sharegroup.protocol.request_rows import ShareGroupRequest, TopicMetadata
 from sharegroup.protocol.response_rows import ShareGroupResponse
 
@@ -43,7 +43,7 @@ def test_it_joins_with_its_topics_and_is_told_its_assignment(member: Membership)
     assert (join.reply_to, join.client_id, join.client_host) == ("m", "client", "host")
     member.take(answer(join, partitions=[0, 1]), 10)
     assert (member.has_joined, member.member_epoch) == (True, 3)
-    assert member.assignment == {SharePartition("t", "id", 0), SharePartition("t", "id", 1)}
+    assert member.assignment == {AssignedPartition("t", "id", 0), AssignedPartition("t", "id", 1)}
 
 
 def test_it_heartbeats_as_it_was_told(member: Membership) -> None:

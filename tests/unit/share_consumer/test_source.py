@@ -8,7 +8,7 @@ import pytest
 
 from sharegroup.member.offer_file import OfferFile, OfferReader
 from sharegroup.member.ranges import NOTHING, HeldRange, OfferedBatch
-from sharegroup.spark.share_consumer.source import AcquiredRangesReader, OlderCheckpointError
+from sharegroup.spark.share_consumer.source import AcquiredRangesReader, StaleBatchError
 
 BATCH = OfferedBatch(
     1, "i", (HeldRange("t", "id", 0, 0, 9, 1, 30_000), HeldRange("u", "id-u", 3, 5, 5, 2, 31_000, read_committed=True))
@@ -64,7 +64,7 @@ def test_nothing_on_offer_is_no_rows_and_the_same_offset(tmp_path: Path) -> None
 
 def test_a_batch_of_a_version_without_topic_ids_is_not_run_again() -> None:
     older = {"seq": 7, "incarnation": "i", "ranges": [["t", 0, 0, 9, 1, 30_000]]}
-    with pytest.raises(OlderCheckpointError, match="Remove /data/checkpoint; "):
+    with pytest.raises(StaleBatchError, match="Remove /data/checkpoint; "):
         reader_of("elsewhere").readBetweenOffsets(NOTHING.to_json(), older)
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from sharegroup.config import JobConfig
+from sharegroup.config import Config
 from sharegroup.engine import rows
-from sharegroup.engine.durable_records import DurableRecords
 from sharegroup.engine.output import Output
 from sharegroup.engine.share_group_operator import run_share_group
 from sharegroup.engine.share_partition_shard import Shard
+from sharegroup.engine.snapshot_rules import SnapshotRules
 from sharegroup.protocol.request_rows import decode_share_partition_request
 from sharegroup.testkit.simulation.kafka_log import LogRecord, PartitionLog, SimulatedKafka
 from sharegroup.testkit.simulation.trace import Trace
@@ -31,7 +31,7 @@ class MinimalJob:
     """See the module. `rejected` are the rows that it refused though nobody waited for the answer, `transitions` the
     rows of delivery_log."""
 
-    def __init__(self, clock: Scheduler, trace: Trace, kafka: SimulatedKafka, config: JobConfig) -> None:
+    def __init__(self, clock: Scheduler, trace: Trace, kafka: SimulatedKafka, config: Config) -> None:
         self._clock, self._trace, self._kafka, self._config = clock, trace, kafka, config
         for topic in (GROUP_REQUESTS, PARTITION_REQUESTS, RESPONSES):
             kafka.create_topic(topic, 1)
@@ -98,7 +98,7 @@ class MinimalJob:
                 lines.setdefault(key, []).append(rows.encode(rows.LOG, json.dumps(moved)))
         for key, found in lines.items():
             config = rows.encode(rows.CONFIG, json.dumps(self._group_config(key[0]).to_json()))
-            shard = Shard("\t".join([*key, "0"]), *key, DurableRecords(), self._shards.get(key))
+            shard = Shard("\t".join([*key, "0"]), *key, SnapshotRules(), self._shards.get(key))
             output = shard.run([config, *found, self._tick()], self._clock.now_ms)
             self._shards[key], self._outputs[key] = shard.dump(), output
             self._publish(output)

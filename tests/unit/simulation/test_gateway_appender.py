@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from sharegroup.gateway.job_client.row_appender import EngineUnavailableError
+from sharegroup.gateway.job_client.row_appender import JobUnavailableError
 from sharegroup.testkit.simulation.gateway_appender import SimulatedAppender
 from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
 from sharegroup.testkit.simulation.log_clients import Weather
@@ -68,7 +68,7 @@ def test_a_row_that_is_not_durable_in_time_is_given_up() -> None:
     appending = Appending(slow_chance=0, lost_request=1.0)
     [row] = appending.append(b"1")
     appending.run(25)
-    assert isinstance(row.exception(), EngineUnavailableError)
+    assert isinstance(row.exception(), JobUnavailableError)
     assert appending.log == []
 
 
@@ -87,5 +87,5 @@ def test_what_is_on_its_way_arrives_when_its_process_is_killed() -> None:
     appending.loop.kill()
     appending.run(30)
     assert appending.log == [b"sent"]
-    with pytest.raises(EngineUnavailableError):
+    with pytest.raises(JobUnavailableError):
         appending.append(b"late")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sharegroup.tables import (
-    TableUnavailableError,
+    TableMissingError,
     read_group,
     read_group_configs,
     read_groups,
@@ -26,5 +26,5 @@ from sharegroup.tables import (
     ],
 )
 def test_tables_that_are_not_there_are_told(tmp_path: Path, read: Callable[[str], object]) -> None:
-    with pytest.raises(TableUnavailableError, match="cannot be opened"):
+    with pytest.raises(TableMissingError, match="no job has run on"):
         read(str(tmp_path / "nowhere"))

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from sharegroup.member.batch_plan import plan_batch
-from sharegroup.member.ranges import HeldRange, OfferedBatch, SharePartition, records_in
+from sharegroup.member.ranges import AssignedPartition, HeldRange, OfferedBatch, records_in
 from sharegroup.range_map import RangeMap
 
 
@@ -50,12 +50,12 @@ class RunningBatch:
     renew_at_ms: int = field(init=False)
     is_renewing: bool = False
     is_lost: bool = False
-    gone: set[SharePartition] = field(default_factory=set)
+    gone: set[AssignedPartition] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.locked_until(min((held.lock_deadline_ms for held in self.ranges), default=0), self.began_ms)
         self.renewable = set(self.ranges)
-        self._offsets: dict[SharePartition, RangeMap[bool]] = {}
+        self._offsets: dict[AssignedPartition, RangeMap[bool]] = {}
         for held in self.ranges:
             self._offsets.setdefault(held.share_partition, RangeMap()).assign(held.first_offset, held.last_offset, True)
 
@@ -91,7 +91,7 @@ class RunningBatch:
         self.gone.clear()
         return self.ranges
 
-    def forget(self, is_gone: Callable[[SharePartition], bool]) -> None:
+    def forget(self, is_gone: Callable[[AssignedPartition], bool]) -> None:
         """These share-partitions are no more: there is nothing to renew, and nothing of them may be handled."""
         self.gone |= {held.share_partition for held in self.ranges if is_gone(held.share_partition)}
         self.renewable = {held for held in self.renewable if held.share_partition not in self.gone}
@@ -107,7 +107,7 @@ class RunningBatch:
         self.renew_at_ms = now_ms + max(0, deadline_ms - now_ms) // 2
 
 
-class Holdings:
+class HeldBatches:
     """See the module."""
 
     def __init__(self, offers: Offers, incarnation: str, max_records: int) -> None:
@@ -197,7 +197,7 @@ class Holdings:
         self._withdraw(now_ms)
         self._queued = []
 
-    def forget_gone(self, is_gone: Callable[[SharePartition], bool], now_ms: int) -> None:
+    def forget_gone(self, is_gone: Callable[[AssignedPartition], bool], now_ms: int) -> None:
         """These share-partitions are no more, nor what was acquired of them."""
         offered = self._offered.ranges if self._offered else ()
         if any(is_gone(held.share_partition) for held in offered):
@@ -236,7 +236,7 @@ class Holdings:
 
 def _without(queued: Iterable[HeldRange], taken: Iterable[HeldRange]) -> list[HeldRange]:
     """The parts of what is queued that are not taken."""
-    left: dict[SharePartition, RangeMap[HeldRange]] = {}
+    left: dict[AssignedPartition, RangeMap[HeldRange]] = {}
     for held in queued:
         left.setdefault(held.share_partition, RangeMap()).assign(held.first_offset, held.last_offset, held)
     for held in taken:

@@ -11,23 +11,23 @@ import logging
 from collections.abc import Callable, Iterable
 from uuid import UUID
 
-from sharegroup.config import JobConfig
+from sharegroup.config import Config
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.group_configs import GroupConfigs
-from sharegroup.gateway.job_client.job_channel import EngineChannel
+from sharegroup.gateway.job_client.job_channel import JobChannel
 from sharegroup.gateway.records.batch_cache import BatchCache
 from sharegroup.gateway.records.log_reader import LogReader
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.sessions.member_partition import MemberPartition
+from sharegroup.gateway.sessions.member_session import MemberSession
 from sharegroup.gateway.sessions.read_ahead import ReadAhead
-from sharegroup.gateway.sessions.served_session import ServedSession
 from sharegroup.gateway.sessions.share_session import (
     AcknowledgeContext,
     ContextKind,
     FetchContext,
     SessionKey,
     ShareSession,
-    ShareSessions,
+    ShareSessionCache,
     TopicIdPartition,
 )
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
@@ -45,32 +45,32 @@ KEEP_MS = 500
 IDLE_PART_OF_LOCK = 3
 
 
-class ServedSessions:
+class MemberSessions:
     """See the module."""
 
     def __init__(
         self,
-        config: JobConfig,
+        config: Config,
         group_configs: GroupConfigs,
-        engine: EngineChannel,
+        engine: JobChannel,
         cluster: UpstreamCluster,
         leases: MemberLeases,
     ) -> None:
         self._config, self._group_configs, self._engine, self._cluster = config, group_configs, engine, cluster
         self._leases = leases
         self._reader = LogReader(cluster, BatchCache(config.gateway.batch_cache_max_bytes))
-        self._nodes: dict[int, ShareSessions] = {}
-        self._served: dict[ShareSession, ServedSession] = {}
+        self._nodes: dict[int, ShareSessionCache] = {}
+        self._served: dict[ShareSession, MemberSession] = {}
         #: The session that a member has fetched a partition through last, which has its part of the share-partition.
         self._owners: dict[tuple[SessionKey, TopicIdPartition], ShareSession] = {}
         engine.on_broadcast(self._heard)
         engine.on_wanted(self._wanted_elsewhere)
         cluster.watch(self._leader_changed)
 
-    def node(self, node_id: int) -> ShareSessions:
+    def node(self, node_id: int) -> ShareSessionCache:
         """The sessions at one node."""
         if node_id not in self._nodes:
-            self._nodes[node_id] = ShareSessions(self._config.gateway.max_share_sessions)
+            self._nodes[node_id] = ShareSessionCache(self._config.gateway.max_share_sessions)
         return self._nodes[node_id]
 
     def check_open(self, node_id: int, context: FetchContext | AcknowledgeContext) -> None:
@@ -80,10 +80,10 @@ class ServedSessions:
             problem = f"the share session of member {session.key.member_id} ended meanwhile"
             raise RequestError(ErrorCode.SHARE_SESSION_NOT_FOUND, problem)
 
-    def serve(self, session: ShareSession) -> ServedSession:
+    def serve(self, session: ShareSession) -> MemberSession:
         """The session while it is served, made if need be."""
         if session not in self._served:
-            self._served[session] = ServedSession(
+            self._served[session] = MemberSession(
                 session, self._reader, lambda key, arrived: self._member_partition(session, key, arrived)
             )
         return self._served[session]

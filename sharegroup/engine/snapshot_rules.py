@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class DurableRecords(NamedTuple):
+class SnapshotRules(NamedTuple):
     """The keys share.coordinator.* of the job."""
 
     updates_per_snapshot: int = 500

@@ -44,7 +44,7 @@ class FetchLimits(NamedTuple):
     is_record_limit: bool
 
 
-class ServedSession:
+class MemberSession:
     """See the module; `make` gives a partition's MemberPartition when it is first named."""
 
     def __init__(
