@@ -1,4 +1,4 @@
-"""Section `job`: where things are, and the engine's own keys (Kafka has no counterpart for these)."""
+"""Section `job`: where things are, and the job's own keys (Kafka has no counterpart for these)."""
 
 from __future__ import annotations
 

@@ -51,12 +51,12 @@ def parse_config(mapping: Mapping[str, object], source: str) -> Config:
     """Check a mapping of the file's shape; `source` names it in the InvalidConfigError that lists every problem."""
     names = (*SECTIONS, _GROUPS)
     problems = [f"Unknown section {name}{_nearest(str(name), names)}" for name in mapping if name not in names]
-    engine = check_family(JobConfig, _known_keys("job", mapping, problems))
+    job = check_family(JobConfig, _known_keys("job", mapping, problems))
     section = _known_keys("group", mapping, problems)
     group = check_family(ShareGroupConfig, _part(section, ShareGroupConfig))
     coordinator = check_family(ShareCoordinatorConfig, _part(section, ShareCoordinatorConfig))
     gateway = check_family(GatewayConfig, _known_keys("gateway", mapping, problems))
-    problems += (*engine.problems, *group.problems, *coordinator.problems, *gateway.problems)
+    problems += (*job.problems, *group.problems, *coordinator.problems, *gateway.problems)
     problems += job_problems(group.family.values(), group.wrong)
     groups = {}
     for group_id, values in _mapping(_GROUPS, mapping.get(_GROUPS), problems).items():
@@ -65,7 +65,7 @@ def parse_config(mapping: Mapping[str, object], source: str) -> Config:
         problems += [f"group {group_id}: {problem}" for problem in found]
     if problems:
         raise InvalidConfigError(source, problems)
-    return Config(engine.family, group.family, coordinator.family, groups, gateway.family)
+    return Config(job.family, group.family, coordinator.family, groups, gateway.family)
 
 
 def check_group_overrides(

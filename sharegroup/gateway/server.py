@@ -69,12 +69,12 @@ class Gateway:
         topics = RowTopics(
             config.job.group_requests_topic, config.job.partition_requests_topic, config.job.responses_topic
         )
-        self._engine = JobChannel(settings, topics, self.config.job_timeout_ms / 1000, self._cluster)
+        self._job = JobChannel(settings, topics, self.config.job_timeout_ms / 1000, self._cluster)
         self._stored = StoredGroups(config.job.tables_path)
         self._group_configs = GroupConfigs(config, self._stored)
         self._leases = MemberLeases()
         self._share = ShareApis(
-            config, self._group_configs, self._engine, self._cluster, self._listeners, self.security, self._leases
+            config, self._group_configs, self._job, self._cluster, self._listeners, self.security, self._leases
         )
         self._handlers = self._routes()
         self.messages: Mapping[int, Any] = {api_key: message for api_key, (message, _) in self._handlers.items()}
@@ -91,7 +91,7 @@ class Gateway:
         """{api key: (request message, handler)}"""
         cluster = ClusterApis(self._cluster, self._listeners, self._open_new_ports, self.security)
         upstream_groups = UpstreamGroups(self._cluster, self._stored)
-        heartbeat = ShareGroupHeartbeat(self._engine, self._cluster, self.security, self._leases, upstream_groups)
+        heartbeat = ShareGroupHeartbeat(self._job, self._cluster, self.security, self._leases, upstream_groups)
         routes: list[tuple[Any, Handler]] = [
             (sasl_messages.SaslHandshakeRequest, sasl_is_off),
             (sasl_messages.SaslAuthenticateRequest, sasl_is_off),
@@ -102,9 +102,7 @@ class Gateway:
             (share_messages.ShareGroupHeartbeatRequest, heartbeat),
             (share_messages.ShareFetchRequest, self._share.fetch),
             (share_messages.ShareAcknowledgeRequest, self._share.acknowledge),
-            *admin_routes(
-                self._job_config, self._engine, self._cluster, self._stored, self._group_configs, self.security
-            ),
+            *admin_routes(self._job_config, self._job, self._cluster, self._stored, self._group_configs, self.security),
         ]
         return {message.API_KEY: (message, handler) for message, handler in routes}
 
@@ -112,7 +110,7 @@ class Gateway:
 
     async def start(self) -> None:
         """Connect to the upstream cluster and open the ports. Raises UpstreamUnavailableError or OSError."""
-        self._engine.start()
+        self._job.start()
         await self._cluster.refresh()
         await self._group_configs.refresh()  # before the first fetch: a group may be a read_committed one
         await self._open_ports()
@@ -133,7 +131,7 @@ class Gateway:
         self._share.sessions.close()  # gives back what members hold, before their connections end
         for connection in list(self._connections):
             connection.close()
-        await self._engine.close()
+        await self._job.close()
         self._cluster.close()
         self._logins.shutdown(wait=False, cancel_futures=True)
 

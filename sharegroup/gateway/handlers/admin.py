@@ -27,14 +27,14 @@ from sharegroup.protocol import messages as share_messages
 
 def admin_routes(
     config: Config,
-    engine: JobChannel,
+    job: JobChannel,
     cluster: UpstreamCluster,
     stored: StoredGroups,
     configs: GroupConfigs,
     security: Any,
 ) -> list[tuple[Any, Handler]]:
     """(request message, handler) of each. What is read comes from the tables, what is written goes by rows."""
-    rows = GroupRequests(engine)
+    rows = GroupRequests(job)
     return [
         (share_messages.ShareGroupDescribeRequest, ShareGroupDescribe(stored, security)),
         (share_messages.DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsets(stored, cluster, security)),

@@ -30,13 +30,13 @@ class ShareGroupHeartbeat:
 
     def __init__(
         self,
-        engine: JobChannel,
+        job: JobChannel,
         cluster: UpstreamCluster,
         security: Any,
         leases: MemberLeases,
         upstream_groups: UpstreamGroups,
     ) -> None:
-        self._engine, self._cluster, self._security, self._leases = engine, cluster, security, leases
+        self._job, self._cluster, self._security, self._leases = job, cluster, security, leases
         self._upstream_groups = upstream_groups
         self._subscriptions: OrderedDict[tuple[str, str], tuple[str, ...]] = OrderedDict()
 
@@ -50,7 +50,7 @@ class ShareGroupHeartbeat:
                 await self._upstream_groups.check_joined(request.caller.node_id, body.group_id)
             row = await self._row(request)
             lease = self._lease(row)
-            answer = await self._engine.ask(row)
+            answer = await self._job.ask(row)
         except RequestError as error:
             return _refusal(body.member_id, int(error.code), error.message)
         except (JobUnavailableError, UpstreamUnavailableError) as error:
@@ -67,11 +67,11 @@ class ShareGroupHeartbeat:
         topics = await self._cluster.topics(known) if body.member_epoch >= 0 else {}
         return ShareGroupRequest(
             HEARTBEAT,
-            self._engine.new_id(),
+            self._job.new_id(),
             body.group_id,
             body.member_id,
             body.member_epoch,
-            self._engine.reply_to,
+            self._job.reply_to,
             body.rack_id,
             request.header.client_id,
             f"/{request.caller.host}",

@@ -33,15 +33,15 @@ class ShareApis:
         self,
         config: Config,
         group_configs: GroupConfigs,
-        engine: JobChannel,
+        job: JobChannel,
         cluster: UpstreamCluster,
         listeners: Listeners,
         security: Any,
         leases: MemberLeases,
     ) -> None:
-        self._config, self._engine, self._cluster, self._security = config, engine, cluster, security
+        self._config, self._job, self._cluster, self._security = config, job, cluster, security
         self._group_configs, self._listeners, self._leases = group_configs, listeners, leases
-        self.sessions = MemberSessions(config, group_configs, engine, cluster, leases)
+        self.sessions = MemberSessions(config, group_configs, job, cluster, leases)
 
     # -- ShareFetch ----------------------------------------------------------------------------------------------------
 
@@ -80,7 +80,7 @@ class ShareApis:
         finally:
             if context.kind is ContextKind.FINAL:
                 self.sessions.end(context.session)
-        return response.message(self._lock_timeout_ms(body.group_id), self._engine.now_ms())
+        return response.message(self._lock_timeout_ms(body.group_id), self._job.now_ms())
 
     async def _serve_fetch(
         self,
@@ -91,7 +91,7 @@ class ShareApis:
     ) -> None:
         body, caller = request.body, request.caller
         served = self.sessions.serve(context.session)
-        served.rhythm.came(self._engine.now_ms())
+        served.rhythm.came(self._job.now_ms())
         is_renew_ack = _is_renew_ack(request)
         outcomes = self._acknowledge(caller, context.session, acknowledgements, is_renew_ack)
         waiting = asyncio.ensure_future(_all(outcomes)) if outcomes else None
@@ -110,7 +110,7 @@ class ShareApis:
                 response.acknowledged(await waiting)
         finally:
             served.stopped_waiting()
-            served.rhythm.went(response.record_count, self._engine.now_ms())
+            served.rhythm.went(response.record_count, self._job.now_ms())
             if waiting is not None:
                 waiting.cancel()
 
@@ -130,7 +130,7 @@ class ShareApis:
             faults = self._faults(request.caller, partitions)
             response.faults(faults)
             readable = [key for key in partitions if key not in faults and self.sessions.owns(served.session, key)]
-            served.ask(readable, body.max_records, self._engine.now_ms())
+            served.ask(readable, body.max_records, self._job.now_ms())
             left = end - loop.time()
             if len(readable) < len(partitions) or response.record_count >= body.max_records or left <= 0:
                 return
@@ -151,10 +151,10 @@ class ShareApis:
             topic = self._cluster.topic_by_id(key.topic_id)
             if topic is None or not self.sessions.owns(served.session, key) or response.has_records(key):
                 continue  # once in a response; what came meanwhile is in the next one
-            if served.is_dry(key, self._engine.now_ms()):
+            if served.is_dry(key, self._job.now_ms()):
                 continue
             limits = FetchLimits(room, body.max_bytes - response.byte_count, max(1, body.batch_size), is_record_limit)
-            found = await served.take(key, topic, limits, not response.record_count, self._engine.now_ms)
+            found = await served.take(key, topic, limits, not response.record_count, self._job.now_ms)
             if found is not None:
                 response.records(key, found)
 
@@ -193,7 +193,7 @@ class ShareApis:
     ) -> dict[TopicIdPartition, asyncio.Future[AckResult]]:
         """Send the rows; each partition's outcome comes when it comes, whether somebody waits for it by then or not."""
         self.sessions.serve(session)
-        now_ms, margin_ms = self._engine.now_ms(), self._config.gateway.ack_margin_ms
+        now_ms, margin_ms = self._job.now_ms(), self._config.gateway.ack_margin_ms
         outcomes: dict[TopicIdPartition, asyncio.Future[AckResult]] = {}
         for key, batches in acknowledgements.items():
             topic = self._cluster.topic_by_id(key.topic_id)

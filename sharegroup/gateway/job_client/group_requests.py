@@ -20,8 +20,8 @@ logger = logging.getLogger(__name__)
 class GroupRequests:
     """One row each; when the answer is there, the tables have what it says."""
 
-    def __init__(self, engine: JobChannel) -> None:
-        self._engine = engine
+    def __init__(self, job: JobChannel) -> None:
+        self._job = job
 
     async def ask(self, request: Request, kind: str, group_id: str, **fields: Any) -> ShareGroupResponse:
         """The answer to a row of type `kind`.
@@ -30,15 +30,15 @@ class GroupRequests:
         """
         row = ShareGroupRequest(
             kind,
-            self._engine.new_id(),
+            self._job.new_id(),
             group_id,
-            reply_to=self._engine.reply_to,
+            reply_to=self._job.reply_to,
             client_id=request.header.client_id,
             client_host=f"/{request.caller.host}",
             **fields,
         )
         try:
-            answer = await self._engine.ask(row)
+            answer = await self._job.ask(row)
         except JobUnavailableError as error:
             logger.warning("%s of group %s: %s", kind, group_id, error)
             raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error

@@ -71,7 +71,7 @@ class JobChannel:
 
     def start(self) -> None:
         """Connect in the background; requests wait for it."""
-        self._reader = threading.Thread(target=self._read, name="engine-responses", daemon=True)
+        self._reader = threading.Thread(target=self._read, name="job-responses", daemon=True)
         self._reader.start()
         self._opening = asyncio.ensure_future(self._open_requests())
 

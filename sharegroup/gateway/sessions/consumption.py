@@ -11,7 +11,7 @@ MEMORY_MS = 1_000
 class Consumption:
     """Records a millisecond, over the time between a hand-out and the member's next fetch.
 
-    The time that the member waits for records is left out: it says how fast the engine is. A pause that lasts longer
+    The time that the member waits for records is left out: it says how fast the job is. A pause that lasts longer
     than the last hand-out was worth counts at once, so that the rate of a member that stopped goes down.
     """
 

@@ -58,7 +58,7 @@ class MemberPartition:
         self,
         key: SharePartitionKey,
         member_id: str,
-        engine: JobChannel,
+        job: JobChannel,
         read_ahead: ReadAhead,
         arrived: Callable[[], None],
         demand_wait_ms: int,
@@ -67,7 +67,7 @@ class MemberPartition:
         self.key, self.member_id = key, member_id
         self.read_ahead = read_ahead
         self.holdings = Holdings()
-        self._engine = engine
+        self._job = job
         self.arrived = arrived
         self._demand_wait_ms = demand_wait_ms
         self._min_lock_left_ms = min(MIN_LOCK_LEFT_MS, lock_duration_ms // _PART_OF_LOCK)
@@ -80,15 +80,15 @@ class MemberPartition:
         records = None if self._is_closed else self.read_ahead.demand(now_ms, wanted)
         if records is None:
             return
-        request = self._request(FETCH, self._engine.new_id(), self._engine.reply_to)
+        request = self._request(FETCH, self._job.new_id(), self._job.reply_to)
         self.read_ahead.sent(request.id, records, now_ms)
-        self._engine.subscribe(request.id, self._receive)
+        self._job.subscribe(request.id, self._receive)
         request = request._replace(max_records=records, max_wait_ms=self._demand_wait_ms)
-        self._engine.append_soon(request, lambda: self._refused(request.id))
+        self._job.append_soon(request, lambda: self._refused(request.id))
 
     def _refused(self, demand_id: str) -> None:
-        self._engine.unsubscribe(demand_id)
-        self.read_ahead.refused(demand_id, self._engine.now_ms(), RETRY_MS)
+        self._job.unsubscribe(demand_id)
+        self.read_ahead.refused(demand_id, self._job.now_ms(), RETRY_MS)
 
     def _receive(self, response: Response) -> None:
         """The job's answer to a demand, on the event loop."""
@@ -104,7 +104,7 @@ class MemberPartition:
             response.id,
             response.acquired,
             response.lock_deadline_ms,
-            self._engine.now_ms(),
+            self._job.now_ms(),
             response.read_committed,
         ):
             self.give_back(response.acquired)
@@ -127,12 +127,12 @@ class MemberPartition:
         grants = [AcquiredRange(*grant[:3]) for grant in self.read_ahead.grants(gaps)]
         if batches:
             for row in self._acknowledgements(batches, grants):
-                self._engine.append_soon(row)
+                self._job.append_soon(row)
 
     def give_back(self, ranges: Sequence[AcquiredRange]) -> None:
         """Ranges that never left the gateway are available again, the delivery attempt given back."""
         for acquired in in_rows(ranges, MAX_RANGES_PER_ROW):
-            self._engine.append_soon(self._request(UNACQUIRE, self._engine.new_id())._replace(acquired=acquired))
+            self._job.append_soon(self._request(UNACQUIRE, self._job.new_id())._replace(acquired=acquired))
 
     def expire(self, now_ms: int) -> None:
         """Give back what the member could not use any more: its lock is nearly over."""
@@ -150,8 +150,8 @@ class MemberPartition:
 
     def open(self) -> None:
         """A new session: first the job takes back what the member held, whoever gave it to it."""
-        request = self._request(RELEASE_MEMBER, self._engine.new_id())
-        self._engine.append_soon(request._replace(opened_ms=self._engine.now_ms()))
+        request = self._request(RELEASE_MEMBER, self._job.new_id())
+        self._job.append_soon(request._replace(opened_ms=self._job.now_ms()))
 
     def close(self) -> None:
         """The session is over: what the member was sent is released, what is ahead of it never was delivered."""
@@ -163,8 +163,8 @@ class MemberPartition:
         if len(delivered) > MAX_RANGES_PER_ROW:
             self.give_back(ahead)  # so that wider ranges may say what was delivered
             delivered = _widened(delivered, MAX_RANGES_PER_ROW)
-        request = self._request(RELEASE_MEMBER, self._engine.new_id())
-        self._engine.append_soon(request._replace(delivered=tuple(delivered), requester=self._engine.reply_to))
+        request = self._request(RELEASE_MEMBER, self._job.new_id())
+        self._job.append_soon(request._replace(delivered=tuple(delivered), requester=self._job.reply_to))
 
     def leave(self) -> None:
         """The member fetches this share-partition no more: what it was sent stays its own."""
@@ -196,7 +196,7 @@ class MemberPartition:
         """
         lost = [r for r in self.read_ahead.ranges() if r.first_offset < log_start_offset]
         gone = [OffsetRange(first, min(last, log_start_offset - 1)) for first, last, _ in lost]
-        self.read_ahead.take((), gone, self._engine.now_ms())
+        self.read_ahead.take((), gone, self._job.now_ms())
         return bool(gone)
 
     # -- acknowledgements --------------------------------------------------------------------------------------------
@@ -223,10 +223,10 @@ class MemberPartition:
         outcomes: list[Awaitable[AckResult]] = []
         for row in self._acknowledgements(batches, held.grants, held.deadline_ms, is_renew_ack):
             if not is_early:
-                outcomes.append(self._by_the_job(row, self._engine.ask(row._replace(reply_to=self._engine.reply_to))))
+                outcomes.append(self._by_the_job(row, self._job.ask(row._replace(reply_to=self._job.reply_to))))
             else:
                 try:
-                    outcomes.append(self._early(row, self._engine.append(row), held, lease))
+                    outcomes.append(self._early(row, self._job.append(row), held, lease))
                 except JobUnavailableError as error:
                     outcomes.append(_settled((int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error))))
                     break  # what follows can be sent again as well
@@ -241,7 +241,7 @@ class MemberPartition:
         is_renew_ack: bool = False,
     ) -> list[SharePartitionRequest]:
         return [
-            self._request(ACKNOWLEDGE, self._engine.new_id())._replace(
+            self._request(ACKNOWLEDGE, self._job.new_id())._replace(
                 batches=part, acquired=granted, lock_deadline_ms=lock_deadline_ms, is_renew_ack=is_renew_ack
             )
             for part, granted in acknowledgement_rows(batches, grants)
@@ -253,7 +253,7 @@ class MemberPartition:
         except JobUnavailableError as error:
             return int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error)
         if append_ms < 0:
-            append_ms = self._engine.now_ms()
+            append_ms = self._job.now_ms()
         if append_ms > held.deadline_ms:
             return int(ErrorCode.INVALID_RECORD_STATE), "the lock ended before the acknowledgement was in the log"
         if not lease.lasts(append_ms):  # the job may have taken it, or not

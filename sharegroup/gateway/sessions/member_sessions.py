@@ -52,19 +52,19 @@ class MemberSessions:
         self,
         config: Config,
         group_configs: GroupConfigs,
-        engine: JobChannel,
+        job: JobChannel,
         cluster: UpstreamCluster,
         leases: MemberLeases,
     ) -> None:
-        self._config, self._group_configs, self._engine, self._cluster = config, group_configs, engine, cluster
+        self._config, self._group_configs, self._job, self._cluster = config, group_configs, job, cluster
         self._leases = leases
         self._reader = LogReader(cluster, BatchCache(config.gateway.batch_cache_max_bytes))
         self._nodes: dict[int, ShareSessionCache] = {}
         self._served: dict[ShareSession, MemberSession] = {}
         #: The session that a member has fetched a partition through last, which has its part of the share-partition.
         self._owners: dict[tuple[SessionKey, TopicIdPartition], ShareSession] = {}
-        engine.on_broadcast(self._heard)
-        engine.on_wanted(self._wanted_elsewhere)
+        job.on_broadcast(self._heard)
+        job.on_wanted(self._wanted_elsewhere)
         cluster.watch(self._leader_changed)
 
     def node(self, node_id: int) -> ShareSessionCache:
@@ -136,7 +136,7 @@ class MemberSessions:
 
     def upkeep(self) -> None:
         """Give back what was acquired ahead and is not wanted."""
-        now_ms = self._engine.now_ms()
+        now_ms = self._job.now_ms()
         least_idle_ms = self._config.gateway.read_ahead_idle_ms
         for served in self._served.values():
             lock_ms = self._group_configs.group_config(served.session.key.group_id).record_lock_duration_ms
@@ -181,7 +181,7 @@ class MemberSessions:
 
     def _wanted_elsewhere(self, key: SharePartitionKey) -> None:
         """Members of another gateway wait: what ours will not have taken soon is for them."""
-        now_ms = self._engine.now_ms()
+        now_ms = self._job.now_ms()
         for served in self._served.values():
             for part in served.parts:
                 if part.key == key:
@@ -202,7 +202,7 @@ class MemberSessions:
         return MemberPartition(
             SharePartitionKey(session.key.group_id, topic.name, topic_id_text(key.topic_id), key.partition),
             session.key.member_id,
-            self._engine,
+            self._job,
             ReadAhead(limit, group.record_lock_duration_ms, lost_after_ms, settings.read_ahead_min_records),
             arrived,
             settings.demand_wait_ms,

@@ -1,6 +1,6 @@
-"""How much a gateway asks the engine for on behalf of one member at one share-partition. No I/O, no clock.
+"""How much a gateway asks the job for on behalf of one member at one share-partition. No I/O, no clock.
 
-An answer of the engine takes a micro-batch, a fetch of a client a millisecond, so the gateway acquires more than a
+An answer of the job takes a micro-batch, a fetch of a client a millisecond, so the gateway acquires more than a
 fetch wants and serves the next ones from its buffer. That is credit, bounded by what the member is known to do:
 
 - The first demand is what the client's own fetch wants (MaxRecords), or `min_records` if that is more, and so is every
@@ -8,7 +8,7 @@ fetch wants and serves the next ones from its buffer. That is credit, bounded by
   the lock duration is more than that.
 - `target` is what the buffer and the demand that stands should hold together. A demand is sent when less than half of
   it is left. When demands come back full, and the buffer runs dry all the same (or must, by the member's rate and the
-  engine's round trip), the target grows: twofold at least, to what rate and round trip call for, 32-fold at most.
+  job's round trip), the target grows: twofold at least, to what rate and round trip call for, 32-fold at most.
   So no guess risks more than 32 times what the member has just used up.
 - The target shrinks when a demand comes back less than half full (there is no more to be had), when locks run down in
   the buffer, and when others wait for what lies here unused. It starts anew when the member has been idle.
@@ -39,7 +39,7 @@ _ROUND_TRIPS = 3
 
 
 class _Demand(NamedTuple):
-    """A fetch that stands at the engine; `is_ahead`: no fetch of the client was waiting when it was sent."""
+    """A fetch that stands at the job; `is_ahead`: no fetch of the client was waiting when it was sent."""
 
     id: str
     sent_ms: int
@@ -121,10 +121,10 @@ class ReadAhead:
         """The fetch was answered without records of this share-partition (MaxWaitMs is over, or others had some)."""
         self._is_waiting = False
 
-    # -- the engine's side -----------------------------------------------------------------------------------------
+    # -- the job's side -----------------------------------------------------------------------------------------
 
     def demand(self, now_ms: int, wanted: int) -> int | None:
-        """How many records to ask the engine for now, or None; follow it with `sent`. `wanted`: MaxRecords."""
+        """How many records to ask the job for now, or None; follow it with `sent`. `wanted`: MaxRecords."""
         self._wanted = min(max(wanted, self._min_records), self._max_records)
         if self._is_standing(now_ms) or now_ms < self._not_before_ms:
             return None
@@ -136,7 +136,7 @@ class ReadAhead:
         return missing if 2 * self.buffered < self._target else None
 
     def sent(self, demand_id: str, records: int, now_ms: int) -> None:
-        """The demand is on its way to the engine; one stands at a time."""
+        """The demand is on its way to the job; one stands at a time."""
         self._standing = self._unanswered[demand_id] = _Demand(demand_id, now_ms, records, not self._is_waiting)
         self._ran_dry = False
         if len(self._unanswered) > _MOST_UNANSWERED:
@@ -155,7 +155,7 @@ class ReadAhead:
         now_ms: int,
         read_committed: bool = False,
     ) -> bool:
-        """Put what the engine acquired into the buffer.
+        """Put what the job acquired into the buffer.
 
         False, and nothing changes, for an answer that came before, or that is not waited for any more.
         """
@@ -166,7 +166,7 @@ class ReadAhead:
         records = sum(last - first + 1 for first, last, _ in ranges)
         self._last_was_full = records >= demand.records
         if self._last_was_full:
-            # Only a full answer came as fast as the engine could: others waited for records to be there.
+            # Only a full answer came as fast as the job could: others waited for records to be there.
             sample = max(1, now_ms - demand.sent_ms)
             self._round_trip_ms = (self._round_trip_ms + sample) / 2 if self._round_trip_ms else float(sample)
         elif 2 * records < demand.records:
@@ -174,7 +174,7 @@ class ReadAhead:
         return True
 
     def lost(self) -> None:
-        """The engine has started anew and may know nothing of the demand; its answer counts when it comes."""
+        """The job has started anew and may know nothing of the demand; its answer counts when it comes."""
         self._standing = None
 
     # -- giving back -----------------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class ReadAhead:
     def expire(self, now_ms: int, min_left_ms: int) -> list[AcquiredRange]:
         """Drop the ranges whose lock ends within `min_left_ms`, to be given back.
 
-        Those whose lock has ended are among them: the engine took them back, but counts a delivery that never was.
+        Those whose lock has ended are among them: the job took them back, but counts a delivery that never was.
         """
         due = self._buffer.take_due(now_ms + min_left_ms)
         if due:
@@ -215,7 +215,7 @@ class ReadAhead:
     def close(self) -> list[AcquiredRange]:
         """All ranges, to be given back; answers to what was asked so far are not taken any more.
 
-        The member's session has ended, or the engine has taken back all that the member held.
+        The member's session has ended, or the job has taken back all that the member held.
         """
         self._unanswered.clear()
         self._standing = None

@@ -14,7 +14,7 @@ __all__ = ["BufferPart", "Grant", "ReadAheadBuffer"]
 
 
 class Grant(NamedTuple):
-    """A range as the engine granted it, and when its lock ends."""
+    """A range as the job granted it, and when its lock ends."""
 
     first_offset: int
     last_offset: int
@@ -49,7 +49,7 @@ class ReadAheadBuffer:
         return self._size
 
     def add(self, ranges: Iterable[AcquiredRange], lock_deadline_ms: int, read_committed: bool = False) -> None:
-        """Put in what a demand acquired; where it overlaps what is here, the engine's newer word counts."""
+        """Put in what a demand acquired; where it overlaps what is here, the job's newer word counts."""
         for first, last, count in ranges:
             self._remove(first, last)
             self._ranges.assign(first, last, _Delivery(count, lock_deadline_ms, read_committed))

@@ -184,7 +184,7 @@ class _Process:
         self._connections: dict[int, GatewayConnection] = {}
         self._numbers = itertools.count(1)
         self._handlers: dict[type, Handler] = {}
-        self._engine: SimulatedJobChannel | None = None
+        self._job: SimulatedJobChannel | None = None
         self._ready = asyncio.Event()
         self._upkeep: asyncio.TimerHandle | None = None
         self.loop.start(self._serve())
@@ -199,7 +199,7 @@ class _Process:
             config.job.group_requests_topic, config.job.partition_requests_topic, config.job.responses_topic
         )
         timeout_s = config.gateway.job_timeout_ms / 1000
-        engine = self._engine = SimulatedJobChannel(
+        job = self._job = SimulatedJobChannel(
             self._name,
             around.clock,
             around.kafka,
@@ -217,17 +217,17 @@ class _Process:
         for place, node_id in enumerate(around.kafka.brokers):
             listeners.add(node_id, PORT + place)
         leases = MemberLeases()
-        self.share = ShareApis(config, configs, engine, cluster, listeners, security, leases)
+        self.share = ShareApis(config, configs, job, cluster, listeners, security, leases)
         upstream_groups = _NoUpstreamGroups(cluster, around.tables)  # type: ignore[arg-type]
-        heartbeat = ShareGroupHeartbeat(engine, cluster, security, leases, upstream_groups)
+        heartbeat = ShareGroupHeartbeat(job, cluster, security, leases, upstream_groups)
         routes: list[tuple[Any, Handler]] = [
             (share_messages.ShareGroupHeartbeatRequest, heartbeat),
             (share_messages.ShareFetchRequest, self.share.fetch),
             (share_messages.ShareAcknowledgeRequest, self.share.acknowledge),
-            *admin_routes(config, engine, cluster, around.tables, configs, security),  # type: ignore[arg-type]
+            *admin_routes(config, job, cluster, around.tables, configs, security),  # type: ignore[arg-type]
         ]
         self._handlers = dict(routes)
-        engine.start()
+        job.start()
         await cluster.refresh()
         await configs.refresh()
         self._ready.set()
@@ -237,8 +237,8 @@ class _Process:
     def kill(self) -> None:
         """See SimulatedGateway."""
         self.is_gone = True
-        if self._engine is not None:
-            self._engine.kill()
+        if self._job is not None:
+            self._job.kill()
         self.loop.kill()
         self._end_connections()
 
@@ -248,10 +248,10 @@ class _Process:
         self.loop.start(self._stop())
 
     async def _stop(self) -> None:
-        if self.share is not None and self._engine is not None:
+        if self.share is not None and self._job is not None:
             self.share.sessions.close()
             self._end_connections()
-            await self._engine.close()
+            await self._job.close()
         self.loop.call_soon(self.loop.kill)
 
     def _end_connections(self) -> None:

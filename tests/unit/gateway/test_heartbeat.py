@@ -14,7 +14,7 @@ from sharegroup.protocol.response_rows import ShareGroupResponse
 from tests.unit.gateway.scripted_upstream import ALICE, EVERYTHING_ALLOWED, ScriptedUpstream, answer
 
 
-class Engine:
+class Job:
     """A group coordinator to which every heartbeat is welcome."""
 
     reply_to = "gateway"
@@ -54,13 +54,13 @@ class NotShareGroups:
 def test_a_group_of_another_kind_is_not_joined(
     group_id: str, epoch: int, asked: bool, answered: tuple[int, str | None, int], rows: int
 ) -> None:
-    engine, groups, upstream = Engine(), NotShareGroups(), ScriptedUpstream()
+    job, groups, upstream = Job(), NotShareGroups(), ScriptedUpstream()
     handler: Any = ShareGroupHeartbeat
     message = ShareGroupHeartbeatRequest(
         group_id=group_id, member_id="m", member_epoch=epoch, rack_id=None, subscribed_topic_names=["t"]
     )
-    heartbeat = handler(engine, upstream, EVERYTHING_ALLOWED, MemberLeases(), groups)
+    heartbeat = handler(job, upstream, EVERYTHING_ALLOWED, MemberLeases(), groups)
     found = answer(heartbeat, message, ShareGroupHeartbeatResponse, version=1)
     assert (found.error_code, found.error_message, found.member_epoch) == answered
     assert groups.asked == ([(ALICE.node_id, group_id)] if asked else [])
-    assert len(engine.rows) == rows
+    assert len(job.rows) == rows

@@ -15,7 +15,7 @@ from sharegroup.gateway.wire.request import Caller, Request
 from sharegroup.protocol.messages import ShareGroupHeartbeatRequest
 from sharegroup.protocol.request_rows import HEARTBEAT
 from sharegroup.protocol.response_rows import ShareGroupResponse
-from tests.unit.gateway.recording_engine import RecordingEngine
+from tests.unit.gateway.recording_job import RecordingJob
 from tests.unit.gateway.scripted_upstream import NoOtherGroups, ScriptedUpstream
 
 FENCED_MEMBER_EPOCH = 110
@@ -56,28 +56,28 @@ class Heartbeats:
     """The handler, and what the job answers."""
 
     def __init__(self) -> None:
-        self.engine, self.leases = RecordingEngine(), MemberLeases()
+        self.job, self.leases = RecordingJob(), MemberLeases()
         security = SimpleNamespace(heartbeat=lambda *_: None)
         cluster: Any = ScriptedUpstream()
         groups: Any = NoOtherGroups()
-        self._handler = ShareGroupHeartbeat(cast(Any, self.engine), cluster, security, self.leases, groups)
+        self._handler = ShareGroupHeartbeat(cast(Any, self.job), cluster, security, self.leases, groups)
 
     async def send(self, member_epoch: int) -> asyncio.Future[Any]:
         body = ShareGroupHeartbeatRequest(
             group_id="g", member_id="m", member_epoch=member_epoch, rack_id=None, subscribed_topic_names=None
         )
         header: Any = SimpleNamespace(client_id="client")
-        count = len(self.engine.rows)
+        count = len(self.job.rows)
         sent = asyncio.ensure_future(self._handler(Request(header, body, Caller(1, 1, "127.0.0.1"))))
-        while len(self.engine.rows) == count:
+        while len(self.job.rows) == count:
             await asyncio.sleep(0)
         return sent
 
     async def answer(self, number: int, sent: asyncio.Future[Any], **fields: Any) -> None:
         """The job's answer to one of the heartbeats that were sent."""
-        row = self.engine.rows[number]
+        row = self.job.rows[number]
         answer = ShareGroupResponse(HEARTBEAT, row.id, row.reply_to, "g", "m", **fields)
-        self.engine.answers[row.id].set_result(answer)
+        self.job.answers[row.id].set_result(answer)
         await sent
 
     def lasts(self, until_ms: int) -> bool:

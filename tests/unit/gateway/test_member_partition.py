@@ -17,16 +17,16 @@ from sharegroup.protocol.acknowledgement_rows import MAX_ROW_BYTES
 from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, MAX_RANGES_PER_ROW, RELEASE_MEMBER, UNACQUIRE
 from sharegroup.protocol.response_rows import SharePartitionResponse
 from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange
-from tests.unit.gateway.recording_engine import KEY, RecordingEngine
+from tests.unit.gateway.recording_job import KEY, RecordingJob
 
 LOCK_MS, MARGIN_MS = 30_000, 5_000
 ACCEPT = AcknowledgementBatch(0, 9, (1,))
 
 
-def member(engine: RecordingEngine, lock_duration_ms: int = 30_000) -> MemberPartition:
+def member(job: RecordingJob, lock_duration_ms: int = 30_000) -> MemberPartition:
     """A member whose fetch waits for 100 records."""
     ahead = ReadAhead(2_000, lock_duration_ms, 60_000)
-    made = MemberPartition(KEY, "member", engine, ahead, lambda: None, 50_000, lock_duration_ms)  # type: ignore[arg-type]
+    made = MemberPartition(KEY, "member", job, ahead, lambda: None, 50_000, lock_duration_ms)  # type: ignore[arg-type]
     ahead.dry(0)
     made.ask(0, 100)
     return made
@@ -36,14 +36,14 @@ def member(engine: RecordingEngine, lock_duration_ms: int = 30_000) -> MemberPar
 def test_a_range_whose_lock_is_nearly_over_goes_back_and_short_locks_are_of_use(
     lock_duration_ms: int, too_late_ms: int
 ) -> None:
-    engine = RecordingEngine()
-    part = member(engine, lock_duration_ms)
-    engine.acquire(0, 99, lock_duration_ms)
-    engine.rows.clear()
+    job = RecordingJob()
+    part = member(job, lock_duration_ms)
+    job.acquire(0, 99, lock_duration_ms)
+    job.rows.clear()
     part.expire(lock_duration_ms - too_late_ms - 1)
-    assert engine.rows == []
+    assert job.rows == []
     part.expire(lock_duration_ms - too_late_ms)
-    assert [(row.type, row.acquired) for row in engine.rows] == [(UNACQUIRE, (AcquiredRange(0, 99, 1),))]
+    assert [(row.type, row.acquired) for row in job.rows] == [(UNACQUIRE, (AcquiredRange(0, 99, 1),))]
 
 
 def send(part: MemberPartition, first: int, last: int, count: int = 1, gaps: tuple[OffsetRange, ...] = ()) -> None:
@@ -52,69 +52,69 @@ def send(part: MemberPartition, first: int, last: int, count: int = 1, gaps: tup
     part.take(Slice(acquired, [], list(gaps), [], last - first + 1, 0), 0)
 
 
-def sent_ten(engine: RecordingEngine) -> MemberPartition:
+def sent_ten(job: RecordingJob) -> MemberPartition:
     """A member that was granted 0..99 and sent 0..9; nothing is noted so far."""
-    part = member(engine)
-    engine.acquire(0, 99, LOCK_MS)
+    part = member(job)
+    job.acquire(0, 99, LOCK_MS)
     send(part, 0, 9)
-    engine.rows.clear()
+    job.rows.clear()
     return part
 
 
 def test_a_member_that_goes_says_what_it_was_sent() -> None:
-    engine = RecordingEngine()
-    part = sent_ten(engine)
+    job = RecordingJob()
+    part = sent_ten(job)
     part.close()
     part.close()
     part.leave()
-    (row,) = engine.rows
+    (row,) = job.rows
     assert (row.type, row.delivered, row.requester) == (RELEASE_MEMBER, (OffsetRange(0, 9),), "gateway")
 
 
 def test_what_is_granted_after_the_end_is_the_jobs_to_take_back() -> None:
-    engine = RecordingEngine()
-    part = member(engine)
+    job = RecordingJob()
+    part = member(job)
     part.close()
-    engine.acquire(0, 99, LOCK_MS)
-    assert [row.type for row in engine.rows] == [FETCH, RELEASE_MEMBER]
+    job.acquire(0, 99, LOCK_MS)
+    assert [row.type for row in job.rows] == [FETCH, RELEASE_MEMBER]
 
 
 def test_a_member_that_fetches_elsewhere_keeps_what_it_was_sent() -> None:
-    engine = RecordingEngine()
-    part = sent_ten(engine)
+    job = RecordingJob()
+    part = sent_ten(job)
     part.leave()
     part.close()
-    (row,) = engine.rows
+    (row,) = job.rows
     assert (row.type, row.acquired) == (UNACQUIRE, (AcquiredRange(10, 99, 1),))
 
 
 def test_what_is_granted_after_it_went_elsewhere_goes_back() -> None:
-    engine = RecordingEngine()
-    part = member(engine)
+    job = RecordingJob()
+    part = member(job)
     part.leave()
-    engine.acquire(0, 99, LOCK_MS)
-    assert [(row.type, row.acquired) for row in engine.rows[1:]] == [(UNACQUIRE, (AcquiredRange(0, 99, 1),))]
+    job.acquire(0, 99, LOCK_MS)
+    assert [(row.type, row.acquired) for row in job.rows[1:]] == [(UNACQUIRE, (AcquiredRange(0, 99, 1),))]
 
 
 @pytest.mark.parametrize("end", [MemberPartition.close, MemberPartition.leave])
 def test_nothing_is_asked_for_after_the_end(end: Callable[[MemberPartition], None]) -> None:
-    engine = RecordingEngine()
-    part = MemberPartition(KEY, "member", engine, ReadAhead(9, 9, 9), lambda: None, 9, 9)  # type: ignore[arg-type]
+    job = RecordingJob()
+    part = MemberPartition(KEY, "member", job, ReadAhead(9, 9, 9), lambda: None, 9, 9)  # type: ignore[arg-type]
     end(part)
-    engine.rows.clear()
+    job.rows.clear()
     part.read_ahead.dry(0)
     part.ask(0, 100)
-    assert engine.rows == []
+    assert job.rows == []
 
 
 def test_many_ranges_go_back_in_rows_of_bounded_size() -> None:
-    engine = RecordingEngine()
-    part = member(engine)
-    engine.rows.clear()
+    job = RecordingJob()
+    part = member(job)
+    job.rows.clear()
     ranges = [AcquiredRange(2 * n, 2 * n, 1) for n in range(MAX_RANGES_PER_ROW + 1)]
     part.give_back(ranges)
-    assert [len(row.acquired) for row in engine.rows] == [MAX_RANGES_PER_ROW, 1]
-    assert [r for row in engine.rows for r in row.acquired] == ranges
+    assert [len(row.acquired) for row in job.rows] == [MAX_RANGES_PER_ROW, 1]
+    assert [r for row in job.rows for r in row.acquired] == ranges
 
 
 # -- acknowledgements --------------------------------------------------------------------------------------------------
@@ -142,22 +142,22 @@ def acknowledge(
     return asyncio.ensure_future(outcome)
 
 
-def answer_last(engine: RecordingEngine, code: int = 0, lock_deadline_ms: int = -1) -> None:
+def answer_last(job: RecordingJob, code: int = 0, lock_deadline_ms: int = -1) -> None:
     """The job's answer to the last row that somebody waits for."""
-    row = engine.rows[-1]
+    row = job.rows[-1]
     assert row.reply_to == "gateway"
     refused = SharePartitionResponse(
         ACKNOWLEDGE, row.id, "gateway", *KEY, "member", code, lock_deadline_ms=lock_deadline_ms
     )
-    engine.answers[row.id].set_result(refused)
+    job.answers[row.id].set_result(refused)
 
 
-def run(test: Callable[[RecordingEngine, MemberPartition], Awaitable[None]]) -> None:
+def run(test: Callable[[RecordingJob, MemberPartition], Awaitable[None]]) -> None:
     """A test of a member that was sent 0..9."""
 
     async def main() -> None:
-        engine = RecordingEngine()
-        await test(engine, sent_ten(engine))
+        job = RecordingJob()
+        await test(job, sent_ten(job))
 
     asyncio.run(main())
 
@@ -174,10 +174,10 @@ def run(test: Callable[[RecordingEngine, MemberPartition], Awaitable[None]]) -> 
 def test_an_acknowledgement_is_in_time_when_its_row_was_appended_in_time(
     append_ms: int, now_ms: int, code: ErrorCode
 ) -> None:
-    async def test(engine: RecordingEngine, part: MemberPartition) -> None:
-        engine.append_ms, engine.time_ms = append_ms, now_ms
+    async def test(job: RecordingJob, part: MemberPartition) -> None:
+        job.append_ms, job.time_ms = append_ms, now_ms
         outcome = acknowledge(part, ACCEPT)
-        ((row),) = engine.rows  # before anything is waited for
+        ((row),) = job.rows  # before anything is waited for
         assert (row.type, row.reply_to, row.acquired) == (ACKNOWLEDGE, "", (AcquiredRange(0, 9, 1),))
         assert row.lock_deadline_ms == LOCK_MS
         assert (await outcome)[0] == code
@@ -186,11 +186,11 @@ def test_an_acknowledgement_is_in_time_when_its_row_was_appended_in_time(
 
 
 def test_an_acknowledgement_with_little_time_left_is_the_jobs_to_answer() -> None:
-    async def test(engine: RecordingEngine, part: MemberPartition) -> None:
+    async def test(job: RecordingJob, part: MemberPartition) -> None:
         outcome = acknowledge(part, ACCEPT, now_ms=LOCK_MS - MARGIN_MS)
-        answer_last(engine, NOT_HELD)
+        answer_last(job, NOT_HELD)
         assert await outcome == (NOT_HELD, None)
-        assert engine.rows[0].acquired == (AcquiredRange(0, 9, 1),)
+        assert job.rows[0].acquired == (AcquiredRange(0, 9, 1),)
 
     run(test)
 
@@ -199,12 +199,12 @@ def test_an_acknowledgement_with_little_time_left_is_the_jobs_to_answer() -> Non
 def test_what_the_member_was_not_sent_or_has_settled_is_refused_as_a_whole_and_the_job_hears_nothing(
     batch: tuple[int, int],
 ) -> None:
-    async def test(engine: RecordingEngine, part: MemberPartition) -> None:
+    async def test(job: RecordingJob, part: MemberPartition) -> None:
         assert (await acknowledge(part, AcknowledgementBatch(3, 3, (1,))))[0] == ErrorCode.NONE
-        engine.rows.clear()
+        job.rows.clear()
         mixed = AcknowledgementBatch(0, 1, (1,)), AcknowledgementBatch(*batch, (1,))
         assert (await acknowledge(part, *mixed))[0] == NOT_HELD
-        assert engine.rows == []
+        assert job.rows == []
 
     run(test)
 
@@ -212,28 +212,28 @@ def test_what_the_member_was_not_sent_or_has_settled_is_refused_as_a_whole_and_t
 def test_what_comes_after_its_lock_is_refused_whatever_was_granted_since() -> None:
     """The lock ends, and the member's own demand that stands at the job is granted the same records again."""
 
-    async def test(engine: RecordingEngine, part: MemberPartition) -> None:
+    async def test(job: RecordingJob, part: MemberPartition) -> None:
         part.idle()
         part.read_ahead.dry(LOCK_MS)
         part.ask(LOCK_MS, 100)
-        engine.acquire(0, 9, 3 * LOCK_MS, count=2)
-        engine.rows.clear()
+        job.acquire(0, 9, 3 * LOCK_MS, count=2)
+        job.rows.clear()
         late = LOCK_MS + 1
         batches = AcknowledgementBatch(0, 4, (1,)), AcknowledgementBatch(5, 9, (RELEASE,))
         assert (await acknowledge(part, *batches, now_ms=late))[0] == NOT_HELD
-        assert engine.rows == []
+        assert job.rows == []
         send(part, 0, 9, count=2)
         assert (await acknowledge(part, ACCEPT, now_ms=late))[0] == ErrorCode.NONE
-        assert [row.acquired for row in engine.rows] == [(AcquiredRange(0, 9, 2),)]
+        assert [row.acquired for row in job.rows] == [(AcquiredRange(0, 9, 2),)]
 
     run(test)
 
 
 @pytest.mark.parametrize("lease_ms", [-1, MARGIN_MS])
 def test_without_a_lease_that_outlasts_the_margin_the_job_answers(lease_ms: int) -> None:
-    async def test(engine: RecordingEngine, part: MemberPartition) -> None:
+    async def test(job: RecordingJob, part: MemberPartition) -> None:
         outcome = acknowledge(part, ACCEPT, lease=a_lease(lease_ms))
-        answer_last(engine)
+        answer_last(job)
         assert await outcome == (ErrorCode.NONE, None)
 
     run(test)
@@ -241,9 +241,9 @@ def test_without_a_lease_that_outlasts_the_margin_the_job_answers(lease_ms: int)
 
 @pytest.mark.parametrize("has_left", [False, True])
 def test_an_append_after_the_end_of_the_lease_is_no_success(has_left: bool) -> None:
-    async def test(engine: RecordingEngine, part: MemberPartition) -> None:
+    async def test(job: RecordingJob, part: MemberPartition) -> None:
         lease = a_lease(MARGIN_MS + 1)
-        engine.append_ms = 0 if has_left else MARGIN_MS + 1
+        job.append_ms = 0 if has_left else MARGIN_MS + 1
         outcome = acknowledge(part, ACCEPT, lease=lease)
         if has_left:
             lease.end()
@@ -253,59 +253,59 @@ def test_an_append_after_the_end_of_the_lease_is_no_success(has_left: bool) -> N
 
 
 def test_when_the_member_has_left_nothing_that_it_had_counts() -> None:
-    async def test(engine: RecordingEngine, part: MemberPartition) -> None:
+    async def test(job: RecordingJob, part: MemberPartition) -> None:
         part.member_left()
-        assert [(row.type, row.acquired) for row in engine.rows] == [(UNACQUIRE, (AcquiredRange(10, 99, 1),))]
+        assert [(row.type, row.acquired) for row in job.rows] == [(UNACQUIRE, (AcquiredRange(10, 99, 1),))]
         assert (await acknowledge(part, ACCEPT))[0] == NOT_HELD
 
     run(test)
 
 
 def test_a_grant_from_before_the_member_left_goes_back_when_it_comes() -> None:
-    engine = RecordingEngine()
-    part = member(engine)
+    job = RecordingJob()
+    part = member(job)
     part.member_left()
-    engine.acquire(0, 99, LOCK_MS)
-    assert [(row.type, row.acquired) for row in engine.rows] == [(FETCH, ()), (UNACQUIRE, (AcquiredRange(0, 99, 1),))]
+    job.acquire(0, 99, LOCK_MS)
+    assert [(row.type, row.acquired) for row in job.rows] == [(FETCH, ()), (UNACQUIRE, (AcquiredRange(0, 99, 1),))]
     assert part.read_ahead.buffered == 0
     part.ask(1, 100)
-    engine.acquire(0, 99, LOCK_MS, count=2)
+    job.acquire(0, 99, LOCK_MS, count=2)
     assert part.read_ahead.ranges() == [AcquiredRange(0, 99, 2)]
 
 
 def test_what_cannot_be_sent_may_be_sent_again() -> None:
-    async def test(engine: RecordingEngine, part: MemberPartition) -> None:
-        engine.append_ms = None
+    async def test(job: RecordingJob, part: MemberPartition) -> None:
+        job.append_ms = None
         assert await acknowledge(part, ACCEPT) == (NOT_KNOWN, "away")
-        engine.append_ms = 0
+        job.append_ms = 0
         assert (await acknowledge(part, ACCEPT))[0] == ErrorCode.NONE
 
     run(test)
 
 
 def test_what_may_be_in_the_log_is_the_jobs_to_answer_when_it_is_sent_again() -> None:
-    async def test(engine: RecordingEngine, part: MemberPartition) -> None:
-        engine.fail_next = True
+    async def test(job: RecordingJob, part: MemberPartition) -> None:
+        job.fail_next = True
         assert (await acknowledge(part, ACCEPT))[0] == NOT_KNOWN
         again = acknowledge(part, ACCEPT)
-        answer_last(engine, NOT_HELD)
+        answer_last(job, NOT_HELD)
         assert (await again)[0] == NOT_HELD
 
     run(test)
 
 
 def test_nothing_is_answered_early_while_the_job_decides_about_the_same_records() -> None:
-    async def test(engine: RecordingEngine, part: MemberPartition) -> None:
+    async def test(job: RecordingJob, part: MemberPartition) -> None:
         first = acknowledge(part, AcknowledgementBatch(0, 4, (RELEASE,)), lease=a_lease(-1))
         second = acknowledge(part, AcknowledgementBatch(4, 5, (1,)))
-        answer_last(engine, NOT_HELD)
+        answer_last(job, NOT_HELD)
         assert (await second)[0] == NOT_HELD
-        engine.rows.pop()
-        answer_last(engine)
+        job.rows.pop()
+        answer_last(job)
         assert (await first)[0] == ErrorCode.NONE
         assert (await acknowledge(part, AcknowledgementBatch(3, 3, (1,))))[0] == NOT_HELD
         third = acknowledge(part, AcknowledgementBatch(4, 4, (1,)))  # who holds it depends on the order at the job
-        answer_last(engine, NOT_HELD)
+        answer_last(job, NOT_HELD)
         assert (await third)[0] == NOT_HELD
         assert (await acknowledge(part, AcknowledgementBatch(6, 9, (1,))))[0] == ErrorCode.NONE
 
@@ -313,10 +313,10 @@ def test_nothing_is_answered_early_while_the_job_decides_about_the_same_records(
 
 
 def test_a_renewal_carries_its_grants_and_what_it_renews_is_held_for_longer() -> None:
-    async def test(engine: RecordingEngine, part: MemberPartition) -> None:
+    async def test(job: RecordingJob, part: MemberPartition) -> None:
         outcome = acknowledge(part, AcknowledgementBatch(2, 5, (RENEW,)), is_renew_ack=True)
-        assert engine.rows[-1].acquired == (AcquiredRange(2, 5, 1),)
-        answer_last(engine, lock_deadline_ms=2 * LOCK_MS)
+        assert job.rows[-1].acquired == (AcquiredRange(2, 5, 1),)
+        answer_last(job, lock_deadline_ms=2 * LOCK_MS)
         assert (await outcome)[0] == ErrorCode.NONE
         assert (await acknowledge(part, AcknowledgementBatch(1, 2, (1,)), now_ms=LOCK_MS + 1))[0] == NOT_HELD
         assert (await acknowledge(part, AcknowledgementBatch(2, 5, (1,)), now_ms=LOCK_MS + 1))[0] == ErrorCode.NONE
@@ -325,14 +325,14 @@ def test_a_renewal_carries_its_grants_and_what_it_renews_is_held_for_longer() ->
 
 
 def test_gaps_are_acknowledged_with_their_grants() -> None:
-    engine = RecordingEngine()
-    part = member(engine)
-    engine.acquire(10, 49, LOCK_MS)
+    job = RecordingJob()
+    part = member(job)
+    job.acquire(10, 49, LOCK_MS)
     part.ask(0, 100)
-    engine.acquire(50, 120, LOCK_MS, count=2)
-    engine.rows.clear()
+    job.acquire(50, 120, LOCK_MS, count=2)
+    job.rows.clear()
     send(part, 10, 39, gaps=(OffsetRange(40, 59), OffsetRange(100, 120)))
-    ((row),) = engine.rows
+    ((row),) = job.rows
     assert (row.type, row.batches) == (
         ACKNOWLEDGE,
         (AcknowledgementBatch(40, 59, (0,)), AcknowledgementBatch(100, 120, (0,))),
@@ -342,29 +342,29 @@ def test_gaps_are_acknowledged_with_their_grants() -> None:
 
 
 def test_an_acknowledgement_that_is_too_large_goes_in_several_rows_with_one_outcome() -> None:
-    async def test(engine: RecordingEngine, part: MemberPartition) -> None:
+    async def test(job: RecordingJob, part: MemberPartition) -> None:
         offsets = range(1_000, 1_000 + 400_000)
         part.holdings.handed_out([Grant(offsets[0], offsets[-1], 1, LOCK_MS)], 0)
         batch = AcknowledgementBatch(offsets[0], offsets[-1], tuple(1 + offset % 2 for offset in offsets))
         outcome = acknowledge(part, batch, lease=a_lease(-1))
-        assert max(len(row.encode()) for row in engine.rows) < MAX_ROW_BYTES
-        assert tuple(types for row in engine.rows for b in row.batches for types in b.acknowledge_types) == batch[2]
-        rows = [*engine.rows]
+        assert max(len(row.encode()) for row in job.rows) < MAX_ROW_BYTES
+        assert tuple(types for row in job.rows for b in row.batches for types in b.acknowledge_types) == batch[2]
+        rows = [*job.rows]
         for row, code in zip(rows, [0, NOT_HELD, *[0] * len(rows)], strict=False):
-            engine.rows = [row]
-            answer_last(engine, code)
+            job.rows = [row]
+            answer_last(job, code)
         assert (await outcome)[0] == NOT_HELD
 
     run(test)
 
 
 def test_a_member_that_goes_with_a_great_many_ranges_says_so_in_a_row_that_fits() -> None:
-    engine = RecordingEngine()
-    part = sent_ten(engine)
+    job = RecordingJob()
+    part = sent_ten(job)
     sent = [Grant(100 + 2 * n, 100 + 2 * n, 1, LOCK_MS) for n in range(2 * MAX_RANGES_PER_ROW)]
     part.holdings.handed_out(sent, 0)
     part.close()
-    ahead, release = engine.rows
+    ahead, release = job.rows
     assert (ahead.type, ahead.acquired) == (UNACQUIRE, (AcquiredRange(10, 99, 1),))
     assert release.type == RELEASE_MEMBER
     assert release.delivered is not None

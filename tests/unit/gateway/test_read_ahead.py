@@ -214,7 +214,7 @@ def test_ranges_whose_locks_are_nearly_over_are_given_back() -> None:
 
 
 def test_ranges_whose_locks_are_over_are_given_back_too() -> None:
-    """The engine knows by their counts whether it has given them out anew."""
+    """The job knows by their counts whether it has given them out anew."""
     ahead = buffer_of_three()
     assert ahead.expire(2_000, 500) == [AcquiredRange(0, 9, 1), AcquiredRange(10, 19, 1)]
     assert ahead.ranges() == [AcquiredRange(20, 29, 1)]
@@ -294,12 +294,12 @@ def test_gaps_leave_the_buffer_and_the_fetch_goes_on_waiting(ahead: ReadAhead) -
     assert not ahead.is_waiting
 
 
-# -- clients against an engine with a round trip of half a second ----------------------------------------------------
+# -- clients against an job with a round trip of half a second ----------------------------------------------------
 
 
 @dataclass
 class Run:
-    """One member and an engine that always has as much as is asked for, step by step in milliseconds.
+    """One member and an job that always has as much as is asked for, step by step in milliseconds.
 
     The client fetches at most `wanted`, and comes back after what it got is worked off at its rate (records a ms).
     """

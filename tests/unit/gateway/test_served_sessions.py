@@ -20,7 +20,7 @@ from sharegroup.gateway.wire.topic_ids import topic_id_text
 from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, RELEASE_MEMBER, UNACQUIRE, SharePartitionRequest
 from sharegroup.protocol.response_rows import MEMBER_LEFT, NEW_LEADER, TOPIC_DELETED, Broadcast
 from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange, SharePartitionKey
-from tests.unit.gateway.recording_engine import RecordingEngine
+from tests.unit.gateway.recording_job import RecordingJob
 
 ORDERS = UUID(int=1)
 P0, P1 = TopicIdPartition(ORDERS, 0), TopicIdPartition(ORDERS, 1)
@@ -32,13 +32,13 @@ class Nodes:
 
     def __init__(self) -> None:
         config = Config()
-        self.engine = RecordingEngine()
+        self.job = RecordingJob()
         topic = SimpleNamespace(name="orders")
         self.deleted: list[UUID] = []
         cluster: Any = SimpleNamespace(topic_by_id=lambda _: topic, watch=lambda _: None, deleted=self.deleted.append)
         groups: Any = SimpleNamespace(group_config=config.group_config)
         self.leases = MemberLeases()
-        self.sessions = MemberSessions(config, groups, cast(Any, self.engine), cluster, self.leases)
+        self.sessions = MemberSessions(config, groups, cast(Any, self.job), cluster, self.leases)
 
     def fetch(
         self, node: int, epoch: int, *add: TopicIdPartition, forget: tuple[TopicIdPartition, ...] = ()
@@ -62,7 +62,7 @@ class Nodes:
 
     def hand_out(self, context: FetchContext, key: TopicIdPartition, first: int, last: int, sent: int) -> None:
         """The job grants the last demand first..last, of which the member is sent first..sent."""
-        self.engine.acquire(first, last, LOCK_MS)
+        self.job.acquire(first, last, LOCK_MS)
         part = self.served(context).partition(key)
         part.take(Slice([AcquiredRange(first, sent, 1)], [], [], [], sent - first + 1, 0), 0)
 
@@ -80,7 +80,7 @@ class Nodes:
 
     def rows(self) -> list[SharePartitionRequest]:
         """What was sent since the last time, but for fetches."""
-        rows, self.engine.rows = self.engine.rows, []
+        rows, self.job.rows = self.job.rows, []
         return [row for row in rows if row.type != FETCH]
 
 
@@ -101,14 +101,14 @@ def test_the_end_of_a_session_releases_its_own_share_partitions(nodes: Nodes) ->
 def test_a_share_partition_that_moved_to_another_node_stays_with_the_session_there(nodes: Nodes) -> None:
     """The leader of partition 0 moves from node 1 to node 2; then the connection to node 1 breaks."""
     old = nodes.fetch(1, 0, P0, P1)
-    nodes.engine.rows = [row for row in nodes.engine.rows if row.partition == 0]
+    nodes.job.rows = [row for row in nodes.job.rows if row.partition == 0]
     nodes.hand_out(old, P0, 0, 9, 3)
     nodes.rows()
     new = nodes.fetch(2, 0, P0)
     assert nodes.rows() == []
     nodes.sessions.disconnected(1)
     assert [(row.type, row.partition) for row in nodes.rows()] == [(RELEASE_MEMBER, 1)]
-    nodes.engine.time_ms = 1
+    nodes.job.time_ms = 1
     nodes.fetch(2, 1)
     nodes.sessions.disconnected(2)
     assert [(row.type, row.partition, row.delivered) for row in nodes.rows()] == [
@@ -173,10 +173,10 @@ def test_a_session_that_ended_while_its_request_waited_is_not_served_again(nodes
 
 def test_what_lies_here_unused_goes_to_members_of_another_gateway_that_wait(nodes: Nodes) -> None:
     context = nodes.fetch(1, 0, P0, P1)
-    nodes.engine.rows = [row for row in nodes.engine.rows if row.partition == 0]
+    nodes.job.rows = [row for row in nodes.job.rows if row.partition == 0]
     nodes.hand_out(context, P0, 0, 9, 3)
     nodes.rows()
-    (wanted,) = nodes.engine.wanted
+    (wanted,) = nodes.job.wanted
     wanted(SharePartitionKey("g", "orders", topic_id_text(ORDERS), 1))
     assert nodes.rows() == []
     wanted(SharePartitionKey("g", "orders", topic_id_text(ORDERS), 0))
@@ -187,10 +187,10 @@ def test_demands_are_sent_again_to_a_job_that_has_started(nodes: Nodes) -> None:
     context = nodes.fetch(1, 0, P0)
     served = nodes.served(context)
     served.ask([P0], 10, 1)
-    assert [row.type for row in nodes.engine.rows].count(FETCH) == 1
-    nodes.engine.tell(Broadcast(NEW_LEADER))
+    assert [row.type for row in nodes.job.rows].count(FETCH) == 1
+    nodes.job.tell(Broadcast(NEW_LEADER))
     served.ask([P0], 10, 2)
-    assert [row.type for row in nodes.engine.rows].count(FETCH) == 2
+    assert [row.type for row in nodes.job.rows].count(FETCH) == 2
 
 
 def test_a_member_that_has_left_holds_nothing_and_its_lease_is_over(nodes: Nodes) -> None:
@@ -199,10 +199,10 @@ def test_a_member_that_has_left_holds_nothing_and_its_lease_is_over(nodes: Nodes
     lease = nodes.leases.begin("g", "m")
     lease.extend(LOCK_MS)
     nodes.rows()
-    nodes.engine.tell(Broadcast(MEMBER_LEFT, "g", "another", 3))
-    nodes.engine.tell(Broadcast(MEMBER_LEFT, "another", "m", 3))
+    nodes.job.tell(Broadcast(MEMBER_LEFT, "g", "another", 3))
+    nodes.job.tell(Broadcast(MEMBER_LEFT, "another", "m", 3))
     assert (nodes.rows(), lease.lasts(0)) == ([], True)
-    nodes.engine.tell(Broadcast(MEMBER_LEFT, "g", "m", 3))
+    nodes.job.tell(Broadcast(MEMBER_LEFT, "g", "m", 3))
     assert not lease.lasts(0)
     assert [(row.type, row.acquired) for row in nodes.rows()] == [(UNACQUIRE, (AcquiredRange(4, 9, 1),))]
     assert nodes.acknowledge(context, P0, 0, 3) == ErrorCode.INVALID_RECORD_STATE
@@ -212,10 +212,10 @@ def test_of_a_deleted_topic_nothing_is_left_and_nothing_given_back(nodes: Nodes)
     context = nodes.fetch(1, 0, P0)
     nodes.hand_out(context, P0, 0, 9, 3)
     nodes.rows()
-    nodes.engine.tell(Broadcast(TOPIC_DELETED, topic_id=topic_id_text(UUID(int=9))))
+    nodes.job.tell(Broadcast(TOPIC_DELETED, topic_id=topic_id_text(UUID(int=9))))
     assert [part.key.partition for part in nodes.served(context).parts] == [0]
-    nodes.engine.tell(Broadcast(TOPIC_DELETED, topic_id="no id"))
-    nodes.engine.tell(Broadcast(TOPIC_DELETED, topic_id=topic_id_text(ORDERS)))
+    nodes.job.tell(Broadcast(TOPIC_DELETED, topic_id="no id"))
+    nodes.job.tell(Broadcast(TOPIC_DELETED, topic_id=topic_id_text(ORDERS)))
     assert nodes.deleted == [UUID(int=9), ORDERS]
     assert not nodes.served(context).parts
     nodes.sessions.disconnected(1)
@@ -226,8 +226,8 @@ def test_what_comes_for_a_forgotten_partition_goes_back_with_the_next_upkeep(nod
     nodes.fetch(1, 0, P0)
     nodes.fetch(1, 1, forget=(P0,))
     nodes.rows()
-    nodes.engine.rows = [SharePartitionRequest(FETCH, "1", "g", "orders", topic_id_text(ORDERS), 0, "m")]
-    nodes.engine.acquire(0, 9, LOCK_MS)
+    nodes.job.rows = [SharePartitionRequest(FETCH, "1", "g", "orders", topic_id_text(ORDERS), 0, "m")]
+    nodes.job.acquire(0, 9, LOCK_MS)
     nodes.sessions.upkeep()
     assert [(row.type, row.acquired) for row in nodes.rows()] == [(UNACQUIRE, (AcquiredRange(0, 9, 1),))]
 
@@ -256,7 +256,7 @@ class Worker:
     def loses_it_at(self, now_ms: int, until_ms: int) -> int | None:
         """When what is ahead of the member is given back, if it does not come again until then."""
         for at_ms in range(now_ms, until_ms, 100):
-            self.nodes.engine.time_ms = at_ms
+            self.nodes.job.time_ms = at_ms
             self.nodes.sessions.upkeep()
             if self.nodes.rows():
                 return at_ms - now_ms
@@ -292,8 +292,8 @@ def test_what_is_ahead_of_a_slow_worker_goes_to_others_that_wait(nodes: Nodes) -
     worker = Worker(nodes)
     for now_ms in range(0, 8_000, 1_000):
         worker.poll(now_ms)
-    nodes.engine.time_ms = 7_000
-    (wanted,) = nodes.engine.wanted
+    nodes.job.time_ms = 7_000
+    (wanted,) = nodes.job.wanted
     wanted(SharePartitionKey("g", "orders", topic_id_text(ORDERS), 0))
     (row,) = nodes.rows()
     assert (row.type, row.acquired) == (UNACQUIRE, (AcquiredRange(1_125, 1_199, 1),))  # 25 it takes within 500 ms

@@ -27,7 +27,7 @@ from sharegroup.protocol.response_rows import TOPIC_DELETED, Broadcast, SharePar
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
 from tests.unit.gateway import log_batches
 from tests.unit.gateway.known_cluster import KnownCluster, partition_data
-from tests.unit.gateway.recording_engine import RecordingEngine
+from tests.unit.gateway.recording_job import RecordingJob
 
 ORDERS, SECRETS, BILLS = UUID(int=1), UUID(int=2), UUID(int=3)
 NODE, LOCK_MS = 1, 30_000
@@ -43,12 +43,12 @@ class Gateway:
         self.cluster = KnownCluster(orders=(ORDERS, NODE), secrets=(SECRETS, NODE), bills=(BILLS, NODE))
         groups: Any = SimpleNamespace(group_config=config.group_config)
         security = SimpleNamespace(fetch=lambda *_: None, may_read=lambda _, name: name != "secrets")
-        self.engine = RecordingEngine()
+        self.job = RecordingJob()
         listeners = Listeners("localhost")
         listeners.add(NODE, 9192)
         leases = MemberLeases()
         leases.begin("g", "m").extend(10 * LOCK_MS)
-        self.apis = ShareApis(config, groups, cast(Any, self.engine), self.cluster, listeners, security, leases)
+        self.apis = ShareApis(config, groups, cast(Any, self.job), self.cluster, listeners, security, leases)
 
     async def fetch(
         self, epoch: int, *topic_ids: UUID, reject: tuple[tuple[int, int], ...] = (), max_wait_ms: int = 0
@@ -99,7 +99,7 @@ class Gateway:
 
     def hand_out(self, first: int, last: int) -> None:
         """The job's answer to the last demand, all of which goes to the member."""
-        self.engine.acquire(first, last, LOCK_MS)
+        self.job.acquire(first, last, LOCK_MS)
         self.part().take(Slice([AcquiredRange(first, last, 1)], [], [], [], last - first + 1, 0), 0)
 
     async def until(self, condition: Callable[[], Any]) -> None:
@@ -108,11 +108,11 @@ class Gateway:
 
     def sent(self, kind: str) -> list[Any]:
         """The rows of a type."""
-        return [row for row in self.engine.rows if row.type == kind]
+        return [row for row in self.job.rows if row.type == kind]
 
     def rows(self) -> list[tuple[str, str]]:
         """(type, topic) of the rows that were sent since the last time."""
-        rows, self.engine.rows = self.engine.rows, []
+        rows, self.job.rows = self.job.rows, []
         return [(row.type, row.topic) for row in rows]
 
 
@@ -171,7 +171,7 @@ def test_the_end_of_the_connection_comes_behind_the_acknowledgements_that_came_w
         gateway.hand_out(0, 9)
         gateway.rows()
         fetching = asyncio.ensure_future(gateway.fetch(1, ORDERS, reject=((0, 9),)))
-        await gateway.until(lambda: gateway.engine.rows)
+        await gateway.until(lambda: gateway.job.rows)
         gateway.apis.sessions.disconnected(7)
         assert [row for row in gateway.rows() if row[0] != FETCH] == [
             (ACKNOWLEDGE, "orders"),
@@ -187,17 +187,17 @@ def test_the_lock_time_that_is_told_is_what_is_left_when_the_response_goes() -> 
 
     async def test(gateway: Gateway) -> None:
         await gateway.fetch(0, ORDERS)
-        gateway.engine.acquire(0, 19, LOCK_MS)
+        gateway.job.acquire(0, 19, LOCK_MS)
         part = gateway.part()
         part.take(Slice([AcquiredRange(0, 9, 1)], [], [], [], 10, 0), 0)
         part.holdings.asked([AcknowledgementBatch(0, 9, (1,))], "another request")
         gateway.cluster.answers = [partition_data(log_batches.batch(10, 10))]
         fetching = asyncio.ensure_future(gateway.fetch(1, ORDERS, reject=((0, 9),)))
         await gateway.until(lambda: part.holdings.held([AcknowledgementBatch(10, 19, (1,))], 0))
-        gateway.engine.time_ms = 7_000
+        gateway.job.time_ms = 7_000
         (row,) = gateway.sent(ACKNOWLEDGE)
         answer = SharePartitionResponse(row.type, row.id, row.reply_to, *part.key, "m")
-        gateway.engine.answers[row.id].set_result(answer)
+        gateway.job.answers[row.id].set_result(answer)
         response = await fetching
         assert response.acquisition_lock_timeout_ms == LOCK_MS - 7_000
 
@@ -212,7 +212,7 @@ def test_rows_name_topics_by_their_ids() -> None:
         await gateway.fetch(0, ORDERS)
         gateway.hand_out(0, 9)
         assert await gateway.acknowledge(1, ORDERS, (0, 9)) == ErrorCode.NONE
-        assert {(row.type, row.topic, row.topic_id) for row in gateway.engine.rows} == {
+        assert {(row.type, row.topic, row.topic_id) for row in gateway.job.rows} == {
             (kind, "orders", topic_id_text(ORDERS)) for kind in (RELEASE_MEMBER, FETCH, ACKNOWLEDGE)
         }
 
@@ -253,7 +253,7 @@ def test_an_acknowledgement_for_a_topic_that_is_gone_is_not_answered_with_succes
 
 
 def _deleted_as_the_job_says(gateway: Gateway) -> None:
-    gateway.engine.tell(Broadcast(TOPIC_DELETED, topic_id=topic_id_text(ORDERS)))
+    gateway.job.tell(Broadcast(TOPIC_DELETED, topic_id=topic_id_text(ORDERS)))
 
 
 def _deleted_as_a_broker_says(gateway: Gateway) -> None:
@@ -289,7 +289,7 @@ def test_a_fetch_that_waits_for_what_is_here_no_more_ends_with_an_error_code(
 def test_a_topic_that_goes_while_its_log_is_read_is_an_error_code() -> None:
     async def test(gateway: Gateway) -> None:
         await gateway.fetch(0, ORDERS)
-        gateway.engine.acquire(0, 9, LOCK_MS)
+        gateway.job.acquire(0, 9, LOCK_MS)
         fetching = asyncio.ensure_future(gateway.fetch(1, ORDERS, max_wait_ms=LONG_MS))
         await gateway.until(lambda: gateway.cluster.fetches)
         _deleted_as_the_job_says(gateway)
@@ -306,7 +306,7 @@ def test_a_fetch_waits_for_the_partitions_that_can_be_read_whatever_others_are()
         fetching = asyncio.ensure_future(gateway.fetch(0, UUID(int=99), SECRETS, ORDERS, max_wait_ms=LONG_MS))
         await gateway.until(lambda: gateway.sent(FETCH))
         gateway.cluster.answers = [partition_data(log_batches.batch(0, 10))]
-        gateway.engine.acquire(0, 9, LOCK_MS)
+        gateway.job.acquire(0, 9, LOCK_MS)
         response = await fetching
         assert errors(response) == {
             ORDERS: (0, 0),
@@ -333,7 +333,7 @@ def test_a_fetch_of_which_nothing_can_be_read_is_answered_at_once() -> None:
 def test_an_answer_without_records_archives_nothing_and_the_fetch_tries_again_while_it_waits() -> None:
     async def test(gateway: Gateway) -> None:
         await gateway.fetch(0, ORDERS)
-        gateway.engine.acquire(0, 499, LOCK_MS)
+        gateway.job.acquire(0, 499, LOCK_MS)
         gateway.rows()
         shown = partition_data(log_batches.batch(100, 400))
         gateway.cluster.answers = [partition_data(), partition_data(), shown]
@@ -353,12 +353,12 @@ def test_an_answer_without_records_archives_nothing_and_the_fetch_tries_again_wh
 def test_what_is_never_shown_goes_back_when_its_lock_is_nearly_over() -> None:
     async def test(gateway: Gateway) -> None:
         await gateway.fetch(0, ORDERS)
-        gateway.engine.acquire(0, 499, LOCK_MS)
+        gateway.job.acquire(0, 499, LOCK_MS)
         assert errors(await gateway.fetch(1, ORDERS)) == {}
         gateway.rows()
-        gateway.engine.time_ms = LOCK_MS - 2_000
+        gateway.job.time_ms = LOCK_MS - 2_000
         gateway.apis.sessions.upkeep()
-        assert [(row.type, row.acquired) for row in gateway.engine.rows] == [(UNACQUIRE, (AcquiredRange(0, 499, 1),))]
+        assert [(row.type, row.acquired) for row in gateway.job.rows] == [(UNACQUIRE, (AcquiredRange(0, 499, 1),))]
 
     run(test)
 
@@ -366,7 +366,7 @@ def test_what_is_never_shown_goes_back_when_its_lock_is_nearly_over() -> None:
 def test_what_lies_below_the_start_of_the_log_holds_nothing_up() -> None:
     async def test(gateway: Gateway) -> None:
         await gateway.fetch(0, ORDERS)
-        gateway.engine.acquire(0, 499, LOCK_MS)
+        gateway.job.acquire(0, 499, LOCK_MS)
         gateway.rows()
         gateway.cluster.answers = [
             partition_data(error=int(ErrorCode.OFFSET_OUT_OF_RANGE), start=490),
@@ -385,7 +385,7 @@ def test_records_are_read_as_their_grants_say() -> None:
 
     async def test(gateway: Gateway) -> None:
         await gateway.fetch(0, ORDERS)
-        gateway.engine.acquire(0, 9, LOCK_MS, read_committed=True)
+        gateway.job.acquire(0, 9, LOCK_MS, read_committed=True)
         gateway.part().read_ahead.sent("more", 10, 0)
         gateway.part().read_ahead.arrived("more", [AcquiredRange(10, 19, 1)], LOCK_MS, 0)
         shown = [partition_data(log_batches.batch(0, 20)), partition_data(log_batches.batch(0, 20))]

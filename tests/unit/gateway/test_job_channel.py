@@ -25,7 +25,7 @@ from sharegroup.protocol.response_rows import (
 )
 from sharegroup.topics.row_channel import RowTopics
 from tests.unit.gateway.known_cluster import KnownCluster
-from tests.unit.gateway.recording_engine import KEY
+from tests.unit.gateway.recording_job import KEY
 
 
 def run(test: Callable[[JobChannel, list[Any]], None]) -> list[Any]:

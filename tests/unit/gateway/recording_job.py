@@ -18,7 +18,7 @@ TOPIC_ID = UUID(int=1)
 KEY = SharePartitionKey("group", "orders", topic_id_text(TOPIC_ID), 0)
 
 
-class RecordingEngine:
+class RecordingJob:
     """The rows that were sent, and the demands to be answered."""
 
     reply_to = "gateway"
