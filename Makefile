@@ -88,7 +88,7 @@ bench: setup
 lock: $(STAMPS)/packages
 	$(PY) -m venv build/uv
 	build/uv/bin/pip install --quiet uv
-	build/uv/bin/uv pip compile pyproject.toml --extra dev --universal --python-version 3.10 --generate-hashes --upgrade \
+	build/uv/bin/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --upgrade \
 		--no-emit-index-url --custom-compile-command "make lock" --quiet --output-file requirements.lock
 
 .PHONY: clean

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks what no package can bring, before anything is installed: a Python (3.10 or newer, able to make virtual
+# Checks what no package can bring, before anything is installed: a Python (3.11 or newer, able to make virtual
 # environments) and a Java (17 or newer). Prints the Python to use; or one sentence on stderr, and fails.
 #
 #   scripts/preflight.sh [PYTHON]     PYTHON is used or refused; without it, the first fitting one on the PATH is taken
@@ -13,20 +13,20 @@ fail() {
 }
 
 is_new_enough() {
-    "$1" -c 'import sys; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1
+    "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
 }
 
 python=${1:-}
 if [ -n "$python" ]; then
-    is_new_enough "$python" || fail "Python 3.10 or newer is needed, and $python is not one."
+    is_new_enough "$python" || fail "Python 3.11 or newer is needed, and $python is not one."
 else
-    for candidate in python3 python3.13 python3.12 python3.11 python3.10; do
+    for candidate in python3 python3.13 python3.12 python3.11; do
         if is_new_enough "$candidate"; then
             python=$candidate
             break
         fi
     done
-    [ -n "$python" ] || fail "Python 3.10 or newer is needed, and there is none on the PATH (make PYTHON=... names one)."
+    [ -n "$python" ] || fail "Python 3.11 or newer is needed, and there is none on the PATH (make PYTHON=... names one)."
 fi
 "$python" -c 'import ensurepip, venv' >/dev/null 2>&1 ||
     fail "$python cannot make virtual environments: install its venv module (Debian, Ubuntu: apt install python3-venv)."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +23,7 @@ def record_leader(
         "query_id": query_id,
         "application_id": application_id,
         "positions": list(positions.items()),
-        "time": datetime.now(timezone.utc),
+        "time": datetime.now(UTC),
     }
     table = pa.Table.from_pylist([row], schema=SHARE_GROUP_JOB.schema)
     write_deltalake(table_path(tables_path, SHARE_GROUP_JOB), table, mode="append")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,7 +24,7 @@ def prunable(tables_path: str, delivery_log_retention_ms: int, now: datetime | N
     snapshot on: a share-partition that is not led (its topic is away) has not been written again, and its state must
     stay.
     """
-    today = (now or datetime.now(timezone.utc)).date()
+    today = (now or datetime.now(UTC)).date()
     found: dict[str, str] = {}
     log_before = today - timedelta(days=1 + delivery_log_retention_ms // 86_400_000)
     if _oldest_day(open_or_create(tables_path, DELIVERY_LOG)) < log_before:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 from sharegroup.commit.versioned_table import Row
 from sharegroup.tables.schemas import TableSpec
@@ -15,7 +15,7 @@ DELETED = "_deleted"
 def stamped_rows(rows: Iterable[Row], *, leader_epoch: int, batch_id: int, now_ms: int) -> list[Row]:
     """Rows of an append-only table with the columns that the writer owns: day, leader_epoch, batch_id, time."""
     stamp = {
-        "day": datetime.fromtimestamp(now_ms / 1000, timezone.utc).date(),
+        "day": datetime.fromtimestamp(now_ms / 1000, UTC).date(),
         "leader_epoch": leader_epoch,
         "batch_id": batch_id,
         "time": now_ms * 1000,

@@ -23,7 +23,7 @@ import json
 import logging
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
@@ -238,7 +238,7 @@ def _states(tables: Tables, now_ms: int) -> _Upgrade:
     """
     rows = _with_topic_ids(tables[SHARE_GROUP_STATE.name].to_pyarrow_table(), tables[SHARE_PARTITIONS.name])
     end_offsets = _newest_end_offsets(rows)
-    stamp = {"day": datetime.fromtimestamp(now_ms / 1000, timezone.utc).date(), "batch_id": _NO_BATCH}
+    stamp = {"day": datetime.fromtimestamp(now_ms / 1000, UTC).date(), "batch_id": _NO_BATCH}
     carried = []
     for key, state in sorted(folded_states(rows).items()):
         header = state.header

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 
 class EmbeddedKafkaCluster:

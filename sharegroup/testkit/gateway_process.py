@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from sharegroup.testkit.logged_process import LoggedProcess
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 _LISTENING = "gateway: listening"
 _ADDRESS = re.compile(r"broker (\d+): (\S+?:\d+)")

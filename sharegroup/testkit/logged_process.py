@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 import psutil
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 _POLL_S = 0.1
 _TAIL_LINES = 40

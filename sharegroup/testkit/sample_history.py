@@ -17,7 +17,7 @@ import json
 import os
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -125,7 +125,7 @@ def write_sample_history(tables_path: str, end: datetime | None = None, minutes:
 
     Returns what the broker would have answered at each step.
     """
-    end_ms = round((end or datetime.now(timezone.utc)).timestamp() * 1000) // 1000 * 1000
+    end_ms = round((end or datetime.now(UTC)).timestamp() * 1000) // 1000 * 1000
     now_ms = end_ms - round(timedelta(minutes=minutes).total_seconds() * 1000)
     config = GroupConfig.of(ShareGroupConfig(), GroupOverrides())
     tables = Tables(tables_path, GROUP_ID, TOPIC_ID, SnapshotRules(updates_per_snapshot=50))
@@ -166,7 +166,7 @@ class _Hour:
 
     def log_ends(self, now_ms: int) -> list[LogEnd]:
         """Where the partitions end."""
-        now = datetime.fromtimestamp(now_ms / 1000, timezone.utc)
+        now = datetime.fromtimestamp(now_ms / 1000, UTC)
         return [LogEnd(now, TOPIC, partition, end) for partition, end in enumerate(self._log_end_offsets)]
 
     def take(self, responses: Iterable[Mapping[str, Any]]) -> None:

@@ -6,7 +6,7 @@ import os
 import platform
 import re
 import subprocess
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
@@ -20,7 +20,7 @@ _PACKAGES = ("pyspark", "delta-spark", "deltalake", "kafka-python", "confluent-k
 def machine() -> dict[str, object]:
     """Cores, memory, load before the start, date, versions."""
     return {
-        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "system": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),
         "cores": os.cpu_count(),

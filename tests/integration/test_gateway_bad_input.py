@@ -96,7 +96,7 @@ async def is_answered_or_closed(client: Client, frame: bytes) -> bool:
     try:
         while await asyncio.wait_for(client.frame(), 0.5) != UNKNOWN_API_VERSIONS:
             pass
-    except (asyncio.IncompleteReadError, ConnectionError, asyncio.TimeoutError):
+    except (TimeoutError, asyncio.IncompleteReadError, ConnectionError):
         return False
     return True
 

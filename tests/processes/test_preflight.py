@@ -80,7 +80,7 @@ def test_no_python_that_is_new_enough(bin_dir: Path) -> None:
     install(bin_dir / "python3", OLD_PYTHON)
     install(bin_dir / "java", JAVA_17)
 
-    assert "Python 3.10 or newer is needed, and there is none on the PATH" in refusal(preflight(bin_dir))
+    assert "Python 3.11 or newer is needed, and there is none on the PATH" in refusal(preflight(bin_dir))
 
 
 def test_a_python_that_was_asked_for_is_not_replaced(bin_dir: Path) -> None:

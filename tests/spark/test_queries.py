@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +60,7 @@ MEMBERS = ("m1", "m2")
 
 
 def at(ms: int | None) -> datetime | None:
-    return None if ms is None else datetime.fromtimestamp(ms / 1000, timezone.utc)
+    return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)
 
 
 def folded_ranges(spark: SparkSession, states: dict[SharePartitionKey, ShareGroupOffset]) -> DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 KAFKA = "value BINARY, partition INT, offset LONG, timestamp TIMESTAMP"
-AT = datetime(2024, 5, 20, 12, 0, 0, 123_000, tzinfo=timezone.utc)
+AT = datetime(2024, 5, 20, 12, 0, 0, 123_000, tzinfo=UTC)
 AT_MS = 1_716_206_400_123
 
 

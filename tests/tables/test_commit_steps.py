@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -220,7 +220,7 @@ def test_upkeep_keeps_versions_for_as_long_as_it_is_told(tmp_path: Path) -> None
     kept = DeltaTable(str(tmp_path / "delivery_log")).version()
     steps.commit(batch(1))
     steps.upkeep(timedelta(days=7), 1_000, {})
-    three_days_ago = (datetime.now(timezone.utc) - timedelta(days=3)).timestamp()
+    three_days_ago = (datetime.now(UTC) - timedelta(days=3)).timestamp()
     for path in (tmp_path / "delivery_log").rglob("*"):
         os.utime(path, (three_days_ago, three_days_ago))
     version = steps.writers[1].version

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
@@ -98,7 +98,7 @@ class Source:
     def list(self, *partitions: TopicPartition, start_offset: int = -1) -> None:
         """What `share_partitions` holds from now on."""
         row = {"group_id": "g", "status": "initializing", "state_epoch": 1, "start_offset": start_offset}
-        more = {"auto_offset_reset": self._reset, "time": datetime.now(timezone.utc)}
+        more = {"auto_offset_reset": self._reset, "time": datetime.now(UTC)}
         rows = [row | tp._asdict() | {"topic_id": f"{tp.topic}-id"} | more for tp in partitions]
         table = pa.Table.from_pylist(rows, schema=SHARE_PARTITIONS.schema)
         write_deltalake(table_path(self._root, SHARE_PARTITIONS), table, mode="overwrite")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from sharegroup.commit.retention import prunable
 from sharegroup.commit.table_rows import stamped_rows
 from sharegroup.tables.schemas import DELIVERY_LOG, SHARE_GROUP_STATE, TableSpec, table_path
 
-NOW = datetime(2024, 5, 20, 1, tzinfo=timezone.utc)
+NOW = datetime(2024, 5, 20, 1, tzinfo=UTC)
 WEEK_MS = 7 * 86_400_000
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import shutil
 from collections.abc import Callable, Iterator
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -293,5 +293,5 @@ def test_a_job_goes_on_with_upgraded_tables(earlier: Path) -> None:
 
 
 def test_days_of_before_can_go(upgraded: Path) -> None:
-    found = prunable(str(upgraded), DAY_MS, datetime(2023, 11, 20, tzinfo=timezone.utc))
+    found = prunable(str(upgraded), DAY_MS, datetime(2023, 11, 20, tzinfo=UTC))
     assert found["share_group_state"] == "day < '2023-11-15'"

@@ -76,7 +76,7 @@ class UpstreamGroups:
         kind = None
         try:
             kind = await asyncio.wait_for(self._look_up(node_id, group_id), PATIENCE_S)
-        except (UpstreamUnavailableError, asyncio.TimeoutError):
+        except (TimeoutError, UpstreamUnavailableError):
             pass
         finally:
             del self._asking[group_id]

@@ -166,7 +166,7 @@ class JobChannel:
                 sent = self.append(request)
             await sent
             return await asyncio.wait_for(future, self._timeout_s)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             raise JobUnavailableError(f"the job did not answer within {self._timeout_s:g} s") from None
         finally:
             self._waiting.pop(request.id, None)
@@ -192,7 +192,7 @@ class JobChannel:
             return
         try:
             await asyncio.wait_for(self._ready.wait(), self._timeout_s)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             raise JobUnavailableError("the job's topics are not there: is the job running?") from None
 
     # -- responses: the reader's thread ------------------------------------------------------------------------------

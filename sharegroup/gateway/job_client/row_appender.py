@@ -270,7 +270,7 @@ class _PartitionQueue:
         try:
             append_ms = await asyncio.wait_for(self._append(batch), batch.deadline - self._loop.time())
             problem = None
-        except asyncio.TimeoutError:
+        except TimeoutError:
             problem = self._late()
         except JobUnavailableError as error:
             problem = str(error)

@@ -155,7 +155,7 @@ class MemberSession:
         has_again = again_s is not None and again_s < timeout_s
         try:
             await asyncio.wait_for(self._news.wait(), again_s if has_again else timeout_s)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             return has_again
         return True
 

@@ -206,7 +206,7 @@ class UpstreamCluster:
         asked = asyncio.get_running_loop().time()
         try:
             self._learn_of(names, await asyncio.wait_for(self._metadata(names), LOOK_TIMEOUT_S))
-        except (UpstreamUnavailableError, asyncio.TimeoutError) as error:
+        except (TimeoutError, UpstreamUnavailableError) as error:
             logger.warning("%d topics cannot be looked at: %s", len(names), error or "no answer")
         finally:
             self._seen |= dict.fromkeys(names, asked)
@@ -299,7 +299,7 @@ class UpstreamCluster:
         asked = connection.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), MetadataResponse)
         try:
             answer = await asyncio.wait_for(asked, METADATA_TIMEOUT_S)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             self._metadata_connections.pop(address).close()
             problem = f"broker {address[0]}:{address[1]} gave no metadata within {METADATA_TIMEOUT_S:g} s"
             raise UpstreamUnavailableError(problem) from None

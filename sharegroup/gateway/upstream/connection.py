@@ -27,7 +27,7 @@ from sharegroup.gateway.wire import headers as wire
 from sharegroup.gateway.wire.framing import FrameProtocol
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 logger = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class UpstreamConnection(FrameProtocol):
             _, connection = await asyncio.wait_for(
                 loop.create_connection(cls, host, port, ssl=context), CONNECT_TIMEOUT_S
             )
-        except (OSError, asyncio.TimeoutError) as error:
+        except (TimeoutError, OSError) as error:
             raise UpstreamUnavailableError(f"broker {host}:{port} cannot be reached: {error}") from error
         if settings.get("security_protocol", "").startswith("SASL"):
             try:
@@ -125,7 +125,7 @@ class UpstreamConnection(FrameProtocol):
         future = self._response_to(number)
         try:
             frame = await asyncio.wait_for(future, timeout_s)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             self.close()  # the late response would be taken for the next one's
             raise UpstreamUnavailableError(f"no answer from the upstream broker within {timeout_s:g} s") from None
         return wire.decode_response(response, version, frame)

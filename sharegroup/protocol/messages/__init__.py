@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # kafka-python has no type information; what its classes can do, as far as it is used here
-    from typing_extensions import Self
+    from typing import Self
 
     class _NestedClasses(type):
         def __getattr__(cls, name: str) -> Any: ...

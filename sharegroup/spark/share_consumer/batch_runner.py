@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 
-from sharegroup.member.acknowledgements import (
+from sharegroup.member.member import Member
+from sharegroup.member.ranges import HeldRange, OfferedBatch
+from sharegroup.spark.share_consumer.acknowledgements import (
     Acknowledgements,
     InvalidResultError,
     acknowledge_all,
     acknowledge_with_exceptions,
     exception_runs,
 )
-from sharegroup.member.member import Member
-from sharegroup.member.ranges import HeldRange, OfferedBatch
 from sharegroup.spark.share_consumer.records import acquired_records, result_table
 from sharegroup.types import AcknowledgeType
 

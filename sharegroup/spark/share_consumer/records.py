@@ -11,9 +11,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 from pyspark.sql.types import IntegralType, StringType
 
-from sharegroup.member.acknowledgements import COLUMNS, InvalidResultError
 from sharegroup.member.batch_plan import reads_of
 from sharegroup.member.ranges import AssignedPartition, HeldRange
+from sharegroup.spark.share_consumer.acknowledgements import COLUMNS, InvalidResultError
 from sharegroup.types import OffsetRange
 
 #: More pieces than this are joined, not compared one by one.

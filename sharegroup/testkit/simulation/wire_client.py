@@ -262,7 +262,7 @@ class ShareClient:
     async def _wait_for_change(self) -> None:
         try:
             await asyncio.wait_for(self._changed.wait(), UNKNOWN_INTERVAL_MS / 1000)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             self._leaders_s = float("-inf")
 
     async def _close_session(self, session: NodeSession) -> None:

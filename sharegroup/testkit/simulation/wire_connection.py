@@ -61,7 +61,7 @@ class Connection:
         self._clock.after(self._latency_ms(), lambda: far_end.request(message, version, answered))
         try:
             return await asyncio.wait_for(waiting, timeout_s)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             self.close()
             raise ConnectionLostError("no answer in time") from None
         finally:

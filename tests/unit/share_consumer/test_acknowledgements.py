@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sharegroup.member.acknowledgements import (
+from sharegroup.member.ranges import AssignedPartition, HeldRange
+from sharegroup.spark.share_consumer.acknowledgements import (
     InvalidResultError,
     Run,
     acknowledge_all,
     acknowledge_with_exceptions,
     exception_runs,
 )
-from sharegroup.member.ranges import AssignedPartition, HeldRange
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType
 
 P0, P1 = AssignedPartition("t", "id", 0), AssignedPartition("t", "id", 1)

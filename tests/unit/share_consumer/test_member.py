@@ -9,12 +9,12 @@ import pytest
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.member import member as member_module
 from sharegroup.member import member_logic
-from sharegroup.member.acknowledgements import acknowledge_all
 from sharegroup.member.member import Member
 from sharegroup.member.member_logic import MemberSettings
 from sharegroup.member.ranges import HeldRange, OfferedBatch
 from sharegroup.protocol.request_rows import ShareGroupRequest
 from sharegroup.protocol.response_rows import SharePartitionResponse
+from sharegroup.spark.share_consumer.acknowledgements import acknowledge_all
 from sharegroup.spark.share_consumer.batch_runner import AcquiredBatch
 from sharegroup.spark.share_consumer.delta_sink import delivered_before
 from sharegroup.types import AcknowledgeType, AcquiredRange

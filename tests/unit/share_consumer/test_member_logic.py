@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import pytest
 
 from sharegroup.errors import ErrorCode
-from sharegroup.member.acknowledgements import acknowledge_all
 from sharegroup.member.batch_calls import NotAnsweredError
 from sharegroup.member.member_logic import (
     MISSING_TOPIC_INTERVAL_MS,
@@ -16,6 +15,7 @@ from sharegroup.member.member_logic import (
 from sharegroup.member.ranges import AssignedPartition, HeldRange, OfferedBatch
 from sharegroup.protocol.request_rows import ShareGroupRequest, TopicMetadata
 from sharegroup.protocol.response_rows import SharePartitionResponse
+from sharegroup.spark.share_consumer.acknowledgements import acknowledge_all
 from sharegroup.spark.share_consumer.batch_runner import AcquiredBatch
 from sharegroup.spark.share_consumer.delta_sink import delivered_before, transaction_of
 from sharegroup.types import AcknowledgeType, AcquiredRange
