@@ -39,7 +39,9 @@ class GatewayFleet:
         self.gateways = [
             SimulatedGateway(f"gateway-{at + 1}", around) for at in range(self._random.choice((1, 2, 2, 3)))
         ]
-        witness = Witness(world.clock, world.trace, world.kafka, world.judge, world.session_timeout_ms)
+        witness = Witness(
+            world.clock, world.trace, world.kafka, world.judge, world.session_timeout_ms, world.longest_lock_ms
+        )
         self.side = ClientSide(
             world.clock, world.trace, world.kafka, world.weather, self.gateways, witness, itertools.count(1)
         )

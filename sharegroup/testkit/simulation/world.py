@@ -84,6 +84,13 @@ class World:
         """Of a group: no administrator changes it."""
         return self.config.group_config(group_id).session_timeout_ms
 
+    def longest_lock_ms(self, group_id: str) -> int:
+        """How long a lock of a group can be, whatever its administrator has asked for up to now."""
+        default = str(self.config.group_config(group_id).record_lock_duration_ms)
+        now_ms = self.clock.now_ms
+        values = self.judge.possible_values(group_id, "share.record.lock.duration.ms", default, 0, now_ms)
+        return max(map(int, values))
+
     def random(self, name: str) -> Random:
         """A source of chance of its own, so that one actor more or less does not change all others."""
         if name not in self._streams:
