@@ -178,32 +178,32 @@ class SimulatedUpstream(UpstreamCluster):
                             error_code=code,
                             timestamp=-1,
                             offset=offset,
-                            leader_epoch=0,
+                            leader_epoch=epoch,
                         )
                         for asked in topic.partitions
-                        for code, offset in [self._offset(node_id, topic.name, asked)]
+                        for code, offset, epoch in [self._offset(node_id, topic.name, asked)]
                     ],
                 )
                 for topic in request.topics
             ],
         )
 
-    def _offset(self, node_id: int, topic: str, asked: Any) -> tuple[int, int]:
-        """(error code, offset)"""
+    def _offset(self, node_id: int, topic: str, asked: Any) -> tuple[int, int, int]:
+        """(error code, offset, leader epoch)"""
         try:
             log = self._kafka.log(topic, asked.partition_index)
         except LeaderNotAvailableError:
-            return int(ErrorCode.NOT_LEADER_OR_FOLLOWER), -1
+            return int(ErrorCode.NOT_LEADER_OR_FOLLOWER), -1, -1
         except KafkaError:
-            return int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), -1
+            return int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), -1, -1
         if log.leader != node_id:
-            return int(ErrorCode.NOT_LEADER_OR_FOLLOWER), -1
+            return int(ErrorCode.NOT_LEADER_OR_FOLLOWER), -1, -1
         if asked.timestamp == EARLIEST:
-            return 0, log.log_start_offset
+            return 0, log.log_start_offset, log.leader_epoch
         if asked.timestamp == LATEST:
-            return 0, log.log_end_offset
+            return 0, log.log_end_offset, log.leader_epoch
         at = log.first_at(asked.timestamp)
-        return 0, -1 if at is None else at
+        return 0, -1 if at is None else at, log.leader_epoch
 
     # -- the way -------------------------------------------------------------------------------------------------------
 
@@ -243,7 +243,7 @@ def metadata_response(brokers: tuple[int, ...], view: Metadata, names: Iterable[
 
 def _topic(name: str, found: TopicView | None) -> Any:
     topic = MetadataResponse.MetadataResponseTopic
-    leaders = () if found is None else found.leaders
+    leaders = () if found is None else zip(found.leaders, found.leader_epochs, strict=True)
     return topic(
         error_code=int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else ErrorCode.NONE),
         name=name,
@@ -251,9 +251,9 @@ def _topic(name: str, found: TopicView | None) -> Any:
         is_internal=False,
         partitions=[
             topic.MetadataResponsePartition(
-                error_code=0, partition_index=partition, leader_id=leader, leader_epoch=0,
+                error_code=0, partition_index=partition, leader_id=leader, leader_epoch=epoch,
                 replica_nodes=[leader], isr_nodes=[leader], offline_replicas=[],
             )
-            for partition, leader in enumerate(leaders)
+            for partition, (leader, epoch) in enumerate(leaders)
         ],
     )  # fmt: skip

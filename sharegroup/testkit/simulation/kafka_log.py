@@ -134,10 +134,11 @@ class Topic:
 
 
 class TopicView(NamedTuple):
-    """What metadata says of a topic: its id and each partition's leader (-1: none)."""
+    """What metadata says of a topic: its id, each partition's leader (-1: none), and the leader's epoch."""
 
     topic_id: str
     leaders: tuple[int, ...]
+    leader_epochs: tuple[int, ...]
 
 
 Metadata = Mapping[str, TopicView]
@@ -272,7 +273,11 @@ class SimulatedKafka:
 
     def _changed(self, text: str) -> None:
         view = {
-            name: TopicView(topic.topic_id, tuple(log.leader for log in topic.partitions))
+            name: TopicView(
+                topic.topic_id,
+                tuple(log.leader for log in topic.partitions),
+                tuple(log.leader_epoch for log in topic.partitions),
+            )
             for name, topic in self.topics.items()
         }
         self._metadata.append((self._clock.now_ms, view))

@@ -105,6 +105,23 @@ def test_a_leader_that_has_moved_says_so_and_is_found(upstream: Upstream) -> Non
         upstream.read(0)
 
 
+def test_a_leader_that_comes_back_has_another_epoch_and_what_was_read_is_read_anew(upstream: Upstream) -> None:
+    upstream.produce(1)
+    upstream.read(0)
+    topic = upstream.cluster.topic("orders")
+    assert topic is not None
+    before = topic.leaders[0]
+    told: list[int] = []
+    upstream.cluster.watch(lambda topic_id, partition: told.append(partition))
+    upstream.kafka.move_leader("orders", 0, -1)
+    upstream.kafka.move_leader("orders", 0, before.node_id)
+    assert upstream.reader.cached(LogPosition(topic, 0, False), 0, 1_000)
+    upstream.call(upstream.cluster.refresh)
+    assert upstream.cluster.leader(topic.topic_id, 0) == before._replace(epoch=2)
+    assert told == [0]
+    assert not upstream.reader.cached(LogPosition(topic, 0, False), 0, 1_000)
+
+
 def test_an_answer_may_be_empty_or_lost(upstream: Upstream) -> None:
     upstream.produce(1)
     upstream.faults.empty_answer = 1.0
