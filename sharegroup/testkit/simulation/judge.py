@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
+from sharegroup.testkit.simulation.kafka_log import SimulatedKafka, Topic
 from sharegroup.testkit.simulation.trace import Trace
 from sharegroup.testkit.simulation.virtual_clock import Scheduler
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
@@ -196,11 +196,18 @@ class Judge:
         topic = self._kafka.topic_by_id(key.topic_id) or self._kafka.deleted.get(key.topic_id)
         if topic is None or key.partition >= len(topic.partitions):
             self.violate("no such log", f"{first}..{last} delivered of topic id {key.topic_id}", key)
-        elif topic.deleted_ms is not None and self._clock.now_ms - topic.deleted_ms < _NAMES_AGREE_MS:
-            return  # offsets are asked for by name: for a moment they are those of the next topic
-        elif last >= topic.partitions[key.partition].log_end_offset:
-            end = topic.partitions[key.partition].log_end_offset
-            self.violate("beyond the log", f"{first}..{last} delivered, the log ends at {end}", key)
+        else:
+            end = self._end_of(topic, key.partition)
+            if last >= end:
+                self.violate("beyond the log", f"{first}..{last} delivered, the log ends at {end}", key)
+
+    def _end_of(self, topic: Topic, partition: int) -> int:
+        """Offsets are asked for by name: of one that is no more they are, for a moment, those of the next topic."""
+        end = topic.partitions[partition].log_end_offset
+        if topic.deleted_ms is None or self._clock.now_ms - topic.deleted_ms >= _NAMES_AGREE_MS:
+            return end
+        nexts = (next_one.partitions[partition : partition + 1] for next_one in self._kafka.after(topic))
+        return max([end, *(log.log_end_offset for logs in nexts for log in logs)])
 
     def _check_delivery(self, key: Key, offset: int, story: _Story, new: _Delivery) -> None:
         if story.finished is not None and new.count > story.finished[0]:

@@ -212,6 +212,12 @@ class SimulatedKafka:
         """The topic with that id, if it is there."""
         return next((topic for topic in self.topics.values() if topic.topic_id == topic_id), None)
 
+    def after(self, topic: Topic) -> Iterator[Topic]:
+        """The topics that have had the name of one that is no more since then."""
+        for found in (*self.deleted.values(), *self.topics.values()):
+            if found.name == topic.name and topic.deleted_ms is not None and found.created_ms >= topic.deleted_ms:
+                yield found
+
     # -- logs ------------------------------------------------------------------------------------------------------
 
     def log(self, name: str, partition: int) -> PartitionLog:
