@@ -178,7 +178,7 @@ class Judge:
         """A member has looked at what a response gave it; of a response that comes twice only the first time."""
         life = self._lives.setdefault(key, _Life())
         # What was sent in an earlier life may be looked at in this one.
-        if life.in_question or deadline_ms <= life.begun_ms:
+        if self.is_in_question(key) or deadline_ms <= life.begun_ms:
             return
         hold = self.grant(key.group_id, member_id, deadline_ms)
         for first, last, count in acquired:
@@ -251,7 +251,7 @@ class Judge:
         The answer may be looked at in the share-partition's next life: it is about what was delivered in its own.
         """
         life = self._lives.setdefault(key, _Life())
-        if life.in_question:
+        if self.is_in_question(key):
             return
         for first, last, types in batches:
             for at, offset in enumerate(range(first, last + 1)):
@@ -371,8 +371,13 @@ class Judge:
         return sorted(possible)
 
     def is_in_question(self, key: Key) -> bool:
-        """Whether an administrator's request is open."""
-        return key in self._lives and self._lives[key].in_question
+        """Whether an administrator's request is open, or the share-partition may be of another topic by now."""
+        return self.may_be_another(key.topic_id) or (key in self._lives and self._lives[key].in_question)
+
+    def may_be_another(self, topic_id: str) -> bool:
+        """Whether a topic was deleted that had no id: the next one of its name is taken for it, until the job sees that
+        its log ends too early, which nobody else can tell."""
+        return not self._kafka.has_topic_ids and topic_id in self._kafka.deleted
 
     def alters_configs(self, group_id: str, configs: Mapping[str, str | None]) -> ConfigChange:
         """A request to set configs is about to be sent; mark it when it was answered."""
