@@ -23,9 +23,9 @@ A topic that is made again under its name is another one. What is held of the ol
 assignment names the new one, or the job answers UNKNOWN_TOPIC_ID; a running batch of it counts as lost.
 
 Modules: `ranges` (data); `membership`, `fetch_demands`, `acknowledgement_round` (the protocol, without I/O), `holdings`
-(what the member holds), `member_logic` and `batch_calls` (all of these as one member), `batch_plan`, `acknowledgements`
-(pure); `row_channel` (Kafka), `offer_file`, `member` (the thread); `source`, `records`, `batch_runner`, `consumer`,
-`consumer_query`, `lock_guard`, `delta_sink` (Spark).
+(what the member holds), `member_logic` and `batch_calls` (all of these as one member), `batch_plan`, `acquired_batch`,
+`acknowledgements` (pure); `row_channel` (Kafka), `offer_file`, `member` (the thread); `source`, `records`,
+`batch_runner`, `consumer`, `consumer_query`, `lock_guard`, `delta_sink` (Spark).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sharegroup.spark.share_consumer.batch_runner import AcquiredBatch
+    from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch
     from sharegroup.spark.share_consumer.consumer import ShareConsumer
     from sharegroup.spark.share_consumer.consumer_query import ShareConsumerQuery
     from sharegroup.spark.share_consumer.delta_sink import DeltaSink
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["AcquiredBatch", "DeltaSink", "ShareConsumer", "ShareConsumerQuery"]
 
 _MODULES = {
-    "AcquiredBatch": "batch_runner",
+    "AcquiredBatch": "acquired_batch",
     "DeltaSink": "delta_sink",
     "ShareConsumer": "consumer",
     "ShareConsumerQuery": "consumer_query",

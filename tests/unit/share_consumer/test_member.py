@@ -12,8 +12,7 @@ from sharegroup.protocol.response_rows import SharePartitionResponse
 from sharegroup.spark.share_consumer import member as member_module
 from sharegroup.spark.share_consumer import member_logic
 from sharegroup.spark.share_consumer.acknowledgements import acknowledge_all
-from sharegroup.spark.share_consumer.batch_runner import AcquiredBatch
-from sharegroup.spark.share_consumer.delta_sink import delivered_before
+from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch, delivered_before
 from sharegroup.spark.share_consumer.member import Member
 from sharegroup.spark.share_consumer.member_logic import MemberSettings
 from sharegroup.spark.share_consumer.ranges import HeldRange, OfferedBatch

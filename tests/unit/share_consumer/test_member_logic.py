@@ -8,9 +8,8 @@ from sharegroup.errors import ErrorCode
 from sharegroup.protocol.request_rows import ShareGroupRequest, TopicMetadata
 from sharegroup.protocol.response_rows import SharePartitionResponse
 from sharegroup.spark.share_consumer.acknowledgements import acknowledge_all
+from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch, delivered_before, transaction_of
 from sharegroup.spark.share_consumer.batch_calls import NotAnsweredError
-from sharegroup.spark.share_consumer.batch_runner import AcquiredBatch
-from sharegroup.spark.share_consumer.delta_sink import delivered_before, transaction_of
 from sharegroup.spark.share_consumer.member_logic import (
     MISSING_TOPIC_INTERVAL_MS,
     MemberLogic,
