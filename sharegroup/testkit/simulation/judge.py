@@ -302,12 +302,13 @@ class Judge:
             self.violate("an acknowledgement in time counts", text, key)
 
     def renewed(self, member_id: str, key: Key, acquired: Iterable[AcquiredRange], deadline_ms: int) -> None:
-        """A renewal was answered with these locks."""
+        """A renewal was answered with these locks, of whichever delivery the member holds."""
         stories = self._lives.setdefault(key, _Life()).stories
-        for first, last, _ in acquired:
+        for first, last, count in acquired:
             for offset in range(first, last + 1):
                 story = stories.get(offset)
-                if story is not None and story.hold is not None and story.hold.member == member_id:
+                is_it = story is not None and story.deliveries and story.deliveries[-1].count == count
+                if story is not None and is_it and story.hold is not None and story.hold.member == member_id:
                     story.hold = story.hold._replace(deadline_ms=max(deadline_ms, story.hold.deadline_ms))
 
     def finished_by_answer(self, key: Key) -> Mapping[int, AcknowledgeType]:

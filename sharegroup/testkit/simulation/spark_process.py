@@ -21,10 +21,11 @@ _LOOK_MS = 500
 @dataclass(frozen=True)
 class SparkHabits:
     """How a member behaves. `work_ms` is how long its sink's jobs take, from, to; `fails` is the chance of a batch that
-    its handler raises."""
+    its handler raises, `starts_ms` how long it takes Spark to start the query."""
 
     max_records: int = 100
     work_ms: tuple[int, int] = (50, 3_000)
+    starts_ms: tuple[int, int] = (50, 3_000)
     fails: float = 0.0
     max_wait_ms: int = 60_000
     max_processing_ms: int = 300_000
@@ -70,7 +71,7 @@ class SparkProcess:
     def start(self) -> None:
         """The driver begins."""
         self.time.after(self._random.uniform(50, 500), self._thread.start)
-        self.time.after(self._random.uniform(50, 3_000), self._query.start)
+        self.time.after(self._random.uniform(*self._habits.starts_ms), self._query.start)
 
     def die(self, where: str = "") -> None:
         """It is gone without a word."""
