@@ -17,7 +17,8 @@ locks; a hung one loses its records after `max_processing_ms`, when their locks 
 A batch that Spark runs again after a restart has its ranges renewed before anything else. What the answers do not list
 as renewed was finished, by us or by others, or is not ours any more (it comes back, to us or to others): the handler
 does not see it. What they list has today's delivery counts, which its acknowledgements name. Where the group allows no
-renewals nobody can be asked: the batch keeps the ranges whose locks last, finished or not.
+renewals nobody can be asked, and others may have what the earlier process has released: the batch is left out as a
+whole, and its records come back when their locks run out.
 
 A topic that is made again under its name is another one. What is held of the old one is forgotten as soon as the
 assignment names the new one, or the job answers UNKNOWN_TOPIC_ID; a running batch of it counts as lost.

@@ -43,9 +43,9 @@ class _Row:
 class AcknowledgementRound:
     """See the module. `granted` is what it answers; without any, whatever the member holds now.
 
-    `refused` fills with the batches that were not accepted, `gone` with the share-partitions that are no more, as their
-    topics were deleted; `not_allowed` tells that the group allows no renewals, `lock_deadline_ms` is the earliest
-    renewed lock's (0: none). `locks`, by offset, are the ends of the locks that the member holds, as far as it knows.
+    `refused` fills with the batches that were not accepted; `not_allowed` tells that the group allows no renewals,
+    `lock_deadline_ms` is the earliest renewed lock's (0: none). `locks`, by offset, are the ends of the locks that the
+    member holds, as far as it knows.
     """
 
     def __init__(
@@ -58,7 +58,6 @@ class AcknowledgementRound:
         is_renewal: bool = False,
     ) -> None:
         self.refused: list[tuple[SharePartition, AcknowledgementBatch]] = []
-        self.gone: set[SharePartition] = set()
         self.not_allowed = False
         self.lock_deadline_ms = 0
         self.locks: Mapping[SharePartition, RangeMap[int]] = {}
@@ -99,7 +98,6 @@ class AcknowledgementRound:
         elif response.renewals_off:
             self.not_allowed = True
         elif code == ErrorCode.UNKNOWN_TOPIC_ID:
-            self.gone.add(row.share_partition)
             logger.info("%s-%d is no more, nor what was acquired of it", response.topic, response.partition)
         elif code not in _LOST and code in set(ErrorCode) and ErrorCode(code).retriable:
             row.due_ms = now_ms + RETRY_MS

@@ -96,9 +96,6 @@ class Beginning:
 
     def _again(self, renewal: AcknowledgementRound, now_ms: int) -> tuple[HeldRange, ...]:
         held = renewal.renewed(self._batch.ranges)
-        if renewal.not_allowed:
-            locked = (held for held in self._batch.ranges if held.lock_deadline_ms > now_ms)
-            held = tuple(held for held in locked if held.share_partition not in renewal.gone)
         self._member.holdings.run(self._batch.seq, held, now_ms)
         return held
 

@@ -44,8 +44,7 @@ class SimulatedSink:
 
 
 class SinkWrite:
-    """One append, of `work_ms`; `then` hears whether it was made. `at_commit` is called around it: before, and after
-    with what was appended."""
+    """One append: `appended` hears of the records that a commit has brought, `then` what went wrong ("": nothing)."""
 
     def __init__(
         self,

@@ -121,6 +121,19 @@ def it_stands_still(stage: SparkStage) -> None:
     stage.spark("quick").start()
 
 
+def it_has_released_and_nobody_can_be_asked(stage: SparkStage) -> None:
+    """Its handler failed, others have got the records, and the batch is run again in a group without renewals."""
+    stage.administrator(GROUP).set_configs({"share.renew.acknowledge.enable": "false"})
+    stage.run(3)
+    member = stage.spark("member", SparkHabits(fails=1.0, starts_ms=(3_000, 3_000)))
+    member.start("acknowledged")
+    stage.run(1.5)
+    stage.spark("other", SparkHabits(work_ms=(8_000, 8_000))).start()
+    stage.let_die(member, "acknowledged")
+    member.habits = SparkHabits(work_ms=(1_000, 1_000), starts_ms=(500, 500))
+    member.start()
+
+
 def it_leaves(stage: SparkStage) -> None:
     """What it works on is finished first."""
     member = stage.spark("member", SparkHabits(work_ms=(9_000, 9_000)))
@@ -135,6 +148,7 @@ SCENARIOS = (
     it_comes_with_its_checkpoint,
     it_works_too_long,
     it_stands_still,
+    it_has_released_and_nobody_can_be_asked,
     it_leaves,
 )
 
