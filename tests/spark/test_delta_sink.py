@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from sharegroup.spark.share_consumer.batch_runner import AcquiredBatch
+from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch
 from sharegroup.spark.share_consumer.delta_sink import DeltaSink
 from sharegroup.spark.share_consumer.ranges import HeldRange
 

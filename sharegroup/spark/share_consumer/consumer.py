@@ -16,7 +16,8 @@ from sharegroup.channel.client_settings import python_properties
 from sharegroup.channel.row_channel import RowChannel, RowTopics
 from sharegroup.config import EngineConfig
 from sharegroup.spark.kafka_clients import spark_options
-from sharegroup.spark.share_consumer.batch_runner import AcquiredBatch, BatchRunner, Handler
+from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch
+from sharegroup.spark.share_consumer.batch_runner import BatchRunner, Handler
 from sharegroup.spark.share_consumer.consumer_query import ShareConsumerQuery
 from sharegroup.spark.share_consumer.member import Member
 from sharegroup.spark.share_consumer.member_logic import MemberSettings
