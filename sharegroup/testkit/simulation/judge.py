@@ -10,6 +10,8 @@ any moment the judge knows less than the job: it says nothing of what may be eit
   for an older delivery;
 - nobody gets what the log does not have.
 
+What `DeltaSink` promises is judged in `sink_judge`.
+
 What remains to be judged at the end, from the tables, is in `last_judgement`.
 """
 
@@ -173,14 +175,23 @@ class Judge:
     # -- records ---------------------------------------------------------------------------------------------------
 
     def delivered(
-        self, member_id: str, key: Key, acquired: Iterable[AcquiredRange], deadline_ms: int, response_id: str
+        self,
+        member_id: str,
+        key: Key,
+        acquired: Iterable[AcquiredRange],
+        deadline_ms: int,
+        response_id: str,
+        granted: Grant | None = None,
     ) -> None:
-        """A member has looked at what a response gave it; of a response that comes twice only the first time."""
+        """A member has looked at what a response gave it; of a response that comes twice only the first time.
+
+        Who has waited before it looks names the grant of then.
+        """
         life = self._lives.setdefault(key, _Life())
         # What was sent in an earlier life may be looked at in this one.
         if self.is_in_question(key) or deadline_ms <= life.begun_ms:
             return
-        hold = self.grant(key.group_id, member_id, deadline_ms)
+        hold = granted or self.grant(key.group_id, member_id, deadline_ms)
         for first, last, count in acquired:
             self.deliveries += last - first + 1
             self._check_log(key, first, last)
@@ -298,18 +309,26 @@ class Judge:
             self.violate("an acknowledgement in time counts", text, key)
 
     def renewed(self, member_id: str, key: Key, acquired: Iterable[AcquiredRange], deadline_ms: int) -> None:
-        """A renewal was answered with these locks."""
+        """A renewal was answered with these locks, of whichever delivery the member holds."""
         stories = self._lives.setdefault(key, _Life()).stories
-        for first, last, _ in acquired:
+        for first, last, count in acquired:
             for offset in range(first, last + 1):
                 story = stories.get(offset)
-                if story is not None and story.hold is not None and story.hold.member == member_id:
+                is_it = story is not None and story.deliveries and story.deliveries[-1].count == count
+                if story is not None and is_it and story.hold is not None and story.hold.member == member_id:
                     story.hold = story.hold._replace(deadline_ms=max(deadline_ms, story.hold.deadline_ms))
 
     def finished_by_answer(self, key: Key) -> Mapping[int, AcknowledgeType]:
         """Offsets whose acceptance or rejection was answered OK in the share-partition's present life."""
         stories = self._lives.get(key, _Life()).stories
         return {offset: story.finished[1] for offset, story in stories.items() if story.finished is not None}
+
+    def life_with(self, key: Key, offset: int, member_id: str, count: int) -> object | None:
+        """The share-partition's present life, if a member was delivered a record in it with that delivery count; None
+        if it was not, or where nothing is judged."""
+        life = self._lives.get(key, _Life())
+        is_known = offset in life.stories and life.stories[offset].was_delivered(member_id, count)
+        return life if is_known and not life.in_question else None
 
     def known(self) -> list[Key]:
         """All share-partitions that anything is known of."""
