@@ -14,9 +14,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the checkout, when the package is not installed
 
-from sharegroup.channel.kafka_client_log import set_up_kafka_client_log
 from sharegroup.config import JobConfig, load_config
 from sharegroup.errors import FencedLeaderError, InvalidConfigError, ShareGroupError
+from sharegroup.spark.log_set_up import set_up_log
 
 EXIT_FAILED = 1
 EXIT_FENCED = 3
@@ -27,9 +27,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Kafka share groups (KIP-932) as a Spark job, on any broker.")
     parser.add_argument("--config", required=True, type=Path, help="YAML file, see conf/share_group.yaml")
     arguments = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    set_up_kafka_client_log(logging.WARNING)
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    set_up_log()
     try:
         config = _absolute(load_config(arguments.config))
     except InvalidConfigError as error:

@@ -9,10 +9,10 @@ from typing import Annotated
 import typer
 
 from sharegroup.channel.kafka_client_log import set_up_kafka_client_log
+from sharegroup.channel.line_limit import LineLimit
 from sharegroup.cli.gateway import run_gateway
 from sharegroup.config import JobConfig, load_config
 from sharegroup.errors import InvalidConfigError
-from sharegroup.gateway.line_limit import LineLimit
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Kafka share groups on Spark and Delta.")
 

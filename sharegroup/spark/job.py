@@ -176,7 +176,11 @@ class ShareGroupJob:
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def _stop_queries(self) -> None:
-        """Between batches: a batch that begins now stops itself, and a query without one can be stopped safely."""
+        """Between batches: a batch that begins now stops itself, and a query without one can be stopped safely.
+
+        Spark tells of either at length, as of failures. What fails is in Python's log.
+        """
+        self._spark.sparkContext.setLogLevel("OFF")
         self._stop.request()
         for query in self._running.values():
             self._await_end(query)

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import SimpleDataSourceStreamReader
 from sharegroup.engine import rows
 from sharegroup.spark.hand_over import HandOverFile
 from sharegroup.spark.log_poll import LogPoll
+from sharegroup.spark.log_set_up import set_up_log
 from sharegroup.spark.request_clock import RequestClock, Waiting
 
 logger = logging.getLogger(__name__)
@@ -32,6 +33,7 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
     """The offset JSON: `versions` of the tables that were loaded (empty before), and the keys to tick at `clock_ms`."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
+        set_up_log(logging.WARNING, logging.ERROR)  # a process of its own; kafka-python warns of each repeated request
         self._options = options
         self._hand_over = HandOverFile(options["hand_over"])
         self._clock = RequestClock(LogPoll(options["kafka"]), options["requests_topic"], options["idle_poll_ms"])
