@@ -65,6 +65,7 @@ class ShareGroupJob:
 
     def run(self) -> None:
         """Start, watch, stop. Raises FencedLeaderError when another job took the lead, StaleCheckpointError."""
+        logger.info("looking for topics and tables, and who leads them")
         self._create_topics_and_tables()
         self._refuse_stale_checkpoints()
         lead = self._take_the_lead()
@@ -78,6 +79,7 @@ class ShareGroupJob:
                 if all_run and not before:
                     logger.info("the share-group job is running")
                 watch.look()
+            logger.info("told to stop: the share-group job ends after the batch")
         finally:
             self._stop_queries()
             for producer in self._producers.values():

@@ -27,7 +27,6 @@ def job_session(config: JobConfig) -> SparkSession:
             for key, value in {
                 "spark.sql.streaming.minBatchesToRetain": str(config.job.state_min_batches_to_retain),
                 "spark.databricks.delta.snapshotPartitions": "1",
-                "spark.sql.adaptive.enabled": "false",  # streaming queries do without, and warn of it at each start
             }.items()
             if not given.contains(key)
         },
