@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -182,7 +183,8 @@ class ShareGroupJob:
 
         Spark tells of either at length, as of failures. What fails is in Python's log.
         """
-        self._spark.sparkContext.setLogLevel("OFF")
+        log4j: Any = self._spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]  # py4j
+        log4j.core.config.Configurator.setAllLevels("", log4j.Level.OFF)  # Spark's setLogLevel leaves named loggers
         self._stop.request()
         for query in self._running.values():
             self._await_end(query)

@@ -31,4 +31,5 @@ def set_up_log(level: int = logging.INFO, of_kafka_clients: int = logging.WARNIN
     lines.addFilter(LineLimit(WINDOW_S))
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", handlers=[lines])
     set_up_kafka_client_log(of_kafka_clients)
+    logging.getLogger("kafka.net.selector").setLevel(logging.ERROR)  # it warns of each busy third of a second
     logging.getLogger("py4j").setLevel(logging.WARNING)
