@@ -11,7 +11,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the checkout, when the package is not installed
 
-from sharegroup.spark.job.job.run_job import main
+from sharegroup.spark.job.run_job import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -43,6 +43,9 @@ logger = logging.getLogger(__name__)
 METADATA_INTERVAL_MS = 30_000
 #: While a subscribed topic does not exist yet, and when there is a sign that one is not what it was.
 MISSING_TOPIC_INTERVAL_MS = 1_000
+#: Who asks whether a batch is held does so each second, and commits then: it is held no more so long before its locks
+#: end.
+COMMIT_MS = 2_000
 #: The member holds up to this many batches ahead of the running one.
 READ_AHEAD = 2
 
@@ -128,9 +131,9 @@ class MemberLogic:
         return until_ms is not None and (self._membership.left or self.failure is not None or now_ms > until_ms)
 
     def holds_batch(self, now_ms: int) -> bool:
-        """Whether the running batch's locks are all held, so that nobody else can have got its records."""
+        """Whether the running batch's locks are all held for a moment more: nobody else gets its records meanwhile."""
         running = self.holdings.running
-        return running is not None and running.is_held(now_ms)
+        return running is not None and running.is_held(now_ms + COMMIT_MS)
 
     # -- the loop --------------------------------------------------------------------------------------------------
 

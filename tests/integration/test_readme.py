@@ -152,7 +152,7 @@ def test_the_twenty_lines_run(checkout: Path) -> None:
             served.tell_to_end("gateway")
             assert served.exit_code_of_last() == 0
         ends = log_ends()
-        job.tell_to_end("sharegroup.spark.job.job.run_job")
+        job.tell_to_end("sharegroup.spark.job.run_job")
         assert job.exit_code_of_last() == 0
         job.tell_to_end("embedded_kafka")
         job.wait()

@@ -16,7 +16,7 @@ from sharegroup.config import Config, load_config
 from sharegroup.errors import FencedLeaderError, InvalidConfigError, ShareGroupError
 from sharegroup.spark.log_set_up import set_up_log
 
-logger = logging.getLogger("sharegroup.spark.job.job.run_job")  # as a program it is __main__
+logger = logging.getLogger("sharegroup.spark.job.run_job")  # as a program it is __main__
 
 EXIT_FAILED = 1
 EXIT_FENCED = 3

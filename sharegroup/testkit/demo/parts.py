@@ -55,7 +55,7 @@ def broker() -> EmbeddedKafka:
 
 def share_group_job() -> LoggedProcess:
     """The job, as `sharegroup job` runs it."""
-    return _spark("job", ["-m", "sharegroup.spark.job.job.run_job", "--config", str(HOME / "share_group.yaml")])
+    return _spark("job", ["-m", "sharegroup.spark.job.run_job", "--config", str(HOME / "share_group.yaml")])
 
 
 def spark_member(bootstrap_servers: str) -> LoggedProcess:

@@ -10,7 +10,7 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.member import member as member_module
 from sharegroup.member import member_logic
 from sharegroup.member.member import Member
-from sharegroup.member.member_logic import MemberSettings
+from sharegroup.member.member_logic import COMMIT_MS, MemberSettings
 from sharegroup.member.ranges import HeldRange, OfferedBatch
 from sharegroup.protocol.request_rows import ShareGroupRequest
 from sharegroup.protocol.response_rows import SharePartitionResponse
@@ -175,7 +175,7 @@ def test_a_renewal_that_cannot_be_appended_keeps_no_lock(start: Start) -> None:
     job.advance(LOCK_MS // 2)
     job.wait_for(lambda: job.given_up)
     assert member.holds_batch()
-    job.advance(LOCK_MS // 2)
+    job.advance(LOCK_MS // 2 - COMMIT_MS)  # a sink that looks now, and commits then, would be too late
     assert not member.holds_batch()
     job.is_reachable = True
 
