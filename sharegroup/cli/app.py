@@ -63,5 +63,5 @@ def _overridden(config: Config, port: int | None, bootstrap_servers: str | None)
 
 
 def main() -> None:
-    """The command."""
+    """Run the command line."""
     app()

@@ -145,7 +145,8 @@ AppendListener = Callable[[str, int], None]
 
 
 class SimulatedKafka:
-    """See the module. Raises kafka-python's errors. `listeners` hear of each append (topic, partition)."""
+    """The whole cluster: topics, leaders, logs. Raises kafka-python's errors. `listeners` hear of each append (topic,
+    partition)."""
 
     def __init__(self, clock: Scheduler, trace: Trace, brokers: int = 3) -> None:
         self._clock = clock
