@@ -78,5 +78,5 @@ def _overridden(config: Config, port: int | None, bootstrap_servers: str | None)
 
 
 def main() -> None:
-    """The command."""
+    """Run the command line."""
     app()

@@ -37,7 +37,7 @@ FaultPoint = Callable[[int, int], None]
 
 
 class RowProducer(Protocol):
-    """Where step 4 sends rows: see `spark.kafka_clients.RowProducer`."""
+    """Where step 4 sends rows: see `topics.kafka_clients`."""
 
     def send(self, responses: Iterable[Mapping[str, Any]], requests: Iterable[tuple[str, str]]) -> None:
         """Produce all rows and return when the broker has them."""

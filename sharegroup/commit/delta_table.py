@@ -80,21 +80,17 @@ class DeltaVersions:
 
     @property
     def version(self) -> int:
-        """See `VersionedTable`."""
         return self._table.version()
 
     def refresh(self) -> None:
-        """See `VersionedTable`."""
         with _errors():
             self._table.update_incremental()
 
     def transaction_version(self, app_id: str) -> int | None:
-        """See `VersionedTable`."""
         with _errors():
             return self._table.transaction_version(app_id)
 
     def commits(self, count: int) -> Sequence[Commit]:
-        """See `VersionedTable`."""
         with _errors():
             found = self._table.history(count)
         return [
@@ -107,13 +103,11 @@ class DeltaVersions:
         ]
 
     def rows(self) -> list[Row]:
-        """See `VersionedTable`."""
         with _errors():
             rows: list[Row] = self._table.to_pyarrow_table().to_pylist()
         return rows
 
     def write(self, rows: Sequence[Row], replace: bool, stamp: Stamp) -> None:
-        """See `VersionedTable`."""
         table = pa.Table.from_pylist(list(rows), schema=self.spec.schema)
         with _errors():
             write_deltalake(
@@ -125,7 +119,6 @@ class DeltaVersions:
             )
 
     def upkeep(self, upkeep: Upkeep, stamp: Stamp) -> None:
-        """See `VersionedTable`."""
         properties, hours = _properties(stamp), self._hours(upkeep)
         with _errors():
             self._set_retention(hours, properties)

@@ -18,7 +18,7 @@ _REJECTED_LOGGED = 20
 
 
 class HandOverWriter(Protocol):
-    """Where a batch leaves what the source goes by: see `spark.hand_over.HandOverFile`."""
+    """Where a batch leaves what the source goes by: see `watch.hand_over.HandOverFile`."""
 
     def write(self, content: HandOver) -> None:
         """Replace what was there."""

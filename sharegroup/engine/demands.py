@@ -35,7 +35,6 @@ class Demands:
         return {str(partition): demands for partition, demands in self._demands.items() if demands}
 
     def __iter__(self) -> Iterator[Demand]:
-        """All of them."""
         return (demand for demands in self._demands.values() for demand in demands)
 
     def partitions(self) -> list[int]:

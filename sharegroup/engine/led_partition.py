@@ -26,7 +26,8 @@ from sharegroup.types import (
 
 
 class LedPartition:
-    """See the module. `transitions` are this batch's, in order; `header` is the durable state's before this batch.
+    """One share-partition that this job serves. `transitions` are this batch's, in order; `header` is the durable
+    state's before this batch.
 
     `log` is None while nobody has told how far the log reaches: what is in flight can be acknowledged, and nothing is
     given out.

@@ -26,7 +26,7 @@ class ParkedHeartbeats:
         self._parked = {member_id: _ParkedHeartbeat(*parked) for member_id, parked in dumped.items()}
 
     def dump(self) -> dict[str, _ParkedHeartbeat]:
-        """JSON-able."""
+        """What is parked, JSON-able; the constructor reads it back."""
         return self._parked
 
     def park(self, request: ShareGroupRequest, value: str, append_ms: int) -> None:

@@ -1,8 +1,10 @@
-"""For whom members' records were acquired last: through which gateway a member that does not ask for itself is served.
+"""Through whom members got their records: which gateways asked for a member's records, and when last.
 
-It matters when there are several. The end of a session that an earlier gateway kept may come late, when it finds the
-connection dead, or is stopped: what the member holds through another gateway by then must stay its own. And a gateway
-knows only of its own members that wait; of the others', the job tells it.
+A requester is a gateway, known by its `reply_to`. A member may have had several of them, one after the other:
+
+- An earlier gateway may tell late that its session with the member has ended, because it finds the connection dead, or
+  is stopped. What the member holds through another gateway by then must stay its own.
+- A gateway knows which of its own members wait for records. That other gateways' members wait, the job tells it.
 """
 
 from __future__ import annotations
@@ -15,8 +17,11 @@ TELL_INTERVAL_MS = 500
 
 
 class Requesters:
-    """By share-partition: members to the `reply_to` of their fetches that got records since they were last released,
-    with the time of the newest append, and when the requesters were told."""
+    """The requesters of each share-partition's members, and when they were told last that others wait.
+
+    For each member there are the `reply_to` of its fetches that got records since the member was released last, each
+    with the newest of their append times.
+    """
 
     def __init__(self, dumped: Mapping[str, Sequence[Any]]) -> None:
         self._members: dict[int, dict[str, dict[str, int]]] = {

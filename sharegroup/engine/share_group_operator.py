@@ -75,7 +75,7 @@ class _Run:
         return self._output, json.dumps(content, separators=(",", ":"))
 
     def take(self, row: InputRow) -> None:
-        """One row."""
+        """Apply an input row: a request, the group's rows from the tables, or a tick."""
         if row.request is not None:
             self._output.read_up_to(row.request.kafka_partition, row.request.kafka_offset + 1)
             self._take_request(row.request)

@@ -137,7 +137,7 @@ class Gateway:
 
     @property
     def host(self) -> str:
-        """The advertised host."""
+        """The host that clients are told."""
         return self._listeners.host
 
     @property

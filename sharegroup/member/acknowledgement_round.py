@@ -41,7 +41,8 @@ class _Row:
 
 
 class AcknowledgementRound:
-    """See the module. `granted` is what it answers; without any, whatever the member holds now.
+    """Sends one batch's acknowledgements until all are answered. `granted` is what it answers; without any, whatever
+    the member holds now.
 
     `refused` fills with the batches that were not accepted; `not_allowed` tells that the group allows no renewals,
     `lock_deadline_ms` is the earliest renewed lock's (0: none). `locks`, by offset, are the ends of the locks that the

@@ -36,7 +36,7 @@ class _Demand:
 
 
 class FetchDemands:
-    """See the module. `ids` makes request ids."""
+    """Asks for records wherever the member is assigned and may hold more. `ids` makes request ids."""
 
     def __init__(self, group_id: str, member_id: str, target: int, max_wait_ms: int, ids: Iterator[str]) -> None:
         self._group_id, self._member_id = group_id, member_id

@@ -117,7 +117,7 @@ class RunningBatch:
 
 
 class HeldBatches:
-    """See the module."""
+    """All that a member holds, from the grant to the acknowledgement."""
 
     def __init__(self, offers: Offers, incarnation: str, max_records: int) -> None:
         self._offers, self._incarnation, self._max_records = offers, incarnation, max_records

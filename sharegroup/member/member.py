@@ -40,7 +40,7 @@ _PAUSE_S = 1
 
 
 class Channel(Protocol):
-    """`row_channel.RowChannel`."""
+    """A member's way to Kafka: `row_channel.RowChannel`, or a test's."""
 
     def open(self) -> bool:
         """Begin to read responses."""
@@ -49,17 +49,17 @@ class Channel(Protocol):
         """Responses to this member."""
 
     def send(self, requests: Sequence[Request], wait: bool = False) -> None:
-        """Produce rows."""
+        """Produce rows; with `wait` they are durable afterwards."""
 
     def topics_metadata(self, names: Sequence[str]) -> dict[str, TopicMetadata]:
         """Ids and partition counts."""
 
     def close(self) -> None:
-        """Close."""
+        """Close the connections."""
 
 
 class Member:
-    """See the module, and `MemberLogic` for what it does."""
+    """Runs a `MemberLogic` in a thread of its own."""
 
     def __init__(
         self, settings: MemberSettings, channel: Channel, offers: Offers, on_failure: Callable[[], None]

@@ -73,7 +73,8 @@ def renews(requests: Iterable[Request]) -> bool:
 
 
 class MemberLogic:
-    """See the module. `incarnation` is unique to this process of the member; ids of its requests begin with it.
+    """Decides what a member sends, and what its batches are. `incarnation` is unique to this process of the member; ids
+    of its requests begin with it.
 
     `failure` is what ended the membership for good, if anything did; `redelivered` counts ranges whose acknowledgement
     came too late: they were or will be delivered again.

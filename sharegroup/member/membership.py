@@ -40,7 +40,8 @@ _FENCED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH,
 
 
 class Membership:
-    """See the module. `ids` makes request ids; `fatal` is set when the coordinator refuses the member for good."""
+    """Joins the group, stays in it and leaves it. `ids` makes request ids; `fatal` is set when the coordinator refuses
+    the member for good."""
 
     def __init__(
         self,

@@ -34,7 +34,7 @@ class HeldRange(NamedTuple):
 
     @property
     def share_partition(self) -> AssignedPartition:
-        """Where it is."""
+        """The share-partition that it belongs to."""
         return AssignedPartition(self.topic, self.topic_id, self.partition)
 
     @property

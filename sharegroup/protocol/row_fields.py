@@ -68,7 +68,7 @@ def text(
     default: str | None = None,
     max_length: int = MAX_TEXT_LENGTH,
 ) -> str:
-    """A text field."""
+    """A text, of `max_length` characters at the most. Raises AnswerableError."""
     value = row.get(field, default)
     if not isinstance(value, str) or not (value or may_be_empty):
         raise AnswerableError(f"lacks the field {field}" if field not in row else f"{field} must be a string", row)

@@ -90,7 +90,7 @@ class InFlight:
         self._records.trim_below(offset)
 
     def clear(self) -> None:
-        """Forget every record."""
+        """Forget every record: the window begins anew."""
         self._records.clear()
         self._available = self._locks = None
         self.terminal_count = 0

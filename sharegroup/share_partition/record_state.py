@@ -2,19 +2,19 @@
 
 ::
 
-                     fetch
-      AVAILABLE  ------------>  ACQUIRED  --+  renew (same state, new lock deadline)
-        | | ^    <------------     |   ^----+
-        | +-+ release, lock_timeout,
-        | (*) member_left, unacquire
-        |                          +----> ACKNOWLEDGED   accept
-        |                          |
-        +------------------------> +----> ARCHIVED       reject, gap; release, lock_timeout and member_left
-            log_truncated, reset,                        at the delivery count limit; log_truncated, reset,
-            topic_deleted                                topic_deleted
+      AVAILABLE --+--> ACQUIRED      fetch
+                  +--> AVAILABLE     unacquire (*)
+                  +--> ARCHIVED      log_truncated, reset, topic_deleted
 
-(*) unacquire, when a lock ran out before its owner could be sent the records: the count goes down by one.
-No transition leaves ACKNOWLEDGED or ARCHIVED (KIP-932, "In-flight records").
+      ACQUIRED ---+--> ACQUIRED      renew, which sets a new lock deadline
+                  +--> AVAILABLE     release, lock_timeout, member_left, unacquire
+                  +--> ACKNOWLEDGED  accept
+                  +--> ARCHIVED      reject, gap;
+                                     release, lock_timeout, member_left, at the delivery count limit;
+                                     log_truncated, reset, topic_deleted
+
+(*) The lock ran out before its owner could be sent the records: the delivery count goes down by one.
+No arrow leaves ACKNOWLEDGED or ARCHIVED (KIP-932, "In-flight records"). A test holds the arrows against `TRANSITIONS`.
 """
 
 from __future__ import annotations

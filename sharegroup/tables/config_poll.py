@@ -26,7 +26,7 @@ def file_values(config: Config) -> dict[str, Any]:
 
 
 class ConfigPoll:
-    """See the module. `values` is what `file_values` gave."""
+    """Reads the table when it has changed, and keeps what is in force. `values` is what `file_values` gave."""
 
     def __init__(self, values: Mapping[str, Any], tables_path: str, options: Mapping[str, str]) -> None:
         self._job = parse_config(values, "the job's configuration")

@@ -1,4 +1,4 @@
-"""The Delta tables: every schema and path in one place. They are public API (sharegroup/README.md has each column).
+"""The Delta tables: every schema and path in one place. They are public API (docs/tables.md has each column).
 
 Times are UTC timestamps with microseconds; offsets, ranges and names are Kafka's. `day` partitions the tables that
 grow, so that pruning drops whole files. Column comments go into the Delta schema, where DESCRIBE TABLE shows them.

@@ -24,7 +24,7 @@ _ADDRESS = re.compile(r"broker (\d+): (\S+?:\d+)")
 
 
 class GatewayProcess(LoggedProcess):
-    """See the module. `config_path` is the job's file; `options` go to the command.
+    """Starts and ends a gateway. `config_path` is the job's file; `options` go to the command.
 
     `port` is the first one; 0: any free ones, and the first of them again when the gateway is started again.
     """

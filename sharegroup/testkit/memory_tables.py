@@ -34,7 +34,7 @@ class _Version:
 
 
 class MemoryTables:
-    """See the module. A table is made when it is first asked for."""
+    """All tables of a job. A table is made when it is first asked for."""
 
     def __init__(self) -> None:
         self._logs: dict[str, list[_Version]] = {}
@@ -132,24 +132,19 @@ class MemoryTable:
         self.version = tables.newest_version(spec)
 
     def refresh(self) -> None:
-        """See `VersionedTable`."""
         self.version = self._tables.newest_version(self.spec)
 
     def transaction_version(self, app_id: str) -> int | None:
-        """See `VersionedTable`."""
         return self._now().transactions.get(app_id)
 
     def commits(self, count: int) -> Sequence[Commit]:
-        """See `VersionedTable`."""
         log = self._tables.log_of(self.spec)[: self.version + 1]
         return [each.commit for each in reversed(log[-count:])]
 
     def rows(self) -> list[Row]:
-        """See `VersionedTable`."""
         return self._tables.rows(self.spec, self.version)
 
     def write(self, rows: Sequence[Row], replace: bool, stamp: Stamp) -> None:
-        """See `VersionedTable`."""
         transactions = {} if stamp.app_id is None else {stamp.app_id: stamp.version}
         commit = Commit(stamp.writer, False, stamp.info)
         made = _Version(commit, [dict(row) for row in rows], replace, transactions)

@@ -54,7 +54,8 @@ QUERY_FAILED = "failed, will start again"
 
 
 class ShareGroupJobRun:
-    """See the module. `directory` holds its files; `prefix` begins the names of its three topics.
+    """Writes the job's configuration, and starts and ends the job by it. `directory` holds its files; `prefix` begins
+    the names of its three topics.
 
     `name` is for runs that share a directory; `job` and `group` go over what these sections of its file would hold.
     """

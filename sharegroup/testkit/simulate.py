@@ -24,7 +24,7 @@ _TWICE = 50
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run it."""
+    """Run seeds, or tell one seed's story; the exit code says whether all held."""
     parser = argparse.ArgumentParser(prog="python -m sharegroup.testkit.simulate", description=__doc__)
     parser.add_argument("--seeds", default="0:100", type=_range, help="A:B, without B")
     parser.add_argument("--hours", default=1.0, type=float, help="simulated hours of each seed")

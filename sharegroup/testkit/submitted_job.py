@@ -27,7 +27,8 @@ class SubmittedJobError(LoggedProcessError):
 
 
 class SubmittedJob(LoggedProcess):
-    """See the module. `script` is relative to the checkout; `conf` goes to spark-submit as `--conf`."""
+    """Starts a job, and ends it as people or accidents do. `script` is relative to the checkout; `conf` goes to
+    spark-submit as `--conf`."""
 
     error = SubmittedJobError
 

@@ -175,7 +175,10 @@ class KafkaRowProducer:
         return found
 
     def close(self) -> None:
-        """Close the connections. Rows that `send` gave up are not sent any more: who goes on sends them again."""
+        """Close the connections.
+
+        Rows that `send` gave up are dropped here. The next run of the batch sends them again, or the next leader does.
+        """
         try:
             self._producer.close(timeout=_CLOSE_TIMEOUT_S)
         except KafkaError:  # it gives up at unsent rows, and leaves its thread and its connections behind

@@ -31,7 +31,7 @@ class HandOverFile:
         self._last = HandOver()
 
     def write(self, content: HandOver) -> None:
-        """Replace the file."""
+        """Replace what the file says, at once and as a whole."""
         row = asdict(content) | {"waiting": sorted(content.waiting)}
         scratch = self._path.with_suffix(".new")
         scratch.write_text(json.dumps(row))

@@ -104,7 +104,11 @@ def _parse_config(text: str) -> GroupConfig:
 
 
 def start_key(row: SharePartitionRow) -> str:
-    """The key of `SourceOffset.starts` and `.waiting`: one that is made anew starts anew, by the time of then."""
+    """The key of `SourceOffset.starts` and `.waiting`.
+
+    The state epoch is part of it: a share-partition that is initialized again gets a start offset of its own, by the
+    time of that initialisation.
+    """
     return f"{row.key.group_id}\t{row.key.topic_id}\t{row.key.partition}\t{row.state_epoch}"
 
 

@@ -70,7 +70,7 @@ class Logs(Protocol):
         """The first offset at or after a time (ms), None where there is none."""
 
     def forget_leaders(self) -> None:
-        """Connect anew."""
+        """Look for the leaders anew before the next question."""
 
 
 class Configs(Protocol):
@@ -91,7 +91,8 @@ class PlannerSettings:
 
 
 class LogOffsetsPlanner:
-    """See the module. One lives as long as the source's process; what it remembers may be lost at any time."""
+    """Decides the source's next offset from what it looks up. One lives as long as the source's process; what it
+    remembers may be lost at any time."""
 
     def __init__(self, tables: SourceTables, logs: Logs, configs: Configs, settings: PlannerSettings) -> None:
         self._tables, self._logs, self._configs, self._settings = tables, logs, configs, settings

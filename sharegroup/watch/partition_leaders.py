@@ -33,7 +33,8 @@ class _Trouble:
 
 
 class PartitionLeaders:
-    """See the module. `look_up` gives the leader of each partition of some topics that has one."""
+    """Remembers which partitions could not be asked, and when to try again. `look_up` gives the leader of each
+    partition of some topics that has one."""
 
     def __init__(self, look_up: Callable[[Collection[str]], Mapping[TopicPartition, int]]) -> None:
         self._look_up = look_up

@@ -56,8 +56,8 @@ class _Answer:
 
 
 class TopicIdentities:
-    """See the module. `describe` gives each topic, None for one that is not there; a name that it leaves out is not
-    told. `grace_ms` is the config `topic.deletion.grace.ms`."""
+    """Compares what names stand for now with what they stood for. `describe` gives each topic, None for one that is not
+    there; a name that it leaves out is not told. `grace_ms` is the config `topic.deletion.grace.ms`."""
 
     def __init__(self, describe: Describe, grace_ms: int) -> None:
         self._describe = describe

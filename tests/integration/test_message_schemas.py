@@ -15,6 +15,7 @@ from kafka.protocol.schemas.load_json import load_json
 
 from sharegroup.protocol import messages
 from sharegroup.testkit.jars import jars
+from tests.compatibility_page import apis
 
 #: kafka-python's, which the gateway reads and writes itself
 THEIRS = [
@@ -113,3 +114,16 @@ def test_our_schema_has_nothing_else_in_it(name: str) -> None:
 def test_kafka_pythons_schema_is_kafkas(name: str) -> None:
     assert files(resources).joinpath(f"{name}.json").is_file()
     assert wire_format(load_json(name)) == wire_format(kafkas_schemas()[name])
+
+
+def test_the_compatibility_page_has_each_api_that_clients_may_send_to_a_broker() -> None:
+    assert {(api.key, api.name): api.kafka for api in apis()} == {
+        (schema["apiKey"], name.removesuffix("Request")): _stable_versions(schema)
+        for name, schema in kafkas_schemas().items()
+        if "broker" in schema.get("listeners", ())
+    }
+
+
+def _stable_versions(schema: dict[str, Any]) -> tuple[int, int]:
+    low, _, high = schema["validVersions"].partition("-")
+    return int(low), int(high or low) - bool(schema.get("latestVersionUnstable"))

@@ -1,4 +1,4 @@
-"""What sharegroup/README.md shows is so: its tables have these columns, its queries run and find something."""
+"""What docs/tables.md shows is so: its tables have these columns, its queries run and find something."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sharegroup.testkit.sample_history import TOPIC, write_sample_history
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-README = (Path(__file__).parents[2] / "sharegroup" / "README.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "tables.md").read_text(encoding="utf-8")
 DATABASE = "cookbook"
 _SQL_TYPES = {
     "int8": "TINYINT",
@@ -30,7 +30,7 @@ _SQL_TYPES = {
 
 
 def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 
 
 def sql_type(kind: pa.DataType) -> str:
@@ -47,7 +47,7 @@ def sql_type(kind: pa.DataType) -> str:
 
 def documented(heading: str) -> list[str]:
     """The lines of the table below a heading, without the table's own head."""
-    section = README.split(f"\n### {heading}\n", 1)[1].split("\n#", 1)[0]
+    section = PAGE.split(f"\n## {heading}\n", 1)[1].split("\n#", 1)[0]
     return [line for line in section.splitlines() if line.startswith("| `")]
 
 
@@ -61,7 +61,7 @@ def tables_path(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def cookbook(spark: SparkSession, tables_path: str) -> Iterator[SparkSession]:
-    """A session with these tables, as the README has them by name."""
+    """A session with these tables, as the page has them by name."""
     spark.sql(f"CREATE DATABASE IF NOT EXISTS {DATABASE}")
     before = spark.catalog.currentDatabase()
     spark.catalog.setCurrentDatabase(DATABASE)
@@ -109,10 +109,10 @@ def test_the_python_of_the_cookbook_runs(cookbook: SparkSession, tables_path: st
     for source in blocks("python"):
         if "create_views(spark" not in source:  # that one is the fixture
             here = source.replace("/data/tables", tables_path)
-            exec(compile(here, "sharegroup/README.md", "exec"), {"spark": cookbook})
+            exec(compile(here, "docs/tables.md", "exec"), {"spark": cookbook})
 
 
-def test_a_record_that_is_always_released_has_the_history_that_the_readme_tells_of(cookbook: SparkSession) -> None:
+def test_a_record_that_is_always_released_has_the_history_that_the_page_tells_of(cookbook: SparkSession) -> None:
     statement = next(statement for statement in blocks("sql") if "1055 BETWEEN" in statement)
     history = [(row["cause"], row["to_state"], row["delivery_count"]) for row in cookbook.sql(statement).collect()]
     assert history[0] == ("fetch", "ACQUIRED", 1)

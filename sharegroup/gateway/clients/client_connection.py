@@ -50,7 +50,8 @@ FAILED_LOGIN_DELAY_S = 0.1
 
 
 class ClientConnection(FrameProtocol):
-    """See the module; `node_id` is the upstream broker whose port the client came to."""
+    """Reads a client's requests and writes their answers; `node_id` is the upstream broker whose port the client came
+    to."""
 
     def __init__(self, gateway: ConnectionHost, node_id: int, connection_id: int) -> None:
         self._gateway = gateway
@@ -112,7 +113,7 @@ class ClientConnection(FrameProtocol):
         self._gateway.disconnected(self, self._connection_id)
 
     def frame_received(self, frame: memoryview) -> None:
-        """A request."""
+        """Queue a request; with too many in the queue the client is not read from."""
         self._frames.append(frame)
         self._waiting_bytes += len(frame)
         self._last_request = self._gateway.now()
@@ -131,7 +132,7 @@ class ClientConnection(FrameProtocol):
         self._expect_reading(self.transport.get_write_buffer_size())
 
     def resume_writing(self) -> None:
-        """asyncio's."""
+        """asyncio's: the client reads again."""
         super().resume_writing()
         self._stop_unread_timer()
 

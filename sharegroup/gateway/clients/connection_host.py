@@ -16,7 +16,8 @@ U = TypeVar("U")
 
 
 class ConnectionHost(Protocol):
-    """See the module. `messages`: {api key: request message} of what the gateway answers itself."""
+    """The gateway, as far as a client's connection needs it. `messages`: {api key: request message} of what the gateway
+    answers itself."""
 
     config: GatewayConfig
     security: Security

@@ -24,7 +24,7 @@ class TlsConnection(asyncio.Protocol):
         self._client, self._context, self._handshake_timeout_s = client, context, handshake_timeout_s
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio's."""
+        """asyncio's: begin the TLS handshake, if there is a place for the client."""
         if self._client.accepted(cast(asyncio.Transport, transport)):
             tls = _ServerSide(self._client, self._context, self._handshake_timeout_s)
             transport.set_protocol(tls)

@@ -41,7 +41,8 @@ _INT16 = struct.Struct(">h")
 
 
 class UpstreamGroups:
-    """See the module. `stored` has the share groups that are there."""
+    """Asks the upstream coordinators for groups of other kinds, and keeps the answers for a while. `stored` has the
+    share groups that are there."""
 
     def __init__(self, cluster: UpstreamCluster, stored: StoredGroups) -> None:
         self._cluster, self._stored = cluster, stored
@@ -123,11 +124,11 @@ class _DescribedGroup:
     API_KEY = ConsumerGroupDescribeRequest.API_KEY
 
     def flexible_version_q(self, version: int) -> bool:
-        """kafka-python's."""
+        """kafka-python's: whether the response's header has tagged fields."""
         return True
 
     def decode(self, body: memoryview, version: int) -> int:
-        """kafka-python's."""
+        """kafka-python's: the error code, read from in front of the members."""
         _, position = read_varint(body, 4)  # the throttle time, and how many groups there are
         return int(_INT16.unpack_from(body, position)[0])
 

@@ -49,7 +49,7 @@ HIDDEN = frozenset({83, 84, 85, 86, 87})
 
 
 class ApiVersions:
-    """The handler."""
+    """Tells clients what they may send through this gateway."""
 
     def __init__(self, cluster: UpstreamCluster, security: Authorization) -> None:
         self._cluster, self._security = cluster, security

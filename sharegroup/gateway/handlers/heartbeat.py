@@ -41,7 +41,7 @@ class ShareGroupHeartbeat:
         self._subscriptions: OrderedDict[tuple[str, str], tuple[str, ...]] = OrderedDict()
 
     async def __call__(self, request: Request) -> Any:
-        """One heartbeat."""
+        """Ask the job; while it is away the member is told to try again (COORDINATOR_NOT_AVAILABLE)."""
         body = request.body
         try:
             names = body.subscribed_topic_names

@@ -124,7 +124,7 @@ class AcknowledgeResponse:
         self._outcomes = outcomes
 
     def message(self, lock_timeout_ms: int) -> Any:
-        """The message."""
+        """The response, with the outcome of each partition."""
         topics: dict[Any, list[Any]] = {}
         data = ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse.PartitionData
         for key, (code, text) in self._outcomes.items():

@@ -13,7 +13,8 @@ DRIFT = 0.001
 
 
 class BrokerClock:
-    """See the module. All times are milliseconds since the epoch; `local` ones are of a clock that nobody sets."""
+    """Tells what time it is at the brokers, from the times of appends. All times are milliseconds since the epoch;
+    `local` ones are of a clock that nobody sets."""
 
     def __init__(self) -> None:
         self._offset_ms = 0

@@ -46,7 +46,7 @@ TOPICS_PAUSE_S = 0.1
 
 
 class JobChannel:
-    """See the module. `settings` are kafka-python's."""
+    """Appends request rows and hands each response to who waits for it. `settings` are kafka-python's."""
 
     def __init__(
         self, settings: Mapping[str, Any], topics: RowTopics, timeout_s: float, cluster: UpstreamCluster

@@ -82,7 +82,8 @@ class JobUnavailableError(ShareGroupError):
 
 
 class RowAppender:
-    """See the module. `settings` are kafka-python's; a row has `timeout_s` seconds to become durable."""
+    """Appends rows, batch by batch for each partition, and tells when each is durable. `settings` are kafka-python's; a
+    row has `timeout_s` seconds to become durable."""
 
     def __init__(self, cluster: UpstreamCluster, settings: Mapping[str, Any], timeout_s: float) -> None:
         self._cluster, self._timeout_s = cluster, timeout_s

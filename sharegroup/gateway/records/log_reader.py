@@ -68,7 +68,8 @@ class _Pause(NamedTuple):
 
 
 class LogReader:
-    """See the module. `read` raises LogReadError and UpstreamUnavailableError."""
+    """Reads what is not in the cache yet; who wants the same part waits for the same read. `read` raises LogReadError
+    and UpstreamUnavailableError."""
 
     def __init__(self, cluster: UpstreamCluster, cache: BatchCache) -> None:
         self._cluster, self._cache = cluster, cache

@@ -175,7 +175,7 @@ class _Response:
             self._leave(max(first, covered_last + 1, covered_first), last, count)
 
     def cut(self, walk: _Walk) -> Slice:
-        """End here."""
+        """End the response here; what the walk has not passed stays with the member."""
         self._left += walk.rest()
         return Slice(self._acquired, self._records, self._gaps, self._left, self._record_count, self._byte_count)
 

@@ -45,7 +45,7 @@ _TELEMETRY: Final = frozenset({71, 72})
 
 
 class Authorization:
-    """See the module; without a list everything is allowed.
+    """Checks what a caller may do; without a list everything is allowed.
 
     The methods named after a request raise RequestError (GROUP_, TOPIC_ or CLUSTER_AUTHORIZATION_FAILED) for what the
     caller may not do. Topics that a request names beside its group are asked for one by one, with `may_...`, since

@@ -48,7 +48,7 @@ async def sasl_is_off(request: Request) -> Any:
 
 
 class SaslState(Enum):
-    """See the module."""
+    """How far a connection's login has come."""
 
     START = "start"
     CHOSEN = "chosen"
@@ -66,7 +66,8 @@ class SaslStep(NamedTuple):
 
 
 class SaslServer:
-    """See the module. `server_nonce` is random text of this connection's own (printable ASCII without a comma).
+    """Takes one connection through its login. `server_nonce` is random text of this connection's own (printable ASCII
+    without a comma).
 
     `principal` is `User:<name>` once the client is authenticated. Checking a PLAIN password takes milliseconds.
     """

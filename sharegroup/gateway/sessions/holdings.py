@@ -19,7 +19,7 @@ _MIN_PRUNE_AT = 64
 
 
 class HandedOut(NamedTuple):
-    """How a range was handed out: until when it is locked (milliseconds since the epoch), and the how-manieth time.
+    """How a range was handed out: the end of its lock (milliseconds since the epoch), and its delivery count.
 
     `asked` is the id of the newest request about it whose outcome is not known, "" if there is none.
     """
@@ -41,7 +41,8 @@ class Held(NamedTuple):
 
 
 class Holdings:
-    """See the module. What is handed out again takes its new deadline and count."""
+    """The ranges that a member was handed, each with its lock and delivery count. What is handed out again takes its
+    new deadline and count."""
 
     __slots__ = ("_prune_at", "_ranges")
 

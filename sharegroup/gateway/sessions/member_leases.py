@@ -37,7 +37,7 @@ class Lease:
 
 
 class MemberLeases:
-    """See the module."""
+    """The leases of all members that this gateway has heard of lately, by group and member."""
 
     def __init__(self) -> None:
         self._leases: OrderedDict[tuple[str, str], Lease] = OrderedDict()

@@ -49,7 +49,8 @@ AckResult = tuple[int, str | None]
 
 
 class MemberPartition:
-    """See the module. `arrived` is called when there is something new for a waiting fetch.
+    """Asks the job for one member's records of one share-partition, hands them out, and acknowledges them. `arrived` is
+    called when there is something new for a waiting fetch.
 
     It may go from one session of the member to another, as the share-partition's leader moves.
     """

@@ -45,7 +45,8 @@ class FetchLimits(NamedTuple):
 
 
 class MemberSession:
-    """See the module; `make` gives a partition's MemberPartition when it is first named."""
+    """Serves the fetches and acknowledgements of one share session; `make` gives a partition's MemberPartition when it
+    is first named."""
 
     def __init__(
         self,

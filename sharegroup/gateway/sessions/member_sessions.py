@@ -46,7 +46,7 @@ IDLE_PART_OF_LOCK = 3
 
 
 class MemberSessions:
-    """See the module."""
+    """Finds or makes the session that serves a member, and ends sessions."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class MemberSessions:
                 self.end(session)
 
     def close(self) -> None:
-        """All sessions end."""
+        """End all sessions: what their members hold goes back."""
         for session in list(self._served):
             self.end(session)
 

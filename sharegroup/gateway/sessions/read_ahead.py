@@ -48,7 +48,8 @@ class _Demand(NamedTuple):
 
 
 class ReadAhead:
-    """See the module. All times are milliseconds.
+    """Decides how many records to ask the job for, and when; what has come waits in its buffer. All times are
+    milliseconds.
 
     `min_records`: least records to ask for. `max_records`: most to hold, share.partition.max.record.locks at most.
     `lock_duration_ms`: that of the group. A demand that was not answered for `lost_after_ms` is taken for lost; its

@@ -83,7 +83,7 @@ class UpstreamConfigs:
 
 
 def described(resource: Resource, entries: list[Any], code: int = 0, message: str | None = None) -> Any:
-    """A DescribeConfigsResult."""
+    """The configs of a resource as a DescribeConfigs response has them."""
     kind, name = resource
     return DescribeConfigsResponse.DescribeConfigsResult(
         error_code=code, error_message=message, resource_type=kind, resource_name=name, configs=entries

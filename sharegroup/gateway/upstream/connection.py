@@ -79,7 +79,7 @@ class UpstreamConnection(FrameProtocol):
         return connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio's."""
+        """asyncio's: requests can be sent."""
         super().connection_made(transport)
         self.is_open = True
 

@@ -38,7 +38,7 @@ class ConnectBackoff:
 
 
 class KeptConnection:
-    """See the module; methods raise UpstreamUnavailableError."""
+    """Asks a broker over one connection, which may be another one each time; methods raise UpstreamUnavailableError."""
 
     def __init__(self, host: str, port: int, settings: Mapping[str, Any]) -> None:
         self._host, self._port, self._settings = host, port, settings

@@ -16,7 +16,7 @@ class Listeners:
 
     @property
     def host(self) -> str:
-        """The advertised host."""
+        """The host that clients are told."""
         return self._host
 
     @property

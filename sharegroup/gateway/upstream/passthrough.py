@@ -94,7 +94,7 @@ class _Link(UpstreamConnection):
         self.untaken = 0
 
     def frame_received(self, frame: memoryview) -> None:
-        """A response."""
+        """Hand on a response; while the client is behind, read no more of them."""
         super().frame_received(frame)
         self.untaken += len(frame)
         if self.untaken > MAX_UNTAKEN_BYTES:

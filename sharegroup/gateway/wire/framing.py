@@ -112,21 +112,21 @@ class FrameProtocol(asyncio.BufferedProtocol):
     # -- asyncio ---------------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """asyncio's."""
+        """asyncio's: frames can be written."""
         self.transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """asyncio's."""
+        """asyncio's: nothing more comes, and who waits to write is let go."""
         self._is_over, self._rest, self._frame = True, b"", None
         self.transport = None
         self._drained.set()
 
     def pause_writing(self) -> None:
-        """asyncio's."""
+        """asyncio's: the transport's buffer is full."""
         self._drained.clear()
 
     def resume_writing(self) -> None:
-        """asyncio's."""
+        """asyncio's: the transport's buffer has room again."""
         self._drained.set()
 
     def get_buffer(self, sizehint: int) -> memoryview:

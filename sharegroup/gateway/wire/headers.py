@@ -48,7 +48,7 @@ def read_header(frame: memoryview) -> RequestHeader:
 
 
 def encode_response(response: Any, version: int, correlation_id: int) -> bytearray:
-    """The framed response."""
+    """The response with its length and header in front."""
     response.API_VERSION = version  # before there is a header: a response's header has no version to repeat
     response.with_header(correlation_id=correlation_id)
     return _framed(response)

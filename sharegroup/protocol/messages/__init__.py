@@ -52,7 +52,7 @@ class ShareGroupHeartbeatResponse(ApiMessage, load_json=__name__):
 
 
 class ShareGroupDescribeRequest(ApiMessage, load_json=__name__):
-    """ShareGroupDescribe (77)."""
+    """ShareGroupDescribe (77): groups to describe, by id."""
 
 
 class ShareGroupDescribeResponse(ApiMessage, load_json=__name__):

@@ -26,7 +26,8 @@ Outputs = Callable[[str, dict[int, int]], DataFrame]
 
 
 class JobQuery:
-    """See the module. `outputs(hand_over path, positions)` builds the query up to its sink.
+    """Starts one query, runs its batches, and looks after its tables. `outputs(hand_over path, positions)` builds the
+    query up to its sink.
 
     `prune_before` tells, at upkeep, which old days of a table can go; `on_lead` is called once it leads, before the
     first batch.
@@ -73,7 +74,7 @@ class JobQuery:
 
     @property
     def ended_by(self) -> BaseException | None:
-        """What ended it."""
+        """The error that the query ended with; None while it runs, or when it was stopped."""
         return self.failure or self.query.exception()
 
     def start(self, leader_epoch: int) -> None:

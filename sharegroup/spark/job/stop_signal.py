@@ -45,13 +45,13 @@ class StopSignal:
 
 
 class _JvmHandler:
-    """sun.misc.SignalHandler."""
+    """Java's interface `sun.misc.SignalHandler`, filled from Python."""
 
     def __init__(self, event: threading.Event) -> None:
         self._event = event
 
     def handle(self, received: JavaObject) -> None:
-        """Called by the JVM."""
+        """The signal has come: the JVM calls this."""
         self._event.set()
 
     class Java:

@@ -42,7 +42,7 @@ class Supervised(Protocol):
 
     @property
     def ended_by(self) -> BaseException | None:
-        """What ended it."""
+        """The error that it ended with, if there was one."""
 
     @property
     def batches(self) -> int:

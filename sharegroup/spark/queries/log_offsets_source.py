@@ -41,7 +41,8 @@ SOURCE_SCHEMA = "shard_key STRING, row STRING"
 
 
 class LogOffsetsReader(SimpleDataSourceStreamReader):
-    """See the module. `options` is the JSON that `share_partition_query` makes."""
+    """The planner's decisions, as Spark asks a streaming source for them. `options` is the JSON that
+    `share_partition_query` makes."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         set_up_log(logging.WARNING, logging.ERROR)  # a process of its own; kafka-python warns of each repeated request
@@ -76,7 +77,7 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
         return iter(list(found))
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to forget."""
+        """Spark's, for what may be forgotten: nothing is kept here."""
 
     def _plan_tables(self) -> TableReaders:
         return TableReaders(self._tables.share_partitions, self._tables.states)

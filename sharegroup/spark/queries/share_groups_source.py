@@ -41,7 +41,7 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
         self._ticked_all = False
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Nothing loaded."""
+        """The offset of an empty checkpoint: no group is loaded yet."""
         return {"seq": 0, "versions": {}, "tick_keys": [], "clock_ms": 0}
 
     def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[str, str]], dict[str, Any]]:
@@ -75,7 +75,7 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
         return iter(found)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to forget."""
+        """Spark's, for what may be forgotten: nothing is kept here."""
 
     def _due(self, is_loaded: bool) -> tuple[list[str], int]:
         """The groups to tick and the clock; waits for a deadline or a request, which Spark's Kafka source brings."""

@@ -57,7 +57,7 @@ class DeltaSink:
         self._has_topic_ids = False
 
     def __call__(self, records: DataFrame, batch_id: int) -> None:
-        """Append the batch."""
+        """Append the batch's records, but not those that are in the table by an earlier run or delivery."""
         batch = self._consumer.batch
         with only_while_held(records.sparkSession, lambda: self._consumer.holds_batch):
             rows = records.withColumn("topic_id", _topic_id(batch)).withColumn("batch_id", F.lit(batch_id).cast("long"))

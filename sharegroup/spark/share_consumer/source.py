@@ -32,7 +32,8 @@ class StaleBatchError(ShareGroupError):
 
 
 class AcquiredRangesReader(SimpleDataSourceStreamReader):
-    """See the module; `options` names the `offers` directory, and the query's `checkpoint` for messages."""
+    """Claims the batches that the member offers; `options` names the `offers` directory, and the query's `checkpoint`
+    for messages."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._offers = OfferReader(options["offers"])
@@ -55,4 +56,4 @@ class AcquiredRangesReader(SimpleDataSourceStreamReader):
             raise StaleBatchError(self._checkpoint, str(error)) from None
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing to forget."""
+        """Spark's, for what may be forgotten: nothing is kept here."""

@@ -28,7 +28,7 @@ _RESETS = ("earliest", "latest", "by_duration:PT10M")
 
 
 class Administrator:
-    """Of one group."""
+    """Alters and deletes one group's offsets and configs, at random."""
 
     def __init__(self, world: World, group_id: str) -> None:
         self._world, self._group_id, self._judge = world, group_id, world.judge

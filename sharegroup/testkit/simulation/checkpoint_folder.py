@@ -22,7 +22,8 @@ class PlannedBatch(NamedTuple):
 
 @dataclass
 class CheckpointFolder:
-    """See the module. `first` are the sources' initial offsets. `states[n]` is the state before batch n, by key."""
+    """What is left of a query when its process is gone. `first` are the sources' initial offsets. `states[n]` is the
+    state before batch n, by key."""
 
     query_id: str = ""
     first: tuple[Any, Mapping[int, int]] | None = None
@@ -31,7 +32,7 @@ class CheckpointFolder:
     states: dict[int, Mapping[str, str]] = field(default_factory=lambda: {0: {}})
 
     def copy(self) -> CheckpointFolder:
-        """A backup."""
+        """A backup, for a start that comes back with an old checkpoint."""
         return CheckpointFolder(self.query_id, self.first, list(self.offsets), self.commits, dict(self.states))
 
     def starts(self, batch_id: int) -> tuple[Any, Mapping[int, int]]:

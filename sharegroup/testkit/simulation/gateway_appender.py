@@ -27,8 +27,8 @@ MAX_BATCH_ROWS = 1_000
 
 
 class SimulatedAppender:
-    """See the module. `local_ms` is the process's `row_appender.local_ms`; a row has `timeout_s` seconds to become
-    durable."""
+    """Appends a gateway's rows to the simulated Kafka. `local_ms` is the process's `row_appender.local_ms`; a row has
+    `timeout_s` seconds to become durable."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class SimulatedAppender:
         return (await self._cluster.topics(wanted)).keys() == wanted
 
     def append(self, topic: str, key: bytes, value: bytes) -> asyncio.Future[int]:
-        """As `RowAppender.append`."""
+        """Append a row, as `RowAppender.append` does."""
         if self._is_closed:
             raise JobUnavailableError("the gateway stops")
         place = topic, self.kafka.partition_of(topic, key)

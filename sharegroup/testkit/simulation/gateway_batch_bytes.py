@@ -24,7 +24,7 @@ def producer_id(producer: str) -> int:
 
 
 def batch_bytes(batch: LogBatch) -> bytes:
-    """The batch."""
+    """The bytes of a batch of the simulated log."""
     if batch.control:
         entries: list[tuple[int, bytes | None, bytes]] = [
             (0, struct.pack(">hh", 0, _MARKERS[batch.control]), struct.pack(">hi", 0, 0))

@@ -17,8 +17,8 @@ from sharegroup.topics.row_channel import RowTopics
 
 
 class SimulatedJobChannel(JobChannel):
-    """See the module. What is not here is the real one's; to be made on the process's loop. `delivered` is called after
-    responses were."""
+    """The real channel, without its Kafka clients. What is not here is the real one's; to be made on the process's
+    loop. `delivered` is called after responses were."""
 
     def __init__(
         self,

@@ -64,7 +64,7 @@ class Surroundings:
 
 
 class SimulatedGateway:
-    """See the module. `skew_ms`: how much its machine's clock is ahead of the brokers'.
+    """A gateway with its port, its clock and its end. `skew_ms`: how much its machine's clock is ahead of the brokers'.
 
     After `kill` or `stop` it can `start` again, as another process: with another `reply_to`, and without any memory.
     """
@@ -235,7 +235,7 @@ class _Process:
         self._each(REFRESH_INTERVAL_S, cluster.try_refresh)
 
     def kill(self) -> None:
-        """See SimulatedGateway."""
+        """End the process at once; nobody is told."""
         self.is_gone = True
         if self._job is not None:
             self._job.kill()
@@ -243,7 +243,7 @@ class _Process:
         self._end_connections()
 
     def stop(self) -> None:
-        """See SimulatedGateway."""
+        """End the process in order: what members hold is given back."""
         self.is_gone = True
         self.loop.start(self._stop())
 

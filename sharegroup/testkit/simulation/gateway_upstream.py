@@ -65,7 +65,8 @@ class BatchBytes:
 
 
 class SimulatedUpstream(UpstreamCluster):
-    """See the module; what is known of topics and leaders, and who is told of changes, is the real cluster's."""
+    """Answers what a gateway asks its brokers; what is known of topics and leaders, and who is told of changes, is the
+    real cluster's."""
 
     def __init__(
         self, clock: Scheduler, kafka: SimulatedKafka, weather: Weather, faults: UpstreamFaults, batches: BatchBytes

@@ -89,7 +89,7 @@ class RowProducer:
         self._kafka, self._process, self._responses, self._requests = kafka, process, responses, requests
 
     def send(self, responses: Iterable[Mapping[str, Any]], requests: Iterable[tuple[str, str]]) -> None:
-        """As `spark.kafka_clients.RowProducer`."""
+        """As `topics.kafka_clients.KafkaRowProducer`."""
         requested = [(key.encode(), value.encode()) for key, value in requests]
         answers = [
             (row["reply_to"].encode(), json.dumps(row, separators=(",", ":")).encode())
@@ -101,7 +101,7 @@ class RowProducer:
         self._produce(self._responses, [(key, value) for key, value in answers if key != EVERYBODY.encode()])
 
     def announce_leader(self) -> None:
-        """As `spark.kafka_clients.RowProducer`."""
+        """As `topics.kafka_clients.KafkaRowProducer`."""
         self._broadcast([Broadcast(NEW_LEADER).encode()])
 
     def _broadcast(self, values: list[bytes]) -> None:

@@ -142,7 +142,7 @@ class _HandOver:
         self._content = HandOver()
 
     def write(self, content: HandOver) -> None:
-        """Replace it."""
+        """Put it in place of what was told before."""
         self._content = content
 
     def read(self) -> HandOver:
@@ -214,7 +214,7 @@ class GroupTicks(ShareGroupsReader):
 
 
 def hand_over() -> _HandOver:
-    """An empty one."""
+    """A hand-over in memory, with nothing told yet."""
     return _HandOver()
 
 

@@ -118,7 +118,8 @@ class _Life:
 
 
 class Judge:
-    """See the module. `violations` are all that were found, in order."""
+    """Hears what clients sent and were answered, and says what breaks a promise. `violations` are all that were found,
+    in order."""
 
     def __init__(self, clock: Scheduler, trace: Trace, kafka: SimulatedKafka) -> None:
         self._clock, self._trace, self._kafka = clock, trace, kafka
@@ -368,7 +369,7 @@ class Judge:
         self._altered.add((group_id, topic.name, partition))
 
     def was_altered(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether somebody did."""
+        """Whether an administrator has altered the share-partition's offset in this run."""
         return (group_id, topic, partition) in self._altered
 
     def was_any_altered(self, group_id: str, topic: str) -> bool:

@@ -149,7 +149,8 @@ AppendListener = Callable[[str, int], None]
 
 
 class SimulatedKafka:
-    """See the module. Raises kafka-python's errors. `listeners` hear of each append (topic, partition).
+    """The whole cluster: topics, leaders, logs. Raises kafka-python's errors. `listeners` hear of each append (topic,
+    partition).
 
     Without `has_topic_ids` a topic's id is the one that everybody makes of its name: brokers do not know it, and the
     next topic of that name has the same.

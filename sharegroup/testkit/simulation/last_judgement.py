@@ -52,7 +52,7 @@ class _Beginning(NamedTuple):
 
 
 class LastJudgement:
-    """See the module; adds to the judge's violations."""
+    """Reads the tables when all is calm; adds to the judge's violations."""
 
     def __init__(self, world: World, host: JobHost) -> None:
         self._world, self._host, self._judge = world, host, world.judge

@@ -17,7 +17,7 @@ from sharegroup.topics.row_channel import APPEND_TIMEOUT_S
 
 
 class MemberChannel:
-    """See the module. `on_response` is called when there is something to take."""
+    """The member's rows out and in. `on_response` is called when there is something to take."""
 
     def __init__(
         self, world: World, time: ProcessTime, random: Random, witness: SparkWitness, on_response: Callable[[], None]

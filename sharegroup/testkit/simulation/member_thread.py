@@ -1,4 +1,4 @@
-"""The thread around a `MemberLogic`, as `spark.share_consumer.member` has it, in virtual time."""
+"""The thread around a `MemberLogic`, as `member.member` has it, in virtual time."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _TICK_MS = 1_000
 
 
 class MemberThread:
-    """See the module. `on_step` is called after each step, for whoever polls a call of the logic; `on_failure` when the
-    membership has failed, once; `on_over` at its end."""
+    """Steps the logic whenever something has come or is due. `on_step` is called after each step, for whoever polls a
+    call of the logic; `on_failure` when the membership has failed, once; `on_over` at its end."""
 
     def __init__(
         self,

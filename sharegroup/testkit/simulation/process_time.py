@@ -6,7 +6,7 @@ from sharegroup.testkit.simulation.virtual_clock import Action, Scheduler
 
 
 class ProcessTime:
-    """See the module."""
+    """The clock and the timers of one process."""
 
     def __init__(self, clock: Scheduler) -> None:
         self._clock = clock

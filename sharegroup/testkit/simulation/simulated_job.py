@@ -50,7 +50,8 @@ class _Store(StoreFaults):
 
 
 class SimulatedJob:
-    """See the module. `checkpoints` are its folders by query; `on_exit` is told what ended it (None: killed)."""
+    """One process of the job, from its start to its end. `checkpoints` are its folders by query; `on_exit` is told what
+    ended it (None: killed)."""
 
     def __init__(
         self,
@@ -99,7 +100,7 @@ class SimulatedJob:
         )
 
     def _look(self) -> None:
-        """As `job_lead.LeadWatch`."""
+        """Look whether another job leads, as `job_lead.LeadWatch` does."""
         if not self.alive:
             return
         assert self._lead is not None

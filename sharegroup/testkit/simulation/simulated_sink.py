@@ -20,7 +20,7 @@ SinkKey = tuple[AssignedPartition, int]
 
 
 class SimulatedSink:
-    """See the module. `rows` has which batch appended each record, `skipped` counts transactions that Delta knew."""
+    """The table. `rows` has which batch appended each record, `skipped` counts transactions that Delta knew."""
 
     def __init__(self, kafka: SimulatedKafka) -> None:
         self.kafka = kafka

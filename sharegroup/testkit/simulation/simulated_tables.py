@@ -65,7 +65,7 @@ class SimulatedTables(MemoryTables):
         return TableWriter(self.handle(spec, faults), f"writer-{next(self._ids)}")
 
     def pinned(self, name: str, version: int | None = None) -> PinnedTable:
-        """What readers open."""
+        """The table at one version, as the source's readers open it."""
         return PinnedTable(self, SPECS[name], version)
 
 
@@ -77,11 +77,9 @@ class SlowTable(MemoryTable):
         self._faults = faults
 
     def write(self, rows: Sequence[Row], replace: bool, stamp: Stamp) -> None:
-        """See `VersionedTable`."""
         self._slowly(lambda: MemoryTable.write(self, rows, replace, stamp))
 
     def upkeep(self, upkeep: Upkeep, stamp: Stamp) -> None:
-        """See `VersionedTable`."""
         self._slowly(lambda: MemoryTable.upkeep(self, upkeep, stamp))
 
     def _slowly(self, commit: Callable[[], None]) -> None:
@@ -113,7 +111,7 @@ class PinnedTable:
     def to_pyarrow_table(
         self, columns: Sequence[str] | None = None, filters: Collection[tuple[str, str, Any]] | None = None
     ) -> pa.Table:
-        """The rows."""
+        """The rows of the version that is read."""
         rows = self._tables.arrow(self._spec, self._version)
         for column, operator, value in filters or ():
             assert operator in ("in", "=")

@@ -16,7 +16,7 @@ GOOD = SparkHabits(max_records=500, work_ms=(20, 200))
 
 
 class SparkFleet:
-    """See the module. A `share` of the members that talk rows are of this kind."""
+    """Makes the Spark members of a run and their trouble. A `share` of the members that talk rows are of this kind."""
 
     def __init__(self, world: World) -> None:
         self._world = world

@@ -32,8 +32,8 @@ class SparkHabits:
 
 
 class SparkProcess:
-    """See the module. `dies_at` is the point of a batch where it dies next (`spark_query.POINTS`); `on_end` is called
-    when it is gone."""
+    """Holds logic, thread and query together until the process ends. `dies_at` is the point of a batch where it dies
+    next (`spark_query.POINTS`); `on_end` is called when it is gone."""
 
     def __init__(
         self,

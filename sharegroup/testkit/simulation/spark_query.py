@@ -39,8 +39,8 @@ class SinkPlace:
 
 
 class SparkQuery:
-    """See the module. `point` tells whether the process dies there, `send` appends rows durably, `on_error` hears what
-    ends the query. `work_ms` gives how long a batch takes, None for a handler that fails."""
+    """Runs the batches of one process. `point` tells whether the process dies there, `send` appends rows durably,
+    `on_error` hears what ends the query. `work_ms` gives how long a batch takes, None for a handler that fails."""
 
     def __init__(
         self,

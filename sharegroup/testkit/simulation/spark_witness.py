@@ -33,7 +33,7 @@ class _Sent:
 
 
 class SparkWitness:
-    """See the module."""
+    """Tells the judge what one Spark member was given and what it answered."""
 
     def __init__(self, world: World, group_id: str, member_id: str) -> None:
         self._world, self._judge, self._trace = world, world.judge, world.trace

@@ -20,7 +20,7 @@ class TraceLine(NamedTuple):
 
 
 class Trace:
-    """See the module. Without `keep` only the hash is made."""
+    """Takes down what happens. Without `keep` only the hash is made."""
 
     def __init__(self, clock: Scheduler, keep: bool = True) -> None:
         self._clock = clock

@@ -28,7 +28,8 @@ _AbstractLoop: Any = asyncio.AbstractEventLoop
 
 
 class VirtualLoop(_AbstractLoop):
-    """See the module. Its `time` counts seconds since it was made. `problems` are errors that nobody took."""
+    """Runs the coroutines of one process. Its `time` counts seconds since it was made. `problems` are errors that
+    nobody took."""
 
     def __init__(self, clock: Scheduler) -> None:
         self._clock = clock

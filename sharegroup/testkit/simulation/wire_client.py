@@ -52,7 +52,8 @@ class ClientSide:
 
 
 class ShareClient:
-    """See the module. `on_end` is called when it has ended, in order or not; `random` decides what it does."""
+    """One share consumer, from its join to its end. `on_end` is called when it has ended, in order or not; `random`
+    decides what it does."""
 
     def __init__(
         self,

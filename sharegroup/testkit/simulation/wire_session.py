@@ -47,7 +47,8 @@ class FetchResult(NamedTuple):
 
 
 class NodeSession:
-    """See the module. `pending` are the types of acknowledged offsets that wait for a request."""
+    """What the consumer knows of its session: the epoch, partitions, acknowledgements. `pending` are the types of
+    acknowledged offsets that wait for a request."""
 
     def __init__(
         self,

@@ -58,7 +58,7 @@ JOB_TOPICS = (GROUP_REQUESTS, PARTITION_REQUESTS, RESPONSES)
 
 @dataclass
 class World:
-    """See the module. `faults` are those of this run; they end at `calm_ms`, and the run at `end_ms`."""
+    """What all parts of a run share. `faults` are those of this run; they end at `calm_ms`, and the run at `end_ms`."""
 
     seed: int
     hours: float

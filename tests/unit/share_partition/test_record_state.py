@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product
 
 import pytest
 
 from sharegroup.errors import IllegalTransitionError
-from sharegroup.share_partition import Outcome, SharePartition
+from sharegroup.share_partition import Outcome, SharePartition, record_state
 from sharegroup.share_partition.record_state import TRANSITIONS, check_transition
 from sharegroup.types import Cause, RecordState, StateBatch, Transition
 
@@ -38,6 +39,27 @@ LEGAL = {
 
 def test_the_table_has_the_legal_transitions_and_no_others() -> None:
     assert {(*states, cause) for states, causes in TRANSITIONS.items() for cause in causes} == LEGAL
+
+
+def drawn_transitions() -> set[tuple[RecordState, RecordState, str]]:
+    """The arrows of the module's diagram; a line without one goes on with the causes of the arrow above it."""
+    diagram = (record_state.__doc__ or "").split("::\n", 1)[1].split("(*) The", 1)[0]
+    arrow = re.compile(r"(?:([A-Z]+) -+)?\+--> ([A-Z]+) +(.*)")
+    from_state = to_state = ""
+    drawn = set()
+    for line in filter(None, map(str.strip, diagram.splitlines())):
+        causes = line
+        if found := arrow.fullmatch(line):
+            from_state, to_state, causes = found[1] or from_state, found[2], found[3]
+        for said in re.split("[,;] ?", causes):
+            cause = said.removesuffix(" (*)")
+            if re.fullmatch("[a-z_]+", cause):  # the rest is remarks, of more than one word
+                drawn.add((RecordState[from_state], RecordState[to_state], cause))
+    return drawn
+
+
+def test_the_diagram_has_the_arrows_of_the_table() -> None:
+    assert drawn_transitions() == {(*states, cause.value) for states, causes in TRANSITIONS.items() for cause in causes}
 
 
 @pytest.mark.parametrize(("from_state", "to_state"), list(product(RecordState, RecordState)))

@@ -1,0 +1,139 @@
+"""docs/compatibility.md is what the code does: routes, versions, caps, and the clients that the tests have."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from typing import Any
+
+import confluent_kafka
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
+
+from sharegroup.config import Config
+from sharegroup.gateway.handlers.api_versions import (
+    CAPS,
+    FEATURE_CAPS,
+    HIDDEN,
+    OWN,
+    SHARE_VERSION,
+    ApiVersions,
+    supported_features,
+)
+from sharegroup.gateway.server import Gateway
+from sharegroup.gateway.upstream.connection import Features
+from tests.compatibility_page import ROOT, apis, section, table
+from tests.unit.gateway.scripted_upstream import EVERYTHING_ALLOWED, ScriptedUpstream, answer
+
+KEYS = {api.name: api.key for api in apis()}
+
+
+class Kafka43(ScriptedUpstream):
+    """A broker that offers what the page says of Kafka 4.3."""
+
+    async def features(self, node_id: int) -> Features:
+        response = ApiVersionsResponse(supported_features=[], finalized_features=[], finalized_features_epoch=1)
+        return Features({api.key: api.kafka for api in apis()}, response)
+
+
+def routes() -> dict[int, tuple[Any, Any]]:
+    """{api key: (request message, handler)} of the gateway."""
+
+    async def made() -> dict[int, tuple[Any, Any]]:
+        return Gateway(Config())._handlers
+
+    return asyncio.run(made())
+
+
+def file_of(handler: Any) -> str:
+    """Where a handler is: a function, a method, or an object that is called."""
+    module = getattr(handler, "__self__", handler)
+    name = module.__module__ if hasattr(module, "__code__") else type(module).__module__
+    return str(sys.modules[name].__file__).partition("/sharegroup/gateway/")[2]
+
+
+def caps(pattern: str) -> dict[int, int]:
+    """{api key: highest version} of phrases like "Produce at 9", which `pattern` matches."""
+    return {KEYS[name]: int(high) for name, high in re.findall(pattern, section("APIs")) if name in KEYS}
+
+
+def test_each_api_is_offered_in_the_versions_of_the_page() -> None:
+    response = answer(ApiVersions(Kafka43(), EVERYTHING_ALLOWED), ApiVersionsRequest(), ApiVersionsResponse, 4)
+    offered = {found.api_key: (found.min_version, found.max_version) for found in response.api_keys}
+    assert offered == {api.key: api.gateway for api in apis() if api.gateway is not None}
+
+
+def test_each_handler_of_the_gateway_is_on_the_page_and_no_other() -> None:
+    assert {api.key: api.handler for api in apis() if api.handler} == {
+        key: file_of(handler) for key, (_, handler) in routes().items()
+    }
+    assert {api.key: f"{api.name}Request" for api in apis() if api.handler} == {
+        key: message.name for key, (message, _) in routes().items()
+    }
+
+
+def test_the_rest_passes_through_or_is_between_brokers() -> None:
+    rest = [api for api in apis() if not api.handler]
+    assert {api.key for api in rest if api.who == "nobody"} == HIDDEN == {api.key for api in rest if not api.gateway}
+    assert {api.who for api in rest} == {"nobody", "the broker"}
+
+
+def test_a_range_of_the_gateways_own_is_one_that_its_messages_have() -> None:
+    for key, (low, high) in OWN.items():
+        message, _ = routes()[key]
+        assert message.valid_versions[0] <= low <= high <= message.valid_versions[1], message.name
+
+
+def test_the_caps_are_those_that_the_page_names() -> None:
+    passed, own = caps(r"(\w+)\s+at\s+(\d+)"), caps(r"(\w+)\s+\(up\s+to\s+(\d+)\)")
+    assert passed | own == CAPS
+    assert set(own) == set(routes()) - set(OWN)
+
+
+def test_the_features_are_those_of_the_page() -> None:
+    levels = {name.strip("`"): level for name, level, _ in table("Features")}
+    (share,) = supported_features(ApiVersionsResponse(supported_features=[]))
+    assert (share.name, share.min_version, share.max_version) == (SHARE_VERSION, 1, 1)
+    capped = {name: f"up to {cap}" for name, cap in FEATURE_CAPS.items()}
+    assert levels == {SHARE_VERSION: "1", **capped, "all others": "the broker's"}
+
+
+def test_the_clients_have_the_versions_that_are_tested() -> None:
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    ivy = (ROOT / "conf" / "ivy.xml").read_text(encoding="utf-8")
+    pinned = dict(re.findall(r"^([\w-]+)==(\S+)", lock, re.MULTILINE))
+    (tools,) = re.findall(r'name="kafka-tools" rev="([^"]+)"', ivy)
+    librdkafka = confluent_kafka.libversion()[0]
+    expected = {
+        "confluent-kafka": f"{pinned['confluent-kafka']}, with librdkafka {librdkafka}",
+        "...": f"{pinned['confluent-kafka']}, with librdkafka {librdkafka}",
+        "Java:": tools,
+        "kafka-python": pinned["kafka-python"],
+    }
+    rows = table("Clients and tools")
+    assert {client.split()[0] for client, *_ in rows} == set(expected)
+    for client, version, *_ in rows:
+        assert version == expected[client.split()[0]], client
+
+
+def test_the_brokers_have_the_releases_that_are_tested() -> None:
+    ivy = (ROOT / "conf" / "ivy.xml").read_text(encoding="utf-8")
+    releases = {release.split(",")[0] for release, *_ in table("Brokers")}
+    assert releases == set(re.findall(r'name="kafka_2.13" rev="([^"]+)"', ivy))
+
+
+def test_each_java_tool_is_in_the_test_that_the_page_names() -> None:
+    classes = {
+        "kafka-console-share-consumer.sh": "ConsoleShareConsumer",
+        "kafka-share-consumer-perf-test.sh": "ShareConsumerPerformance",
+        "kafka-verifiable-share-consumer.sh": "VerifiableShareConsumer",
+        "kafka-producer-perf-test.sh": "ProducerPerformance",
+        "kafka-share-groups.sh": "ShareGroupCommand",
+        "kafka-groups.sh": "GroupsCommand",
+        "kafka-configs.sh": "ConfigCommand",
+    }
+    rows = {client.split("`")[1]: by for client, _, _, by in table("Clients and tools") if client.startswith("Java")}
+    assert set(rows) == set(classes)
+    for script, by in rows.items():
+        for path in re.findall(r"\(\.\./(tests/\S+\.py)\)", by):
+            assert f'.{classes[script]}"' in (ROOT / path).read_text(encoding="utf-8"), (script, path)

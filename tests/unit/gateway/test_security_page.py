@@ -1,0 +1,74 @@
+"""docs/security.md: its examples are what the gateway reads, and its table is what the gateway asks for."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sharegroup.config import GatewayConfig, parse_config
+from sharegroup.gateway.security import authorization
+from sharegroup.gateway.security.acl import Operation, Resource, load_acl
+from sharegroup.gateway.security.credentials import hash_password, load_credentials
+
+PAGE = (Path(__file__).parents[3] / "docs" / "security.md").read_text(encoding="utf-8")
+
+
+def block(heading: str) -> str:
+    """The first block of YAML below a heading; of the page itself for the empty one."""
+    section = PAGE.split(f"\n## {heading}\n", 1)[1] if heading else PAGE
+    found = re.search(r"^```yaml\n(.*?)^```$", section, re.DOTALL | re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+def test_the_keys_are_those_of_the_configuration() -> None:
+    given = yaml.safe_load(block("")) | yaml.safe_load(block("Towards the brokers"))
+    config = parse_config(given, "docs/security.md")
+    assert config.gateway.acls == "/etc/sharegroup/acls.yaml"
+    assert config.job.kafka["security.protocol"] == "SASL_SSL"
+    named = set(re.findall(r"`(gateway\.[a-z.]+)", PAGE))
+    assert len(named) >= 6
+    assert named <= GatewayConfig.config_keys().keys()
+
+
+def test_a_line_of_the_users_file_has_the_form_that_is_shown(tmp_path: Path) -> None:
+    """The shown line has words in angle brackets where a real one has Base64."""
+    (user, shown) = yaml.safe_load(block("Users")).popitem()
+    form = re.sub(r"<[a-z ]+>", "[A-Za-z0-9+/=]+", shown.replace("$", r"\$"))
+    line = hash_password(user, "secret")
+    assert re.fullmatch(form, yaml.safe_load(line)[user])
+    path = tmp_path / "users.yaml"
+    path.write_text(line, encoding="utf-8")
+    assert load_credentials(str(path), b"decoy").credential(user).proves("secret")
+
+
+@pytest.mark.parametrize(
+    ("principal", "operation", "resource", "name", "is_allowed"),
+    [
+        ("User:alice", Operation.READ, Resource.GROUP, "billing", True),
+        ("User:alice", Operation.READ, Resource.TOPIC, "orders", True),
+        ("User:alice", Operation.DELETE, Resource.GROUP, "billing", False),
+        ("User:alice", Operation.ALL, Resource.CLUSTER, "kafka-cluster", False),
+        ("User:bob", Operation.DESCRIBE, Resource.TOPIC, "orders", False),
+        ("User:admin", Operation.ALL, Resource.CLUSTER, "kafka-cluster", True),
+    ],
+)
+def test_the_list_allows_what_the_page_says(
+    tmp_path: Path, principal: str, operation: Operation, resource: Resource, name: str, is_allowed: bool
+) -> None:
+    path = tmp_path / "acls.yaml"
+    path.write_text(block("The access control list"), encoding="utf-8")
+    assert load_acl(str(path)).allows(principal, "10.0.0.1", operation, resource, name) is is_allowed
+
+
+def test_the_table_has_each_request_of_the_code() -> None:
+    """The module's own list, request by request; the last row is what passes through."""
+    listed = re.findall(r"^ {4}((?:[A-Z]\w+(?:, )?)+)  +\S", authorization.__doc__ or "", re.MULTILINE)
+    table = PAGE.split("\n## Which right a request needs\n", 1)[1].split("\n\n")[0]
+    rows = [line.split(" | ")[0].strip("| ") for line in table.strip().splitlines()[2:]]
+    assert sorted(name for row in rows[:-1] for name in row.split(", ")) == sorted(
+        name for names in listed for name in names.split(", ")
+    )
