@@ -9,11 +9,12 @@ import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from kafka.protocol import admin as admin_messages
 from kafka.protocol import metadata as metadata_messages
 from kafka.protocol import sasl as sasl_messages
+from kafka.protocol.api_message import ApiMessage
 
 from sharegroup.config import Config, GatewayConfig
 from sharegroup.gateway.clients.client_connection import ClientConnection
@@ -36,7 +37,7 @@ from sharegroup.gateway.upstream.kept_connection import ConnectBackoff
 from sharegroup.gateway.upstream.listeners import Listeners
 from sharegroup.gateway.upstream.passthrough import Passthrough
 from sharegroup.gateway.wire.headers import RequestHeader, UnknownVersionError
-from sharegroup.gateway.wire.request import Handler, Request
+from sharegroup.gateway.wire.request import Request, Route
 from sharegroup.protocol import messages as share_messages
 from sharegroup.topics.client_settings import python_properties
 from sharegroup.topics.row_channel import RowTopics
@@ -77,7 +78,9 @@ class Gateway:
             config, self._group_configs, self._job, self._cluster, self._listeners, self.security, self._leases
         )
         self._handlers = self._routes()
-        self.messages: Mapping[int, Any] = {api_key: message for api_key, (message, _) in self._handlers.items()}
+        self.messages: Mapping[int, type[ApiMessage]] = {
+            api_key: message for api_key, (message, _) in self._handlers.items()
+        }
         self._servers: dict[int, asyncio.Server] = {}
         self._connections: set[ClientConnection] = set()
         self._connection_ids = itertools.count(1)
@@ -87,12 +90,12 @@ class Gateway:
         self._tasks: list[asyncio.Task[None]] = []
         self._looking: asyncio.Task[None] | None = None
 
-    def _routes(self) -> dict[int, tuple[Any, Handler]]:
+    def _routes(self) -> dict[int, Route]:
         """{api key: (request message, handler)}"""
         cluster = ClusterApis(self._cluster, self._listeners, self._open_new_ports, self.security)
         upstream_groups = UpstreamGroups(self._cluster, self._stored)
         heartbeat = ShareGroupHeartbeat(self._job, self._cluster, self.security, self._leases, upstream_groups)
-        routes: list[tuple[Any, Handler]] = [
+        routes: list[Route] = [
             (sasl_messages.SaslHandshakeRequest, sasl_is_off),
             (sasl_messages.SaslAuthenticateRequest, sasl_is_off),
             (metadata_messages.ApiVersionsRequest, ApiVersions(self._cluster, self.security)),
@@ -229,7 +232,7 @@ class Gateway:
         """A step of a login, in a thread of its own."""
         return await asyncio.get_running_loop().run_in_executor(self._logins, step, said)
 
-    async def handle(self, request: Request) -> Any:
+    async def handle(self, request: Request[ApiMessage]) -> ApiMessage:
         """The response message to one of our own requests."""
         _, handler = self._handlers[request.header.api_key]
         return await handler(request)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.partitioner.default import murmur2
 
 from sharegroup.protocol.request_rows import ShareGroupRequest, SharePartitionRequest, TopicMetadata
 from sharegroup.protocol.response_rows import Response, decode_response
+from sharegroup.topics.client_settings import ClientSettings
 from sharegroup.topics.topic_lookup import TopicLookup
 
 logger = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ class RowChannel:
     `send` may be called from any thread, everything else from one.
     """
 
-    def __init__(self, settings: Mapping[str, Any], topics: RowTopics, reply_to: str) -> None:
+    def __init__(self, settings: ClientSettings, topics: RowTopics, reply_to: str) -> None:
         self._topics = topics
         self._key = reply_to.encode()
         self._producer = KafkaProducer(**settings, acks="all", enable_idempotence=True, linger_ms=1)

@@ -12,7 +12,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
+
+from kafka.protocol.api_message import ApiMessage
 
 from sharegroup.errors import RequestError
 from sharegroup.gateway.clients.connection_host import ConnectionHost
@@ -33,6 +35,8 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 U = TypeVar("U")
 
+#: What is sent: encoded already, or a frame that is to come from upstream.
+_Answer = bytes | bytearray | asyncio.Future[memoryview]
 #: Requests that wait to be handled before the client is not read from any more, their bytes, and answers that may be
 #: on their way.
 MAX_WAITING_FRAMES, MAX_WAITING_BYTES, MAX_WAITING_ANSWERS = 16, 1_048_576, 16
@@ -60,7 +64,7 @@ class ClientConnection(FrameProtocol):
         self._frames: deque[memoryview] = deque()
         self._waiting_bytes = 0
         self._arrived = asyncio.Event()
-        self._answers: asyncio.Queue[Any] = asyncio.Queue(MAX_WAITING_ANSWERS)
+        self._answers: asyncio.Queue[_Answer] = asyncio.Queue(MAX_WAITING_ANSWERS)
         self._passthrough: Passthrough | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._caller = Caller(connection_id, node_id, "")
@@ -188,7 +192,7 @@ class ClientConnection(FrameProtocol):
         most = self._gateway.config.request_max_bytes
         return most if self._is_authenticated else min(most, MAX_LOGIN_REQUEST_BYTES)
 
-    async def _until_closed(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _until_closed(self, work: Coroutine[None, None, None]) -> None:
         """Run one of the two tasks; what goes wrong in it ends the connection."""
         try:
             await work
@@ -244,7 +248,7 @@ class ClientConnection(FrameProtocol):
         if answer is not None:
             await self._answers.put(answer)
 
-    async def _own(self, message: Any, header: RequestHeader, frame: memoryview) -> bytearray:
+    async def _own(self, message: type[ApiMessage], header: RequestHeader, frame: memoryview) -> bytearray:
         low, high = message.valid_versions
         if header.api_key == API_VERSIONS and not low <= header.api_version <= high:
             return wire.encode_response(unsupported_version(), 0, header.correlation_id)
@@ -294,7 +298,7 @@ class ClientConnection(FrameProtocol):
             finally:
                 self._answers.task_done()
 
-    async def _send(self, answer: Any) -> None:
+    async def _send(self, answer: _Answer) -> None:
         if isinstance(answer, asyncio.Future):
             frame: memoryview = await answer
             self.write_frame(frame)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Mapping
-from typing import Any
+
+from kafka.protocol.data_container import DataContainer
 
 from sharegroup.config import Config
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.group_configs import GroupConfigs
 from sharegroup.gateway.handlers.share_responses import AcknowledgeResponse, FetchResponse
 from sharegroup.gateway.job_client.job_channel import JobChannel
+from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.sessions.acknowledge_rules import check_renewing_fetch
 from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
 from sharegroup.gateway.sessions.member_partition import AckResult
@@ -21,6 +23,12 @@ from sharegroup.gateway.upstream.cluster import Leader, Topic, UpstreamCluster
 from sharegroup.gateway.upstream.listeners import Listeners
 from sharegroup.gateway.wire.request import Caller, Request
 from sharegroup.gateway.wire.topic_ids import NO_TOPIC_ID
+from sharegroup.protocol.messages import (
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
 from sharegroup.types import AcknowledgementBatch
 
 RECORD_LIMIT = 1
@@ -36,7 +44,7 @@ class ShareApis:
         job: JobChannel,
         cluster: UpstreamCluster,
         listeners: Listeners,
-        security: Any,
+        security: Authorization,
         leases: MemberLeases,
     ) -> None:
         self._config, self._job, self._cluster, self._security = config, job, cluster, security
@@ -45,7 +53,7 @@ class ShareApis:
 
     # -- ShareFetch ----------------------------------------------------------------------------------------------------
 
-    async def fetch(self, request: Request) -> Any:
+    async def fetch(self, request: Request[ShareFetchRequest]) -> ShareFetchResponse:
         """Acknowledge, then fetch."""
         body, caller = request.body, request.caller
         response = FetchResponse(self._cluster, self._listeners, caller.node_id)
@@ -84,7 +92,7 @@ class ShareApis:
 
     async def _serve_fetch(
         self,
-        request: Request,
+        request: Request[ShareFetchRequest],
         context: FetchContext,
         acknowledgements: Mapping[TopicIdPartition, list[AcknowledgementBatch]],
         response: FetchResponse,
@@ -115,7 +123,11 @@ class ShareApis:
                 waiting.cancel()
 
     async def _records(
-        self, served: MemberSession, partitions: list[TopicIdPartition], request: Request, response: FetchResponse
+        self,
+        served: MemberSession,
+        partitions: list[TopicIdPartition],
+        request: Request[ShareFetchRequest],
+        response: FetchResponse,
     ) -> None:
         """Fill the response: with what is there, or what comes within MaxWaitMs, for MinBytes at least.
 
@@ -140,7 +152,11 @@ class ShareApis:
                 return
 
     async def _take(
-        self, served: MemberSession, partitions: list[TopicIdPartition], request: Request, response: FetchResponse
+        self,
+        served: MemberSession,
+        partitions: list[TopicIdPartition],
+        request: Request[ShareFetchRequest],
+        response: FetchResponse,
     ) -> None:
         body = request.body
         is_record_limit = request.version >= 2 and body.share_acquire_mode == RECORD_LIMIT
@@ -160,7 +176,7 @@ class ShareApis:
 
     # -- ShareAcknowledge ----------------------------------------------------------------------------------------------
 
-    async def acknowledge(self, request: Request) -> Any:
+    async def acknowledge(self, request: Request[ShareAcknowledgeRequest]) -> ShareAcknowledgeResponse:
         """Acknowledge without fetching."""
         body, caller = request.body, request.caller
         response = AcknowledgeResponse(self._cluster, self._listeners, caller.node_id)
@@ -257,7 +273,7 @@ async def _all(
     return dict(zip(outcomes, found, strict=True))
 
 
-def _is_renew_ack(request: Request) -> bool:
+def _is_renew_ack(request: Request[ShareFetchRequest] | Request[ShareAcknowledgeRequest]) -> bool:
     return bool(request.version >= 2 and request.body.is_renew_ack)
 
 
@@ -267,7 +283,7 @@ def _settled(code: ErrorCode) -> asyncio.Future[AckResult]:
     return outcome
 
 
-def _partitions(topics: Iterable[Any]) -> list[TopicIdPartition]:
+def _partitions(topics: Iterable[DataContainer]) -> list[TopicIdPartition]:
     return [
         TopicIdPartition(topic.topic_id or NO_TOPIC_ID, partition.partition_index)
         for topic in topics
@@ -275,13 +291,13 @@ def _partitions(topics: Iterable[Any]) -> list[TopicIdPartition]:
     ]
 
 
-def _forgotten(topics: Iterable[Any]) -> Iterable[TopicIdPartition]:
+def _forgotten(topics: Iterable[DataContainer]) -> Iterable[TopicIdPartition]:
     for topic in topics:
         for partition in topic.partitions:
             yield TopicIdPartition(topic.topic_id or NO_TOPIC_ID, partition)
 
 
-def _acknowledgements(topics: Iterable[Any]) -> dict[TopicIdPartition, list[AcknowledgementBatch]]:
+def _acknowledgements(topics: Iterable[DataContainer]) -> dict[TopicIdPartition, list[AcknowledgementBatch]]:
     found: dict[TopicIdPartition, list[AcknowledgementBatch]] = {}
     for topic in topics:
         for partition in topic.partitions:

@@ -7,7 +7,9 @@ stall without the one or the other.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from uuid import UUID
+
+from kafka.protocol.data_container import DataContainer
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.sessions.member_partition import AckResult
@@ -38,7 +40,7 @@ class _Leaders:
         self._named.add(leader.node_id)
         return leader.node_id, leader.epoch
 
-    def endpoints(self, message: Any) -> list[Any]:
+    def endpoints(self, message: type[ShareFetchResponse] | type[ShareAcknowledgeResponse]) -> list[DataContainer]:
         """NodeEndpoints: our addresses of the leaders that were named."""
         return [
             message.NodeEndpoint(
@@ -79,19 +81,19 @@ class FetchResponse:
         """How the acknowledgements ended."""
         self._outcomes = outcomes
 
-    def message(self, lock_timeout_ms: int, now_ms: int) -> Any:
+    def message(self, lock_timeout_ms: int, now_ms: int) -> ShareFetchResponse:
         """The message; the lock time told is what is left of the shortest lock in it."""
-        topics: dict[Any, list[Any]] = {}
+        topics: dict[UUID, list[DataContainer]] = {}
         for key in dict.fromkeys([*self._records, *self._faults, *self._outcomes]):
             topics.setdefault(key.topic_id, []).append(self._partition(key))
         left_ms = lock_timeout_ms if self._deadline_ms is None else max(0, self._deadline_ms - now_ms)
         return _fetch_message(ErrorCode.NONE, None, left_ms, topics, self._leaders)
 
-    def failed(self, error: RequestError) -> Any:
+    def failed(self, error: RequestError) -> ShareFetchResponse:
         """The whole request is refused."""
         return _fetch_message(error.code, error.message, 0, {}, self._leaders)
 
-    def _partition(self, key: TopicIdPartition) -> Any:
+    def _partition(self, key: TopicIdPartition) -> DataContainer:
         data = ShareFetchResponse.ShareFetchableTopicResponse.PartitionData
         found = self._records.get(key)
         code = int(self._faults.get(key, ErrorCode.NONE))
@@ -123,9 +125,9 @@ class AcknowledgeResponse:
         """How the acknowledgements ended."""
         self._outcomes = outcomes
 
-    def message(self, lock_timeout_ms: int) -> Any:
+    def message(self, lock_timeout_ms: int) -> ShareAcknowledgeResponse:
         """The message."""
-        topics: dict[Any, list[Any]] = {}
+        topics: dict[UUID, list[DataContainer]] = {}
         data = ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse.PartitionData
         for key, (code, text) in self._outcomes.items():
             leader_id, leader_epoch = self._leaders.of(key, code)
@@ -134,14 +136,18 @@ class AcknowledgeResponse:
             topics.setdefault(key.topic_id, []).append(entry)
         return _acknowledge_message(ErrorCode.NONE, None, lock_timeout_ms, topics, self._leaders)
 
-    def failed(self, error: RequestError) -> Any:
+    def failed(self, error: RequestError) -> ShareAcknowledgeResponse:
         """The whole request is refused."""
         return _acknowledge_message(error.code, error.message, 0, {}, self._leaders)
 
 
 def _fetch_message(
-    code: ErrorCode, text: str | None, lock_timeout_ms: int, topics: Mapping[Any, list[Any]], leaders: _Leaders
-) -> Any:
+    code: ErrorCode,
+    text: str | None,
+    lock_timeout_ms: int,
+    topics: Mapping[UUID, list[DataContainer]],
+    leaders: _Leaders,
+) -> ShareFetchResponse:
     message = ShareFetchResponse
     return message(
         throttle_time_ms=0,
@@ -157,8 +163,12 @@ def _fetch_message(
 
 
 def _acknowledge_message(
-    code: ErrorCode, text: str | None, lock_timeout_ms: int, topics: Mapping[Any, list[Any]], leaders: _Leaders
-) -> Any:
+    code: ErrorCode,
+    text: str | None,
+    lock_timeout_ms: int,
+    topics: Mapping[UUID, list[DataContainer]],
+    leaders: _Leaders,
+) -> ShareAcknowledgeResponse:
     message = ShareAcknowledgeResponse
     return message(
         throttle_time_ms=0,

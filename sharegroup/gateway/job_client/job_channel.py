@@ -11,8 +11,8 @@ import itertools
 import logging
 import threading
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
@@ -30,6 +30,7 @@ from sharegroup.protocol.response_rows import (
     decode_broadcast,
     decode_response,
 )
+from sharegroup.topics.client_settings import ClientSettings
 from sharegroup.topics.row_channel import RowTopics
 from sharegroup.types import SharePartitionKey
 
@@ -45,12 +46,21 @@ UNTYPED_BROADCAST = b"{}"
 TOPICS_PAUSE_S = 0.1
 
 
+class _Record(Protocol):
+    """What is read of a consumer's record."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes: ...
+
+
 class JobChannel:
     """See the module. `settings` are kafka-python's."""
 
-    def __init__(
-        self, settings: Mapping[str, Any], topics: RowTopics, timeout_s: float, cluster: UpstreamCluster
-    ) -> None:
+    def __init__(self, settings: ClientSettings, topics: RowTopics, timeout_s: float, cluster: UpstreamCluster) -> None:
         self._settings, self._topics, self._timeout_s = settings, topics, timeout_s
         self.reply_to = f"gateway-{uuid.uuid4().hex}"
         self._ids = (f"{number:x}" for number in itertools.count(1))
@@ -252,7 +262,7 @@ class JobChannel:
         if self._stopping.wait(seconds):
             raise JobUnavailableError("the gateway stops")
 
-    def _receive(self, messages: list[Any]) -> None:
+    def _receive(self, messages: Iterable[_Record]) -> None:
         """Rows in the order of the log; what one says of a member or a topic counts for those behind it."""
         rows: list[Response | Broadcast] = []
         for message in messages:

@@ -16,15 +16,15 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from kafka.errors import (
     CorruptRecordError,
     DuplicateSequenceNumberError,
     InvalidProducerEpochError,
     InvalidProducerIdMappingError,
+    KafkaError,
     NoError,
     OutOfOrderSequenceNumberError,
     ProducerFencedError,
@@ -32,6 +32,7 @@ from kafka.errors import (
     for_code,
 )
 from kafka.partitioner.default import murmur2
+from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse, ProduceRequest, ProduceResponse
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
@@ -40,6 +41,10 @@ from sharegroup.gateway.job_client.broker_clock import BrokerClock
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from sharegroup.gateway.upstream.kept_connection import KeptConnection
+from sharegroup.gateway.wire.headers import Response
+from sharegroup.topics.client_settings import ClientSettings
+
+_Produced = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +89,7 @@ class JobUnavailableError(ShareGroupError):
 class RowAppender:
     """See the module. `settings` are kafka-python's; a row has `timeout_s` seconds to become durable."""
 
-    def __init__(self, cluster: UpstreamCluster, settings: Mapping[str, Any], timeout_s: float) -> None:
+    def __init__(self, cluster: UpstreamCluster, settings: ClientSettings, timeout_s: float) -> None:
         self._cluster, self._timeout_s = cluster, timeout_s
         self._leaders = _Leaders(cluster, settings)
         self._queues: dict[tuple[str, int], _PartitionQueue] = {}
@@ -326,7 +331,7 @@ class _PartitionQueue:
             await self._leaders.refresh()
         raise JobUnavailableError(self._late())
 
-    async def _produce(self, batch: _Batch) -> Any:
+    async def _produce(self, batch: _Batch) -> _Produced:
         """One attempt; the broker's answer for the partition. Raises UpstreamUnavailableError."""
         if self._producer is None:
             self._producer, self._sequence = await self._new_producer(), 0
@@ -357,7 +362,7 @@ class _PartitionQueue:
             raise UpstreamUnavailableError(problem) if is_retriable(error) else JobUnavailableError(problem)
         return int(answer.producer_id), int(answer.producer_epoch)
 
-    async def _ask(self, request: Any, response: Any, max_version: int | None = None) -> Any:
+    async def _ask(self, request: ApiMessage, response: type[Response], max_version: int | None = None) -> Response:
         connection = self._leaders.connection(self._topic, self._partition)
         return await connection.ask(request, response, max_version, ATTEMPT_SHARE * self._timeout_s)
 
@@ -365,7 +370,7 @@ class _PartitionQueue:
 class _Leaders:
     """Connections of the appender's own to leaders: on the cluster's, rows would wait behind a fetch that waits."""
 
-    def __init__(self, cluster: UpstreamCluster, settings: Mapping[str, Any]) -> None:
+    def __init__(self, cluster: UpstreamCluster, settings: ClientSettings) -> None:
         self._cluster, self._settings = cluster, settings
         self._connections: dict[int, tuple[tuple[str, int], KeptConnection]] = {}
 
@@ -393,6 +398,6 @@ class _Leaders:
             connection.close()
 
 
-def is_retriable(error: Any) -> bool:
+def is_retriable(error: type[KafkaError]) -> bool:
     """Whether the same request may succeed later, as Kafka's own clients see it."""
     return bool(error.retriable) or error is CorruptRecordError

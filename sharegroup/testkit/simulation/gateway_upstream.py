@@ -10,7 +10,7 @@ from typing import Any
 from kafka.errors import KafkaError, LeaderNotAvailableError
 from kafka.protocol.admin import DeleteGroupsRequest, DeleteGroupsResponse
 from kafka.protocol.consumer import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
-from kafka.protocol.metadata import MetadataResponse
+from kafka.protocol.metadata import ApiVersionsResponse, MetadataResponse
 
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.records.log_reader import EARLIEST, IDS_FETCH_VERSION, READ_COMMITTED
@@ -86,7 +86,7 @@ class SimulatedUpstream(UpstreamCluster):
 
     async def features(self, node_id: int) -> Features:
         """The same of all brokers."""
-        return Features(OFFERED, None)
+        return Features(OFFERED, ApiVersionsResponse())
 
     async def ask(
         self, node_id: int, request: Any, response: Any, max_version: int | None = None, timeout_s: float = 30.0
