@@ -164,7 +164,7 @@ class MemberSession:
         buffer = self.partition(key).read_ahead
         if buffer.buffered:
             return False
-        buffer.dry(now_ms)
+        buffer.client_waits(now_ms)
         return True
 
     def ask(self, partitions: Sequence[TopicIdPartition], wanted: int, now_ms: int) -> None:
@@ -192,7 +192,7 @@ class MemberSession:
             partition.expire(now_ms())
             ranges, read_committed = buffer.part()
             if not ranges:
-                buffer.dry(now_ms())
+                buffer.client_waits(now_ms())
                 return None
             first = ranges[0].first_offset
             position = LogPosition(topic, key.partition, read_committed)
