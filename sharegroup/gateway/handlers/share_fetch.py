@@ -13,7 +13,6 @@ from sharegroup.gateway.groups.group_configs import GroupConfigs
 from sharegroup.gateway.handlers.share_responses import AcknowledgeResponse, FetchResponse
 from sharegroup.gateway.job_client.job_channel import JobChannel
 from sharegroup.gateway.security.authorization import Authorization
-from sharegroup.gateway.sessions.acknowledge_rules import check_renewing_fetch
 from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
 from sharegroup.gateway.sessions.member_partition import AckResult
 from sharegroup.gateway.sessions.member_session import FetchLimits, MemberSession
@@ -23,6 +22,7 @@ from sharegroup.gateway.upstream.cluster import Leader, Topic, UpstreamCluster
 from sharegroup.gateway.upstream.listeners import Listeners
 from sharegroup.gateway.wire.request import Caller, Request
 from sharegroup.gateway.wire.topic_ids import NO_TOPIC_ID
+from sharegroup.protocol.acknowledge_rules import check_renewing_fetch
 from sharegroup.protocol.messages import (
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
