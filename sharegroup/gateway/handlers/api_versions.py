@@ -87,8 +87,8 @@ def supported_features(upstream: ApiVersionsResponse) -> list[ApiVersionsRespons
         for found in upstream.supported_features or ()
         if found.name != SHARE_VERSION
     ]
-    own = feature(name=SHARE_VERSION, min_version=1, max_version=1)
-    return [*(found for found in capped if found.min_version <= found.max_version), own]
+    share_version = feature(name=SHARE_VERSION, min_version=1, max_version=1)
+    return [*(found for found in capped if found.min_version <= found.max_version), share_version]
 
 
 def finalized_features(upstream: ApiVersionsResponse) -> list[ApiVersionsResponse.FinalizedFeatureKey]:

@@ -79,8 +79,8 @@ class ShareApis:
         if context.dropped is not None:
             self.sessions.end(context.dropped)
         try:
-            await self._know(context.partitions, caller.node_id)
-            await self._know(acknowledgements)
+            await self._refresh_unless_known(context.partitions, caller.node_id)
+            await self._refresh_unless_known(acknowledgements)
             self.sessions.check_open(caller.node_id, context)
             await self._serve_fetch(request, context, acknowledgements, response)
         except RequestError as error:
@@ -102,11 +102,11 @@ class ShareApis:
         served.rhythm.came(self._job.now_ms())
         is_renew_ack = _is_renew_ack(request)
         outcomes = self._acknowledge(caller, context.session, acknowledgements, is_renew_ack)
-        waiting = asyncio.ensure_future(_all(outcomes)) if outcomes else None
+        waiting = asyncio.ensure_future(_wait_for_all(outcomes)) if outcomes else None
         try:
             faults = self._faults(caller, context.partitions)
             readable = [key for key in context.partitions if key not in faults]
-            moved = self.sessions.own(context.session, readable)
+            moved = self.sessions.move_to(context.session, readable)
             if context.kind is ContextKind.NEW:
                 served.open([key for key in readable if key not in moved])
             served.forget(list(_forgotten(body.forgotten_topics_data)))
@@ -138,7 +138,7 @@ class ShareApis:
         end = loop.time() + body.max_wait_ms / 1000
         while True:
             served.clear_news()
-            await self._take(served, partitions, request, response)
+            await self._add_buffered(served, partitions, request, response)
             faults = self._faults(request.caller, partitions)
             response.faults(faults)
             readable = [key for key in partitions if key not in faults and self.sessions.owns(served.session, key)]
@@ -151,13 +151,14 @@ class ShareApis:
             if not await served.wait(left):
                 return
 
-    async def _take(
+    async def _add_buffered(
         self,
         served: MemberSession,
         partitions: list[TopicIdPartition],
         request: Request[ShareFetchRequest],
         response: FetchResponse,
     ) -> None:
+        """Add what the buffers have of the partitions, each once, as far as there is room."""
         body = request.body
         is_record_limit = request.version >= 2 and body.share_acquire_mode == RECORD_LIMIT
         for key in partitions:
@@ -167,7 +168,7 @@ class ShareApis:
             topic = self._cluster.topic_by_id(key.topic_id)
             if topic is None or not self.sessions.owns(served.session, key) or response.has_records(key):
                 continue  # once in a response; what came meanwhile is in the next one
-            if served.is_dry(key, self._job.now_ms()):
+            if served.must_wait_for(key, self._job.now_ms()):
                 continue
             limits = FetchLimits(room, body.max_bytes - response.byte_count, max(1, body.batch_size), is_record_limit)
             found = await served.take(key, topic, limits, not response.record_count, self._job.now_ms)
@@ -189,10 +190,10 @@ class ShareApis:
             return response.failed(error)
         acknowledgements = _acknowledgements(body.topics)
         try:
-            await self._know(acknowledgements)
+            await self._refresh_unless_known(acknowledgements)
             self.sessions.check_open(caller.node_id, context)
             outcomes = self._acknowledge(caller, context.session, acknowledgements, _is_renew_ack(request))
-            response.acknowledged(await _all(outcomes))
+            response.acknowledged(await _wait_for_all(outcomes))
         except RequestError as error:
             return response.failed(error)
         finally:
@@ -237,7 +238,7 @@ class ShareApis:
 
     # -- topics --------------------------------------------------------------------------------------------------------
 
-    async def _know(self, keys: Iterable[TopicIdPartition], node_id: int | None = None) -> None:
+    async def _refresh_unless_known(self, keys: Iterable[TopicIdPartition], node_id: int | None = None) -> None:
         """Ask for metadata when a partition is not known, or not as one that `node_id` leads: it may have moved."""
         leaders = [self._cluster.leader(*key) for key in keys]
         if any(leader is None or (node_id is not None and leader.node_id != node_id) for leader in leaders):
@@ -265,7 +266,7 @@ class ShareApis:
         return self._group_configs.group_config(group_id).record_lock_duration_ms
 
 
-async def _all(
+async def _wait_for_all(
     outcomes: Mapping[TopicIdPartition, Awaitable[AckResult]],
 ) -> dict[TopicIdPartition, AckResult]:
     """Wait for all outcomes."""

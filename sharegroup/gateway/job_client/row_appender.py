@@ -249,12 +249,12 @@ class _PartitionQueue:
 
     async def _send(self) -> None:
         try:
-            while (batch := self._take()) is not None:
+            while (batch := self._next_batch()) is not None:
                 await self._send_batch(batch)
         finally:
             self.task = None
 
-    def _take(self) -> _Batch | None:
+    def _next_batch(self) -> _Batch | None:
         """The next batch; rows whose time was over before they were sent are left out."""
         rows: list[_Row] = []
         builder = DefaultRecordBatchBuilder(MAGIC, NO_COMPRESSION, False, -1, -1, -1, MAX_BATCH_BYTES)

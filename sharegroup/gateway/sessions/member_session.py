@@ -159,7 +159,7 @@ class MemberSession:
             return has_again
         return True
 
-    def is_dry(self, key: TopicIdPartition, now_ms: int) -> bool:
+    def must_wait_for(self, key: TopicIdPartition, now_ms: int) -> bool:
         """Whether there is nothing for the member in a partition's buffer; the member's fetch then waits for some."""
         buffer = self.partition(key).read_ahead
         if buffer.buffered:

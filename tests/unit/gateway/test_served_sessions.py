@@ -48,12 +48,12 @@ class Nodes:
         if context.dropped is not None:
             self.sessions.end(context.dropped)
         served = self.sessions.serve(context.session)
-        moved = self.sessions.own(context.session, context.partitions)
+        moved = self.sessions.move_to(context.session, context.partitions)
         if epoch == 0:
             served.open([key for key in context.partitions if key not in moved])
         served.forget(forget)
         for key in context.partitions:
-            served.is_dry(key, 0)
+            served.must_wait_for(key, 0)
         served.ask(context.partitions, 10, 0)
         return context
 
