@@ -12,10 +12,10 @@ from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import Topic, UpstreamCluster
 from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from sharegroup.gateway.wire.request import Request
-from sharegroup.gateway.wire.topic_ids import NO_TOPIC_ID
 from sharegroup.protocol.messages import AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse
 from sharegroup.protocol.request_rows import ALTER_OFFSETS, StartOffset
 from sharegroup.protocol.response_rows import PartitionError
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 
 _Topic = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic
 _Partition = _Topic.AlterShareGroupOffsetsResponsePartition

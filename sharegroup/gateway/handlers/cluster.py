@@ -24,7 +24,7 @@ from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.coordinators import MANY_KEYS_VERSION, Coordinator, find_coordinators
 from sharegroup.gateway.upstream.listeners import Listeners
 from sharegroup.gateway.wire.request import Request
-from sharegroup.gateway.wire.topic_ids import NO_TOPIC_ID
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 
 _Topic = MetadataResponse.MetadataResponseTopic
 

@@ -12,10 +12,10 @@ from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import Topic, UpstreamCluster
 from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from sharegroup.gateway.wire.request import Request
-from sharegroup.gateway.wire.topic_ids import NO_TOPIC_ID
 from sharegroup.protocol.messages import DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse
 from sharegroup.protocol.request_rows import DELETE_OFFSETS
 from sharegroup.protocol.response_rows import TopicError
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 
 _Topic = DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic
 

@@ -8,8 +8,8 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.stored_groups import StoredGroups
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.wire.request import Caller, Request
-from sharegroup.gateway.wire.topic_ids import NO_TOPIC_ID, topic_id_of
 from sharegroup.protocol.messages import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID, topic_id_of
 from sharegroup.tables import MemberDescription, ShareGroupDescription
 
 #: The only assignor there is, as in Kafka.

@@ -13,8 +13,8 @@ from sharegroup.gateway.upstream.cluster import Topic, UpstreamCluster
 from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from sharegroup.gateway.upstream.log_ends import TopicPartition, log_end_offsets
 from sharegroup.gateway.wire.request import Caller, Request
-from sharegroup.gateway.wire.topic_ids import NO_TOPIC_ID, topic_id_text
 from sharegroup.protocol.messages import DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID, topic_id_text
 from sharegroup.tables import SharePartitionOffset
 
 UNKNOWN = -1

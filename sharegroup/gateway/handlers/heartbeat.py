@@ -14,10 +14,10 @@ from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from sharegroup.gateway.wire.request import Request
-from sharegroup.gateway.wire.topic_ids import topic_id_of
 from sharegroup.protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from sharegroup.protocol.request_rows import HEARTBEAT, ShareGroupRequest
 from sharegroup.protocol.response_rows import ShareGroupResponse
+from sharegroup.protocol.topic_ids import topic_id_of
 
 logger = logging.getLogger(__name__)
 

@@ -21,7 +21,6 @@ from sharegroup.gateway.sessions.share_session import ContextKind, FetchContext,
 from sharegroup.gateway.upstream.cluster import Leader, Topic, UpstreamCluster
 from sharegroup.gateway.upstream.listeners import Listeners
 from sharegroup.gateway.wire.request import Caller, Request
-from sharegroup.gateway.wire.topic_ids import NO_TOPIC_ID
 from sharegroup.protocol.acknowledge_rules import check_renewing_fetch
 from sharegroup.protocol.messages import (
     ShareAcknowledgeRequest,
@@ -29,6 +28,7 @@ from sharegroup.protocol.messages import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 from sharegroup.types import AcknowledgementBatch
 
 RECORD_LIMIT = 1

@@ -12,9 +12,9 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.job_client.job_channel import JobChannel, JobUnavailableError
 from sharegroup.gateway.upstream.cluster import Topic
 from sharegroup.gateway.wire.request import Request
-from sharegroup.gateway.wire.topic_ids import topic_id_text
 from sharegroup.protocol.request_rows import ShareGroupRequest, StartOffset, TopicMetadata
 from sharegroup.protocol.response_rows import ShareGroupResponse
+from sharegroup.protocol.topic_ids import topic_id_text
 
 logger = logging.getLogger(__name__)
 

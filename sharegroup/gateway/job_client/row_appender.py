@@ -31,7 +31,6 @@ from kafka.errors import (
     UnknownProducerIdError,
     for_code,
 )
-from kafka.partitioner.default import murmur2
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse, ProduceRequest, ProduceResponse
 from kafka.record.default_records import DefaultRecordBatchBuilder
@@ -43,6 +42,7 @@ from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from sharegroup.gateway.upstream.kept_connection import KeptConnection
 from sharegroup.gateway.wire.headers import Response
 from sharegroup.topics.client_settings import ClientSettings
+from sharegroup.topics.row_channel import partition_of
 
 _Produced = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
 
@@ -157,11 +157,6 @@ def local_ms() -> int:
     Locks are counted by it. By one that is set back, members would be told of longer ones than they have.
     """
     return int(_BEGAN_MS + time.clock_gettime(_STEADY) * 1000)
-
-
-def partition_of(key: bytes, partitions: int) -> int:
-    """Where Kafka's default partitioner puts a key, by the number of partitions that the topic has now."""
-    return int((murmur2(key) & 0x7FFFFFFF) % partitions)
 
 
 class _Row:

@@ -31,8 +31,8 @@ from sharegroup.gateway.sessions.share_session import (
     TopicIdPartition,
 )
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.gateway.wire.topic_ids import topic_id_of, topic_id_text
 from sharegroup.protocol.response_rows import MEMBER_LEFT, NEW_LEADER, TOPIC_DELETED, Broadcast
+from sharegroup.protocol.topic_ids import topic_id_of, topic_id_text
 from sharegroup.types import SharePartitionKey
 
 logger = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from sharegroup.errors import ErrorCode
 from sharegroup.gateway.upstream.connection import Features, UpstreamUnavailableError
 from sharegroup.gateway.upstream.kept_connection import KeptConnection
 from sharegroup.gateway.wire.headers import Response
-from sharegroup.gateway.wire.topic_ids import NO_TOPIC_ID, made_topic_id
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID, made_topic_id
 from sharegroup.topics.client_settings import ClientSettings
 
 logger = logging.getLogger(__name__)

@@ -16,9 +16,9 @@ from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.sessions.member_session import MemberSession
 from sharegroup.gateway.sessions.member_sessions import MemberSessions
 from sharegroup.gateway.sessions.share_session import FINAL_EPOCH, FetchContext, TopicIdPartition
-from sharegroup.gateway.wire.topic_ids import topic_id_text
 from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, RELEASE_MEMBER, UNACQUIRE, SharePartitionRequest
 from sharegroup.protocol.response_rows import MEMBER_LEFT, NEW_LEADER, TOPIC_DELETED, Broadcast
+from sharegroup.protocol.topic_ids import topic_id_text
 from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange, SharePartitionKey
 from tests.unit.gateway.recording_job import RecordingJob
 
