@@ -8,6 +8,11 @@ A batch whose time is over, or that was refused, is given up. Whether it is in t
 knows which sequence number comes next: the next batch begins a new epoch of the producer id (KIP-360), from 0. A broker
 that has seen the new epoch appends nothing more of the old one, so a batch that was given up and is still on its way
 somewhere cannot come after those that followed it.
+
+It stays, since no asyncio producer does this, by their sources: aiokafka (0.14.0) never lets an idempotent batch
+expire, but sends it again for as long as the error is retriable, and has no new epoch to begin. confluent-kafka's
+AIOProducer (2.16.1) hands rows on and polls for their delivery reports in a pool of threads, by itself every 100 ms or
+less often, while a member waits for each of our rows.
 """
 
 from __future__ import annotations
