@@ -155,7 +155,7 @@ def test_a_client_that_never_reads_is_not_read_from_and_then_closed(monkeypatch:
             accepted = connection.transport.get_extra_info("socket")
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
             sending = asyncio.ensure_future(loop.sock_sendall(unread, unknown_api_versions(1) * 1_000_000))
-            await until(lambda: connection.is_held and not connection.is_drained)
+            await until(lambda: connection.is_held and not connection._drained.is_set())
             waiting = len(connection._requests._frames)
             other = await client.another().connect()
             assert await other.is_served()
