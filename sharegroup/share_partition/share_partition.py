@@ -43,12 +43,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.protocol.acknowledge_rules import asks_for_renewal, check_batches
 from sharegroup.share_partition.acknowledgement import (
     AcknowledgementRefused,
     RenewalsOff,
     acknowledge_batch,
-    asks_for_renewal,
-    check_batches,
     grants_by_offset,
 )
 from sharegroup.share_partition.acquisition import fetch_budget, select

@@ -15,6 +15,10 @@ _JAAS_ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)")
 _CONTROL_CHARACTERS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
+#: What kafka-python's clients are made with: it names and types each setting only in its documentation.
+ClientSettings = Mapping[str, Any]
+
+
 def python_properties(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str, Any]:
     """kafka-python's settings for Java's properties; those that only Java's clients have are left out.
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.partitioner.default import murmur2
 
 from sharegroup.protocol.request_rows import ShareGroupRequest, SharePartitionRequest, TopicMetadata
 from sharegroup.protocol.response_rows import Response, decode_response
+from sharegroup.topics.client_settings import ClientSettings
 from sharegroup.topics.topic_lookup import TopicLookup
 
 logger = logging.getLogger(__name__)
@@ -26,34 +27,52 @@ class RowTopics(NamedTuple):
     responses: str
 
 
+def responses_consumer(settings: ClientSettings) -> KafkaConsumer:
+    """A consumer of response rows, which has no partition yet. Raises KafkaError."""
+    return KafkaConsumer(
+        **settings, group_id=None, enable_auto_commit=False, auto_offset_reset="latest", fetch_max_wait_ms=500
+    )
+
+
+def responses_partition(consumer: KafkaConsumer, topic: str, key: bytes) -> TopicPartition | None:
+    """Where the responses for a key are: by the default partitioner. None while the job has not made its topics."""
+    partitions = consumer.partitions_for_topic(topic)
+    if not partitions:
+        return None
+    return TopicPartition(topic, sorted(partitions)[partition_of(key, len(partitions))])
+
+
+def read_from_end(consumer: KafkaConsumer, partition: TopicPartition) -> int:
+    """Read the partition from its end, as it is now and not at the first poll: a response may come before. The end."""
+    consumer.assign([partition])
+    consumer.seek_to_end(partition)
+    return int(consumer.position(partition))
+
+
+def partition_of(key: bytes, partitions: int) -> int:
+    """Where Kafka's default partitioner puts a key, by the number of partitions that the topic has now."""
+    return int((murmur2(key) & 0x7FFFFFFF) % partitions)
+
+
 class RowChannel:
     """`settings` are kafka-python's; responses are those keyed by `reply_to`.
 
     `send` may be called from any thread, everything else from one.
     """
 
-    def __init__(self, settings: Mapping[str, Any], topics: RowTopics, reply_to: str) -> None:
+    def __init__(self, settings: ClientSettings, topics: RowTopics, reply_to: str) -> None:
         self._topics = topics
         self._key = reply_to.encode()
         self._producer = KafkaProducer(**settings, acks="all", enable_idempotence=True, linger_ms=1)
-        self._consumer = KafkaConsumer(
-            **settings, group_id=None, enable_auto_commit=False, auto_offset_reset="latest", fetch_max_wait_ms=500
-        )
+        self._consumer = responses_consumer(settings)
         self._topics_of_cluster = TopicLookup(settings)
 
     def open(self) -> bool:
-        """Begin to read responses, from the end; False while the job has not made its topics.
-
-        A response is in the partition that the default partitioner gives for its key.
-        """
-        partitions = self._consumer.partitions_for_topic(self._topics.responses)
-        if not partitions:
+        """Begin to read responses, from the end; False while the job has not made its topics."""
+        partition = responses_partition(self._consumer, self._topics.responses, self._key)
+        if partition is None:
             return False
-        index = (murmur2(self._key) & 0x7FFFFFFF) % len(partitions)
-        partition = TopicPartition(self._topics.responses, sorted(partitions)[index])
-        self._consumer.assign([partition])
-        self._consumer.seek_to_end(partition)
-        self._consumer.position(partition)  # now, not at the first poll: a response may come before
+        read_from_end(self._consumer, partition)
         return True
 
     def poll(self, timeout_ms: int) -> list[Response]:

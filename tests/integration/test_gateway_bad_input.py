@@ -21,6 +21,7 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceRequest
 
 from sharegroup.config import Config, GatewayConfig, JobConfig
+from sharegroup.gateway.clients.client_connection import ClientConnection
 from sharegroup.gateway.server import Gateway, running_gateway
 from sharegroup.gateway.upstream.passthrough import MAX_UNTAKEN_BYTES
 from sharegroup.gateway.wire import headers as wire
@@ -257,12 +258,14 @@ def test_a_client_that_does_not_read_large_responses_costs_one_of_them(
         for offset in range(count):
             client.send(wire.encode_request(fetch(topic, offset), 4, offset, "slow"))
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
-        while not gateway._connections:
+        while not gateway.parts.connections:
             await asyncio.sleep(0.01)
-        (connection,) = gateway._connections
-        while connection._passthrough is None or connection._passthrough._connection is None:
+        (connection,) = gateway.parts.connections
+        assert isinstance(connection, ClientConnection)
+        requests = connection._requests
+        while requests._passthrough is None or requests._passthrough._connection is None:
             await asyncio.sleep(0.01)
-        link = connection._passthrough._connection
+        link = requests._passthrough._connection
         while not link.is_held:
             await asyncio.sleep(0.01)
         held = [link.untaken]

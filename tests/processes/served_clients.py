@@ -31,7 +31,7 @@ async def serving(config: dict[str, object] | None = None) -> AsyncIterator[tupl
     """A gateway, and a client that has not connected yet; at the end all connections and their tasks must be gone."""
     others = asyncio.all_tasks()
     gateway = Gateway(replace(Config(), job=NOBODY, gateway=GatewayConfig.model_validate(config or {})))
-    server = await gateway.listen(NODE_ID, 0)
+    server = await gateway.parts.ports.listen(NODE_ID, 0)
     client = Client(server.sockets[0].getsockname()[1], [])
     try:
         yield gateway, client
@@ -39,7 +39,7 @@ async def serving(config: dict[str, object] | None = None) -> AsyncIterator[tupl
         await client.close_all()
         server.close()
         await gateway.stop()
-    while gateway.connection_count or asyncio.all_tasks() - others:
+    while gateway.parts.connections or asyncio.all_tasks() - others:
         await asyncio.sleep(0.01)
 
 

@@ -12,6 +12,7 @@ import struct
 import threading
 import tracemalloc
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,12 +23,9 @@ from kafka.protocol.sasl import SaslHandshakeRequest
 from scramp import ScramClient
 
 from sharegroup.gateway.clients import client_connection
-from sharegroup.gateway.clients.client_connection import (
-    MAX_LOGIN_REQUEST_BYTES,
-    MAX_OWN_REQUEST_BYTES,
-    MAX_WAITING_FRAMES,
-    ClientConnection,
-)
+from sharegroup.gateway.clients.client_connection import ClientConnection
+from sharegroup.gateway.clients.request_loop import MAX_LOGIN_REQUEST_BYTES, MAX_OWN_REQUEST_BYTES
+from sharegroup.gateway.clients.waiting_frames import MAX_WAITING_FRAMES
 from sharegroup.gateway.security.credentials import ScramCredential, hash_password
 from sharegroup.gateway.server import Gateway
 from sharegroup.gateway.wire import headers as wire
@@ -119,10 +117,10 @@ def test_a_frame_that_never_ends_is_closed_with_its_client() -> None:
     async def test(gateway: Gateway, client: Client) -> int:
         await client.connect()
         client.send(metadata()[:-1])
-        await until(lambda: gateway.connection_count == 1)
+        await until(lambda: len(gateway.parts.connections) == 1)
         client.close()
-        await until(lambda: gateway.connection_count == 0)
-        return gateway.connection_count
+        await until(lambda: len(gateway.parts.connections) == 0)
+        return len(gateway.parts.connections)
 
     assert run(test) == 0
 
@@ -137,7 +135,8 @@ def test_thousands_of_requests_in_a_row_are_answered_in_order() -> None:
 
 
 def connection_of(gateway: Gateway) -> ClientConnection:
-    (connection,) = gateway._connections
+    (connection,) = gateway.parts.connections
+    assert isinstance(connection, ClientConnection)
     return connection
 
 
@@ -150,19 +149,19 @@ def test_a_client_that_never_reads_is_not_read_from_and_then_closed(monkeypatch:
             unread.setblocking(False)
             loop = asyncio.get_running_loop()
             await loop.sock_connect(unread, ("127.0.0.1", client.port))
-            await until(lambda: gateway.connection_count == 1)
+            await until(lambda: len(gateway.parts.connections) == 1)
             connection = connection_of(gateway)
             assert connection.transport is not None
             accepted = connection.transport.get_extra_info("socket")
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
             sending = asyncio.ensure_future(loop.sock_sendall(unread, unknown_api_versions(1) * 1_000_000))
-            await until(lambda: connection.is_held and not connection.is_drained)
-            waiting = len(connection._frames)
+            await until(lambda: connection.is_held and not connection._drained.is_set())
+            waiting = len(connection._requests._frames)
             other = await client.another().connect()
             assert await other.is_served()
             other.close()
             advance(client_connection.UNREAD_TIMEOUT_S)
-            await until(lambda: gateway.connection_count == 0)
+            await until(lambda: len(gateway.parts.connections) == 0)
             (failure,) = await asyncio.gather(sending, return_exceptions=True)
             return waiting, isinstance(failure, ConnectionError)
 
@@ -189,7 +188,7 @@ def test_too_many_connections() -> None:
         assert await second.is_served()
         assert await (await client.another().connect()).is_closed()
         first.close()
-        await until(lambda: gateway.connection_count == 1)
+        await until(lambda: len(gateway.parts.connections) == 1)
         assert await (await client.another().connect()).is_served()
 
     run(test, {"gateway.max.connections": 2})
@@ -202,7 +201,7 @@ def test_a_client_that_says_nothing() -> None:
         assert await talking.is_served()
         closing = asyncio.ensure_future(silent.is_closed())
         while not closing.done():
-            gateway.close_idle()
+            gateway.parts.connections.close_idle()
             await asyncio.sleep(0.01)
         return closing.result() and await talking.is_served()
 
@@ -213,7 +212,7 @@ def test_a_client_that_has_been_silent_for_long() -> None:
     async def test(gateway: Gateway, client: Client) -> tuple[bool, bool]:
         await client.connect()
         assert await client.is_served()
-        connection, now = connection_of(gateway), gateway.now()
+        connection, now = connection_of(gateway), asyncio.get_running_loop().time()
         return connection.is_idle(now + 599.9), connection.is_idle(now + 600.1)
 
     assert run(test) == (False, True)
@@ -225,7 +224,7 @@ KEEPALIVE = ("TCP_KEEPIDLE", "TCP_KEEPALIVE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "T
 
 async def keepalive_of(gateway: Gateway, client: Client) -> dict[str, int]:
     await client.connect()
-    await until(lambda: gateway.connection_count == 1)
+    await until(lambda: len(gateway.parts.connections) == 1)
     transport = connection_of(gateway).transport
     assert transport is not None
     accepted = transport.get_extra_info("socket")
@@ -275,7 +274,7 @@ def test_a_connection_that_takes_nothing_ends(monkeypatch: pytest.MonkeyPatch) -
             unread.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
             unread.setblocking(False)
             await asyncio.get_running_loop().sock_connect(unread, ("127.0.0.1", client.port))
-            await until(lambda: gateway.connection_count == 1)
+            await until(lambda: len(gateway.parts.connections) == 1)
             connection = connection_of(gateway)
             ends: list[Exception | None] = []
             lost = connection.connection_lost
@@ -287,7 +286,7 @@ def test_a_connection_that_takes_nothing_ends(monkeypatch: pytest.MonkeyPatch) -
             monkeypatch.setattr(connection, "connection_lost", lost_by)
             assert connection.transport is not None
             connection.transport.write(bytes(16 * 1_048_576))
-            await until(lambda: gateway.connection_count == 0)
+            await until(lambda: len(gateway.parts.connections) == 0)
             return ends[0]
 
     assert isinstance(run(test, {"gateway.tcp.keepalive.ms": 1_000}), TimeoutError)
@@ -354,7 +353,7 @@ def test_a_login(users: dict[str, object]) -> None:
         long = SaslHandshakeRequest(mechanism="x" * 20_000)
         client.send(wire.encode_request(long, 1, 9, "test"))  # longer requests are allowed from now on
         assert (await client.frame())[:6] == b"\0\0\0\x09\0\x22"
-        return connection_of(gateway)._caller.principal
+        return connection_of(gateway)._requests.caller.principal
 
     assert run(test, users) == "User:alice"
 
@@ -370,7 +369,7 @@ def test_a_login_by_scram(users: dict[str, object]) -> None:
         code, proof = await client.authenticate(scram.get_client_final().encode())
         assert code == 0
         scram.set_server_final(proof.decode())
-        return connection_of(gateway)._caller.principal
+        return connection_of(gateway)._requests.caller.principal
 
     assert run(test, users) == "User:alice"
 
@@ -390,7 +389,7 @@ def test_a_login_by_bare_messages(users: dict[str, object]) -> None:
         assert await client.handshake("NO-SUCH-MECHANISM", version=0) == 33
         assert await client.handshake(version=0) == 0
         assert await bare(client, b"\0alice\0secret") == b""
-        return connection_of(gateway)._caller.principal, await client.is_served()
+        return connection_of(gateway)._requests.caller.principal, await client.is_served()
 
     assert run(test, users) == ("User:alice", True)
 
@@ -402,7 +401,7 @@ def test_a_login_by_bare_messages_of_scram(users: dict[str, object]) -> None:
         scram = ScramClient(["SCRAM-SHA-512"], "alice", "secret")
         scram.set_server_first((await bare(client, scram.get_client_first().encode())).decode())
         scram.set_server_final((await bare(client, scram.get_client_final().encode())).decode())
-        return connection_of(gateway)._caller.principal, await client.is_served()
+        return connection_of(gateway)._requests.caller.principal, await client.is_served()
 
     assert run(test, users) == ("User:alice", True)
 
@@ -419,7 +418,7 @@ def test_a_wrong_bare_message_closes_the_connection_without_an_answer(users: dic
         connection = connection_of(gateway)
         client.send(wrong)
         is_closed = await client.is_closed()
-        return connection._caller.principal, is_closed
+        return connection._requests.caller.principal, is_closed
 
     assert run(test, users) == ("User:ANONYMOUS", True)
 
@@ -478,7 +477,7 @@ def test_who_only_talks_does_not_put_off_the_login(users: dict[str, object]) -> 
             while True:
                 assert await client.handshake("NO-SUCH-MECHANISM") == 33
                 requests += 1
-                gateway.close_idle()
+                gateway.parts.connections.close_idle()
         except (ConnectionError, asyncio.IncompleteReadError):
             return requests
 
@@ -502,7 +501,7 @@ def test_many_logins_at_once_keep_nobody_waiting(users: dict[str, object], monke
     async def test(gateway: Gateway, client: Client) -> set[tuple[int, bytes]]:
         await client.connect()
         logins = asyncio.gather(*(log_in(client.another()) for _ in range(50)))
-        await until(lambda: gateway.connection_count == 51)
+        await until(lambda: len(gateway.parts.connections) == 51)
         for _ in range(50):
             assert await client.is_served()
         assert not logins.done()
@@ -550,7 +549,7 @@ def test_a_certificate_is_a_login(pems: Path) -> None:
         client.context = client_context(pems)
         await client.connect()
         assert await client.is_served()
-        return connection_of(gateway)._caller.principal
+        return connection_of(gateway)._requests.caller.principal
 
     with_certificate = tls(pems, **{"gateway.ssl.client.ca.location": str(pems / "cert.pem")})
     assert run(test, with_certificate) == r"User:CN=localhost,O=Share\, Group,C=DE"
@@ -576,7 +575,8 @@ def test_no_tls_handshake(pems: Path, said: bytes, caplog: pytest.LogCaptureFixt
         client.send(said)
         is_closed = await client.is_closed()  # an alert may come before
         patient = {"first_request_timeout_ms": 60_000}
-        gateway.config = gateway.config.model_copy(update=patient)  # the other has all the time that it needs
+        parts = gateway.parts  # the other has all the time that it needs
+        parts._config = replace(parts._config, gateway=parts._config.gateway.model_copy(update=patient))
         other = client.another()
         other.context = client_context(pems)
         return (is_closed or bool(said)) and await (await other.connect()).is_served()
@@ -589,15 +589,15 @@ def test_no_tls_handshake(pems: Path, said: bytes, caplog: pytest.LogCaptureFixt
 def test_who_has_not_begun_the_tls_handshake_counts(pems: Path) -> None:
     async def test(gateway: Gateway, client: Client) -> tuple[bool, bool]:
         silent = [await client.another().connect() for _ in range(3)]
-        await until(lambda: gateway.connection_count == 2)
+        await until(lambda: len(gateway.parts.connections) == 2)
         assert await silent[2].is_closed()
         client.context = client_context(pems)
         with pytest.raises((ConnectionError, ssl.SSLError)):
             await client.connect()
         silent[0].close()
-        await until(lambda: gateway.connection_count == 1)
+        await until(lambda: len(gateway.parts.connections) == 1)
         served = await (await client.connect()).is_served()
-        for connection in list(gateway._connections):
+        for connection in list(gateway.parts.connections):
             connection.close()
         return served, await silent[1].is_closed()
 
@@ -610,7 +610,7 @@ def test_a_tls_connection_takes_little_memory(pems: Path) -> None:
         before, _ = tracemalloc.get_traced_memory()
         for each in clients:
             await each.connect()
-        await until(lambda: gateway.connection_count == len(clients))
+        await until(lambda: len(gateway.parts.connections) == len(clients))
         after, _ = tracemalloc.get_traced_memory()
         return (after - before) / len(clients)
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from sharegroup.gateway import server
+from sharegroup.gateway.handlers import pass_through
 from sharegroup.gateway.upstream import cluster as upstream_cluster
 from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from tests.processes.served_clients import NODE_ID, serving
@@ -15,7 +15,7 @@ DEADLINE_S = 60.0
 
 
 def test_the_gateway_looks_again_and_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "LOOK_AGAIN_S", 0.0)
+    monkeypatch.setattr(pass_through, "LOOK_AGAIN_S", 0.0)
     monkeypatch.setattr(upstream_cluster, "REFRESH_PAUSE_S", 0.0)
 
     async def test() -> None:
@@ -26,13 +26,13 @@ def test_the_gateway_looks_again_and_once_more(monkeypatch: pytest.MonkeyPatch) 
                 asked.append(names)
                 raise UpstreamUnavailableError("away")
 
-            monkeypatch.setattr(gateway._cluster, "_metadata", metadata)
-            monkeypatch.setitem(gateway._cluster._addresses, NODE_ID, ("127.0.0.1", 1))
-            passthrough = gateway.passthrough(NODE_ID)
+            monkeypatch.setattr(gateway.parts.cluster, "_metadata", metadata)
+            monkeypatch.setitem(gateway.parts.cluster._addresses, NODE_ID, ("127.0.0.1", 1))
+            passthrough = gateway.parts.pass_through.link(NODE_ID)
             passthrough._topics_deleted()
             passthrough._topics_deleted()  # the same look does for both
-            assert gateway._looking is not None
-            await gateway._looking
+            assert gateway.parts.pass_through._looking is not None
+            await gateway.parts.pass_through._looking
             assert asked == [None, None]
 
     asyncio.run(asyncio.wait_for(test(), DEADLINE_S))

@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from sharegroup.gateway.job_client import row_appender
-from sharegroup.gateway.job_client.row_appender import JobUnavailableError, RowAppender, partition_of
+from sharegroup.gateway.job_client.row_appender import JobUnavailableError, RowAppender
+from sharegroup.topics.row_channel import partition_of
 from tests.processes.loop_clock import advance
 from tests.processes.scripted_broker import (
     APPEND,

@@ -11,9 +11,9 @@ import logging
 import struct
 from collections import OrderedDict
 from collections.abc import Awaitable
-from typing import Any
 
 from kafka.protocol.admin import DescribeGroupsRequest, DescribeGroupsResponse
+from kafka.protocol.api_message import ApiMessage
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.stored_groups import StoredGroups
@@ -109,28 +109,30 @@ class UpstreamGroups:
             return False
         return any(group.error_code == ErrorCode.NONE and group.group_state != DEAD for group in answer.groups)
 
-    async def _is_described(self, node_id: int, request: Any) -> bool:
+    async def _is_described(self, node_id: int, request: ApiMessage) -> bool:
         """Whether the broker has a group to describe, of the kind that the request is for; many do not know it."""
         try:
-            code: int = await self._cluster.ask(node_id, request, DESCRIBED_GROUP, 0)
+            answer = await self._cluster.ask(node_id, request, DescribedGroup, 0)
         except UpstreamUnavailableError:
             return False
-        return code == ErrorCode.NONE
+        return answer.error_code == ErrorCode.NONE
 
 
-class _DescribedGroup:
+class DescribedGroup:
     """The error code of the one group of a response, in place of kafka-python's class: all members may be behind it."""
 
-    API_KEY = ConsumerGroupDescribeRequest.API_KEY
+    API_KEY: int = ConsumerGroupDescribeRequest.API_KEY
 
-    def flexible_version_q(self, version: int) -> bool:
-        """kafka-python's: whether the response's header has tagged fields."""
+    def __init__(self, error_code: int) -> None:
+        self.error_code = error_code
+
+    @classmethod
+    def flexible_version_q(cls, version: int) -> bool:  # noqa: ARG003
+        """kafka-python's."""
         return True
 
-    def decode(self, body: memoryview, version: int) -> int:
-        """kafka-python's: the error code, read from in front of the members."""
-        _, position = read_varint(body, 4)  # the throttle time, and how many groups there are
-        return int(_INT16.unpack_from(body, position)[0])
-
-
-DESCRIBED_GROUP = _DescribedGroup()
+    @classmethod
+    def decode(cls, data: memoryview, version: int) -> DescribedGroup:  # noqa: ARG003
+        """kafka-python's."""
+        _, position = read_varint(data, 4)  # the throttle time, and how many groups there are
+        return cls(int(_INT16.unpack_from(data, position)[0]))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kafka.protocol import admin as admin_messages
 
 from sharegroup.config import Config
@@ -20,8 +18,9 @@ from sharegroup.gateway.handlers.list_config_resources import ListConfigResource
 from sharegroup.gateway.handlers.list_groups import ListGroups
 from sharegroup.gateway.job_client.group_requests import GroupRequests
 from sharegroup.gateway.job_client.job_channel import JobChannel
+from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.gateway.wire.request import Handler
+from sharegroup.gateway.wire.request import Route
 from sharegroup.protocol import messages as share_messages
 
 
@@ -31,8 +30,8 @@ def admin_routes(
     cluster: UpstreamCluster,
     stored: StoredGroups,
     configs: GroupConfigs,
-    security: Any,
-) -> list[tuple[Any, Handler]]:
+    security: Authorization,
+) -> list[Route]:
     """(request message, handler) of each. What is read comes from the tables, what is written goes by rows."""
     rows = GroupRequests(job)
     return [

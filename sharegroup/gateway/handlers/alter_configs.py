@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from kafka.protocol.admin import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 
@@ -15,10 +14,14 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.group_config_entries import is_upstreams
 from sharegroup.gateway.groups.group_configs import GroupConfigs
 from sharegroup.gateway.job_client.group_requests import GroupRequests
+from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.configs import GROUP, ConfigResult, Resource, UpstreamConfigs, resource_of
 from sharegroup.gateway.wire.request import Request
 from sharegroup.protocol.request_rows import ALTER_CONFIGS
+
+_Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+_Change = _Resource.AlterableConfig
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 OK: ConfigResult = (0, None)
@@ -27,11 +30,13 @@ OK: ConfigResult = (0, None)
 class IncrementalAlterConfigs:
     """The handler. `security` raises RequestError for what the caller may not do."""
 
-    def __init__(self, requests: GroupRequests, configs: GroupConfigs, cluster: UpstreamCluster, security: Any) -> None:
+    def __init__(
+        self, requests: GroupRequests, configs: GroupConfigs, cluster: UpstreamCluster, security: Authorization
+    ) -> None:
         self._requests, self._configs, self._security = requests, configs, security
-        self._upstream = UpstreamConfigs(cluster, security)
+        self._upstream = UpstreamConfigs(cluster, security.pass_through)
 
-    async def __call__(self, request: Request) -> Any:
+    async def __call__(self, request: Request[IncrementalAlterConfigsRequest]) -> IncrementalAlterConfigsResponse:
         """Each resource by itself: all of its changes, or none."""
         body = request.body
         outcomes: dict[Resource, ConfigResult] = {}
@@ -59,7 +64,9 @@ class IncrementalAlterConfigs:
             ],
         )
 
-    async def _group(self, request: Request, resource: Any, times: int) -> ConfigResult:
+    async def _group(
+        self, request: Request[IncrementalAlterConfigsRequest], resource: _Resource, times: int
+    ) -> ConfigResult:
         group_id, validate_only = resource.resource_name, request.body.validate_only
         try:
             self._security.alter_configs(request.caller, group_id)
@@ -76,11 +83,15 @@ class IncrementalAlterConfigs:
             return int(error.code), error.message
         return OK
 
-    async def _alter_theirs(self, request: Request, group_id: str, configs: list[Any], validate_only: bool) -> None:
+    async def _alter_theirs(
+        self,
+        request: Request[IncrementalAlterConfigsRequest],
+        group_id: str,
+        configs: list[_Change],
+        validate_only: bool,
+    ) -> None:
         """Raises RequestError with the upstream's answer."""
-        resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
-            resource_type=GROUP, resource_name=group_id, configs=configs
-        )
+        resource = _Resource(resource_type=GROUP, resource_name=group_id, configs=configs)
         answers = await self._upstream.alter(request.caller.node_id, [resource], validate_only)
         ((code, message),) = answers.values()
         if code:
@@ -94,7 +105,7 @@ class IncrementalAlterConfigs:
             return  # it is altered; the next reading tells
 
 
-def split(configs: Sequence[Any]) -> tuple[dict[str, str | None], list[Any]]:
+def split(configs: Sequence[_Change]) -> tuple[dict[str, str | None], list[_Change]]:
     """(our changes as {name: value, or None to take it away}, the upstream's changes as they are).
 
     Raises RequestError: INVALID_REQUEST or INVALID_CONFIG in Kafka's words.
@@ -105,10 +116,10 @@ def split(configs: Sequence[Any]) -> tuple[dict[str, str | None], list[Any]]:
     if without:
         raise RequestError(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(without)}")
     theirs = [config for config in configs if is_upstreams(config.name)]
-    return {config.name: _change(config) for config in configs if not is_upstreams(config.name)}, theirs
+    return {config.name: _new_value(config) for config in configs if not is_upstreams(config.name)}, theirs
 
 
-def _change(config: Any) -> str | None:
+def _new_value(config: _Change) -> str | None:
     operation = config.config_operation
     if operation in (APPEND, SUBTRACT):
         name = "APPEND" if operation == APPEND else "SUBTRACT"

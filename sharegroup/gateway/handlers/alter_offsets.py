@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+
+from kafka.protocol.data_container import DataContainer
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.job_client.group_requests import GroupRequests, topics_metadata
+from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import Topic, UpstreamCluster
 from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from sharegroup.gateway.wire.request import Request
-from sharegroup.gateway.wire.topic_ids import NO_TOPIC_ID
-from sharegroup.protocol.messages import AlterShareGroupOffsetsResponse
+from sharegroup.protocol.messages import AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse
 from sharegroup.protocol.request_rows import ALTER_OFFSETS, StartOffset
 from sharegroup.protocol.response_rows import PartitionError
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 
-_Topic: Any = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic
-_Partition: Any = _Topic.AlterShareGroupOffsetsResponsePartition
+_Topic = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic
+_Partition = _Topic.AlterShareGroupOffsetsResponsePartition
 
 
 class AlterShareGroupOffsets:
     """The handler. `security` raises RequestError for what the caller may not do."""
 
-    def __init__(self, requests: GroupRequests, cluster: UpstreamCluster, security: Any) -> None:
+    def __init__(self, requests: GroupRequests, cluster: UpstreamCluster, security: Authorization) -> None:
         self._requests, self._cluster, self._security = requests, cluster, security
 
-    async def __call__(self, request: Request) -> Any:
+    async def __call__(self, request: Request[AlterShareGroupOffsetsRequest]) -> AlterShareGroupOffsetsResponse:
         """The whole request is refused, or each share-partition by itself."""
         body = request.body
         try:
@@ -51,14 +53,17 @@ class AlterShareGroupOffsets:
         return known
 
     async def _alter(
-        self, request: Request, offsets: tuple[StartOffset, ...], known: Mapping[str, Topic]
+        self,
+        request: Request[AlterShareGroupOffsetsRequest],
+        offsets: tuple[StartOffset, ...],
+        known: Mapping[str, Topic],
     ) -> tuple[PartitionError, ...]:
         group_id, topics = request.body.group_id, topics_metadata(known)
         answer = await self._requests.ask(request, ALTER_OFFSETS, group_id, offsets=offsets, topics=topics)
         return answer.partition_errors
 
 
-def _offsets(topics: Iterable[Any]) -> tuple[StartOffset, ...]:
+def _offsets(topics: Iterable[DataContainer]) -> tuple[StartOffset, ...]:
     return tuple(
         StartOffset(topic.topic_name, partition.partition_index, partition.start_offset)
         for topic in topics
@@ -66,7 +71,7 @@ def _offsets(topics: Iterable[Any]) -> tuple[StartOffset, ...]:
     )
 
 
-def _refused(topics: Iterable[Any]) -> list[PartitionError]:
+def _refused(topics: Iterable[DataContainer]) -> list[PartitionError]:
     code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return [
         PartitionError(topic.topic_name, partition.partition_index, code, "Topic authorization failed.")
@@ -75,7 +80,7 @@ def _refused(topics: Iterable[Any]) -> list[PartitionError]:
     ]
 
 
-def topic_errors(errors: Iterable[PartitionError], known: Mapping[str, Topic]) -> list[Any]:
+def topic_errors(errors: Iterable[PartitionError], known: Mapping[str, Topic]) -> list[DataContainer]:
     """The errors of share-partitions, by topic, as the response has them."""
     topics: dict[str, list[PartitionError]] = {}
     for error in errors:
@@ -95,5 +100,5 @@ def topic_errors(errors: Iterable[PartitionError], known: Mapping[str, Topic]) -
     ]
 
 
-def _response(topics: list[Any], code: int, message: str | None) -> Any:
+def _response(topics: list[DataContainer], code: int, message: str | None) -> AlterShareGroupOffsetsResponse:
     return AlterShareGroupOffsetsResponse(throttle_time_ms=0, error_code=code, error_message=message, responses=topics)

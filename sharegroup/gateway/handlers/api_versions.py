@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from kafka.protocol.metadata import ApiVersionsResponse
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.security.authorization import Authorization
@@ -54,7 +52,7 @@ class ApiVersions:
     def __init__(self, cluster: UpstreamCluster, security: Authorization) -> None:
         self._cluster, self._security = cluster, security
 
-    async def __call__(self, request: Request) -> Any:
+    async def __call__(self, request: Request[ApiVersionsRequest]) -> ApiVersionsResponse:
         """The offer; an unknown version is answered in version 0 by the connection itself."""
         offered = await from_any_broker(self._cluster, request.caller.node_id, self._cluster.features)
         passed = {key: found for key, found in passed_through(offered).items() if self._security.offers(key)}
@@ -78,7 +76,7 @@ def passed_through(offered: Features) -> dict[int, tuple[int, int]]:
     return {key: (low, high) for key, (low, high) in capped.items() if key not in HIDDEN | SHARE and low <= high}
 
 
-def supported_features(upstream: Any) -> list[Any]:
+def supported_features(upstream: ApiVersionsResponse) -> list[ApiVersionsResponse.SupportedFeatureKey]:
     """The upstream's, up to their caps, and ours; one that begins beyond its cap is none for clients.
 
     None begins at 0 (the upstream is asked in a version that leaves those out): Java's clients before 3.8 end by it.
@@ -89,11 +87,11 @@ def supported_features(upstream: Any) -> list[Any]:
         for found in upstream.supported_features or ()
         if found.name != SHARE_VERSION
     ]
-    own = feature(name=SHARE_VERSION, min_version=1, max_version=1)
-    return [*(found for found in capped if found.min_version <= found.max_version), own]
+    share_version = feature(name=SHARE_VERSION, min_version=1, max_version=1)
+    return [*(found for found in capped if found.min_version <= found.max_version), share_version]
 
 
-def finalized_features(upstream: Any) -> list[Any]:
+def finalized_features(upstream: ApiVersionsResponse) -> list[ApiVersionsResponse.FinalizedFeatureKey]:
     """The upstream's, up to their caps, and ours. KRaft has a level's number in both ends of its range."""
     feature = ApiVersionsResponse.FinalizedFeatureKey
     capped = [
@@ -112,7 +110,7 @@ def _capped(feature: str, level: int) -> int:
     return min(level, FEATURE_CAPS.get(feature, level))
 
 
-def unsupported_version() -> Any:
+def unsupported_version() -> ApiVersionsResponse:
     """The answer, in version 0, to a version that is not known (KIP-511): the client asks again."""
     low, high = OWN[API_VERSIONS]
     known = ApiVersionsResponse.ApiVersion(api_key=API_VERSIONS, min_version=low, max_version=high)

@@ -5,12 +5,13 @@ The upstream knows the gateway's rights and not the caller's: what the caller ma
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
 
 from kafka.protocol.admin import DescribeClusterRequest, DescribeClusterResponse
 from kafka.protocol.metadata import (
+    FindCoordinatorRequest,
     FindCoordinatorResponse,
     MetadataRequest,
     MetadataResponse,
@@ -23,7 +24,9 @@ from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.coordinators import MANY_KEYS_VERSION, Coordinator, find_coordinators
 from sharegroup.gateway.upstream.listeners import Listeners
 from sharegroup.gateway.wire.request import Request
-from sharegroup.gateway.wire.topic_ids import NO_TOPIC_ID
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID
+
+_Topic = MetadataResponse.MetadataResponseTopic
 
 GROUP, SHARE_COORDINATOR = 0, 2
 #: The first version of Metadata with topic ids in the request.
@@ -44,7 +47,7 @@ class ClusterApis:
     ) -> None:
         self._cluster, self._listeners, self._open_ports, self._security = cluster, listeners, open_ports, security
 
-    async def metadata(self, request: Request) -> Any:
+    async def metadata(self, request: Request[MetadataRequest]) -> MetadataResponse:
         """In the client's version, whatever the upstream's is."""
         ask = partial(self._upstream_metadata, request)
         answer, unknown = await from_any_broker(self._cluster, request.caller.node_id, ask)
@@ -71,19 +74,24 @@ class ClusterApis:
             topics=[*self._visible(request, answer.topics), *unknown],
         )
 
-    async def _upstream_metadata(self, request: Request, node_id: int) -> tuple[Any, list[Any]]:
+    async def _upstream_metadata(
+        self, request: Request[MetadataRequest], node_id: int
+    ) -> tuple[MetadataResponse, list[_Topic]]:
         """A broker's answer, and the answers for ids that nobody knows."""
         asked, unknown = await self._upstream_request(request, node_id)
         return await self._cluster.ask(node_id, asked, MetadataResponse, request.version), unknown
 
-    async def _upstream_request(self, request: Request, node_id: int) -> tuple[MetadataRequest, list[Any]]:
+    async def _upstream_request(
+        self, request: Request[MetadataRequest], node_id: int
+    ) -> tuple[MetadataRequest, list[_Topic]]:
         """The request in names where the upstream has no ids, and the answers for ids that nobody knows."""
         body = request.body
-        names, unknown = body.topics, []
+        names = body.topics
+        unknown: list[_Topic] = []
         _, upstream_version = (await self._cluster.features(node_id)).ranges[MetadataRequest.API_KEY]
         if names and upstream_version < IDS_IN_METADATA_REQUEST:
-            names = []
-            for topic in body.topics:
+            asked_for, names = names, []
+            for topic in asked_for:
                 if topic.name is None:
                     known = self._cluster.topic_by_id(topic.topic_id)
                     if known is None:
@@ -99,7 +107,7 @@ class ClusterApis:
             asked.include_topic_authorized_operations = body.include_topic_authorized_operations
         return asked, unknown
 
-    def _visible(self, request: Request, topics: list[Any]) -> Iterator[Any]:
+    def _visible(self, request: Request[MetadataRequest], topics: list[_Topic]) -> Iterator[_Topic]:
         """What the caller may see; of the rest only that he may not, and only where he named it himself."""
         may_see = partial(self._security.may_see, request.caller)
         named = {topic.name for topic in request.body.topics or () if topic.name}
@@ -111,14 +119,14 @@ class ClusterApis:
             elif request.body.topics:  # by its id: he is not to learn its name
                 yield _no_topic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic.topic_id)
 
-    def _may_pass_through(self, request: Request) -> bool:
+    def _may_pass_through(self, request: Request[MetadataRequest]) -> bool:
         try:
             self._security.pass_through(request.caller)
         except RequestError:
             return False
         return True
 
-    async def find_coordinator(self, request: Request) -> Any:
+    async def find_coordinator(self, request: Request[FindCoordinatorRequest]) -> FindCoordinatorResponse:
         """The upstream's coordinators at our ports; the share coordinator is the gateway's own business."""
         body = request.body
         keys = list(body.coordinator_keys) if request.version >= MANY_KEYS_VERSION else [body.key]
@@ -136,7 +144,7 @@ class ClusterApis:
             port=only.port,
         )
 
-    async def _find(self, request: Request, keys: Iterable[str]) -> dict[str, Coordinator]:
+    async def _find(self, request: Request[FindCoordinatorRequest], keys: Iterable[str]) -> dict[str, Coordinator]:
         """The upstream is asked once for all keys that the caller may ask for."""
         found: dict[str, Coordinator] = {}
         for key in keys:
@@ -158,13 +166,13 @@ class ClusterApis:
             await self._open_ports()
         return found
 
-    def _may_find(self, request: Request, key: str) -> None:
+    def _may_find(self, request: Request[FindCoordinatorRequest], key: str) -> None:
         if request.body.key_type == GROUP:
             self._security.find_coordinator(request.caller, key)
         else:
             self._security.pass_through(request.caller)
 
-    def _coordinator(self, key: str, found: Coordinator) -> Any:
+    def _coordinator(self, key: str, found: Coordinator) -> FindCoordinatorResponse.Coordinator:
         error_code = found.error_code
         is_known = not error_code and self._listeners.has(found.node_id)
         if not error_code and not is_known:
@@ -178,7 +186,7 @@ class ClusterApis:
             error_message=found.error_message,
         )
 
-    async def describe_cluster(self, request: Request) -> Any:
+    async def describe_cluster(self, request: Request[DescribeClusterRequest]) -> DescribeClusterResponse:
         """The brokers at our ports; controllers (endpoint type 2) have none.
 
         A fenced broker that was never seen at work has no port: it is told with port -1 to who asks for fenced ones.
@@ -200,7 +208,7 @@ class ClusterApis:
             authorized_operations=answer.authorized_operations,
         )
 
-    async def _describe(self, request: Request) -> Any:
+    async def _describe(self, request: Request[DescribeClusterRequest]) -> DescribeClusterResponse:
         body = request.body
         asked = DescribeClusterRequest(
             include_cluster_authorized_operations=body.include_cluster_authorized_operations,
@@ -208,13 +216,11 @@ class ClusterApis:
             include_fenced_brokers=request.version >= FENCED_BROKERS_VERSION and body.include_fenced_brokers,
         )
 
-        def ask(node_id: int) -> Awaitable[Any]:
+        def ask(node_id: int) -> Awaitable[DescribeClusterResponse]:
             return self._cluster.ask(node_id, asked, DescribeClusterResponse, request.version)
 
         return await from_any_broker(self._cluster, request.caller.node_id, ask)
 
 
-def _no_topic(code: ErrorCode, name: str | None, topic_id: Any) -> Any:
-    return MetadataResponse.MetadataResponseTopic(
-        error_code=int(code), name=name, topic_id=topic_id or NO_TOPIC_ID, partitions=[]
-    )
+def _no_topic(code: ErrorCode, name: str | None, topic_id: uuid.UUID | None) -> _Topic:
+    return _Topic(error_code=int(code), name=name, topic_id=topic_id or NO_TOPIC_ID, partitions=[])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from kafka.protocol.admin import DeleteGroupsRequest, DeleteGroupsResponse, ListGroupsRequest, ListGroupsResponse
 
@@ -11,6 +10,7 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.stored_groups import StoredGroups
 from sharegroup.gateway.handlers.list_groups import SHARE, TYPES_VERSION
 from sharegroup.gateway.job_client.group_requests import GroupRequests
+from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.wire.request import Request
 from sharegroup.protocol.request_rows import DELETE_GROUP
@@ -19,10 +19,12 @@ from sharegroup.protocol.request_rows import DELETE_GROUP
 class DeleteGroups:
     """The handler. `security` raises RequestError for what the caller may not do."""
 
-    def __init__(self, requests: GroupRequests, stored: StoredGroups, cluster: UpstreamCluster, security: Any) -> None:
+    def __init__(
+        self, requests: GroupRequests, stored: StoredGroups, cluster: UpstreamCluster, security: Authorization
+    ) -> None:
         self._requests, self._stored, self._cluster, self._security = requests, stored, cluster, security
 
-    async def __call__(self, request: Request) -> Any:
+    async def __call__(self, request: Request[DeleteGroupsRequest]) -> DeleteGroupsResponse:
         """Each group by itself."""
         group_ids = list(dict.fromkeys(request.body.groups_names))
         codes = {group_id: self._refusal(request, group_id) for group_id in group_ids}
@@ -42,14 +44,14 @@ class DeleteGroups:
             results=[result(group_id=group_id, error_code=codes[group_id]) for group_id in group_ids],
         )
 
-    def _refusal(self, request: Request, group_id: str) -> int:
+    def _refusal(self, request: Request[DeleteGroupsRequest], group_id: str) -> int:
         try:
             self._security.delete_group(request.caller, group_id)
         except RequestError as error:
             return int(error.code)
         return 0
 
-    async def _delete(self, request: Request, group_id: str) -> int:
+    async def _delete(self, request: Request[DeleteGroupsRequest], group_id: str) -> int:
         try:
             await self._requests.ask(request, DELETE_GROUP, group_id)
         except RequestError as error:
@@ -77,5 +79,5 @@ class DeleteGroups:
         return _ids((await self._cluster.ask(node_id, asked, ListGroupsResponse)).groups)
 
 
-def _ids(rows: Iterable[Any]) -> set[str]:
+def _ids(rows: Iterable[ListGroupsResponse.ListedGroup]) -> set[str]:
     return {row.group_id for row in rows if row.group_type.lower() == SHARE}

@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+
+from kafka.protocol.data_container import DataContainer
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.job_client.group_requests import GroupRequests
+from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import Topic, UpstreamCluster
 from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from sharegroup.gateway.wire.request import Request
-from sharegroup.gateway.wire.topic_ids import NO_TOPIC_ID
-from sharegroup.protocol.messages import DeleteShareGroupOffsetsResponse
+from sharegroup.protocol.messages import DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse
 from sharegroup.protocol.request_rows import DELETE_OFFSETS
 from sharegroup.protocol.response_rows import TopicError
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 
-_Topic: Any = DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic
+_Topic = DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic
 
 
 class DeleteShareGroupOffsets:
     """The handler. `security` raises RequestError for what the caller may not do."""
 
-    def __init__(self, requests: GroupRequests, cluster: UpstreamCluster, security: Any) -> None:
+    def __init__(self, requests: GroupRequests, cluster: UpstreamCluster, security: Authorization) -> None:
         self._requests, self._cluster, self._security = requests, cluster, security
 
-    async def __call__(self, request: Request) -> Any:
+    async def __call__(self, request: Request[DeleteShareGroupOffsetsRequest]) -> DeleteShareGroupOffsetsResponse:
         """The whole request is refused, or each topic by itself."""
         body, caller = request.body, request.caller
         names = [topic.topic_name for topic in body.topics]
@@ -42,7 +44,7 @@ class DeleteShareGroupOffsets:
         return _response([_topic(error, known) for error in (*answer.topic_errors, *refused)], 0, None)
 
 
-def _topic(error: TopicError, known: Mapping[str, Topic]) -> Any:
+def _topic(error: TopicError, known: Mapping[str, Topic]) -> DataContainer:
     """A topic that is gone may still have offsets to delete; one without is told to be unknown, as in Kafka."""
     topic, message = known.get(error.topic), error.error_message
     if topic is None and error.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -55,5 +57,5 @@ def _topic(error: TopicError, known: Mapping[str, Topic]) -> Any:
     )
 
 
-def _response(topics: list[Any], code: int, message: str | None) -> Any:
+def _response(topics: list[DataContainer], code: int, message: str | None) -> DeleteShareGroupOffsetsResponse:
     return DeleteShareGroupOffsetsResponse(throttle_time_ms=0, error_code=code, error_message=message, responses=topics)

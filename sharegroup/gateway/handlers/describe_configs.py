@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse
 
@@ -11,6 +10,7 @@ from sharegroup.config import Config, GroupOverrides
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.group_config_entries import ConfigEntry, config_entries, is_upstreams
 from sharegroup.gateway.groups.stored_groups import StoredGroups
+from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.configs import GROUP, UpstreamConfigs, described
 from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
@@ -19,20 +19,21 @@ from sharegroup.gateway.wire.request import Request
 logger = logging.getLogger(__name__)
 
 DOCUMENTATION_VERSION = 3
-_Entry: Any = DescribeConfigsResponse.DescribeConfigsResult.DescribeConfigsResourceResult
+_Result = DescribeConfigsResponse.DescribeConfigsResult
+_Entry = _Result.DescribeConfigsResourceResult
 
 
 class DescribeConfigs:
     """The handler. `security` raises RequestError for what the caller may not do."""
 
-    def __init__(self, config: Config, stored: StoredGroups, cluster: UpstreamCluster, security: Any) -> None:
+    def __init__(self, config: Config, stored: StoredGroups, cluster: UpstreamCluster, security: Authorization) -> None:
         self._config, self._stored, self._security = config, stored, security
-        self._upstream = UpstreamConfigs(cluster, security)
+        self._upstream = UpstreamConfigs(cluster, security.pass_through)
 
-    async def __call__(self, request: Request) -> Any:
+    async def __call__(self, request: Request[DescribeConfigsRequest]) -> DescribeConfigsResponse:
         """Each resource by itself, in the order of the request."""
         body = request.body
-        results: dict[int, Any] = {}
+        results: dict[int, _Result] = {}
         passed = []
         for place, resource in enumerate(body.resources):
             if resource.resource_type == GROUP:
@@ -48,7 +49,9 @@ class DescribeConfigs:
         results |= {place: answers[item.resource_type, item.resource_name] for place, item in passed}
         return DescribeConfigsResponse(throttle_time_ms=0, results=[results[place] for place in sorted(results)])
 
-    async def _group(self, request: Request, resource: Any) -> Any:
+    async def _group(
+        self, request: Request[DescribeConfigsRequest], resource: DescribeConfigsRequest.DescribeConfigsResource
+    ) -> _Result:
         group_id, names = resource.resource_name, resource.configuration_keys
         try:
             self._security.describe_configs(request.caller, group_id)
@@ -63,7 +66,9 @@ class DescribeConfigs:
         entries = [_entry(entry, request.body.include_synonyms, with_docs) for entry in ours]
         return described((GROUP, group_id), [*await self._others(request, resource), *entries])
 
-    async def _others(self, request: Request, resource: Any) -> list[Any]:
+    async def _others(
+        self, request: Request[DescribeConfigsRequest], resource: DescribeConfigsRequest.DescribeConfigsResource
+    ) -> list[_Entry]:
         """What the upstream has of a group; brokers before 3.8 know no such resource, and one may be away."""
         names = resource.configuration_keys
         theirs = None if names is None else [name for name in names if is_upstreams(name)]
@@ -81,7 +86,7 @@ class DescribeConfigs:
         return [entry for entry in result.configs if is_upstreams(entry.name)]
 
 
-def _entry(entry: ConfigEntry, with_synonyms: bool, with_documentation: bool) -> Any:
+def _entry(entry: ConfigEntry, with_synonyms: bool, with_documentation: bool) -> _Entry:
     synonym = _Entry.DescribeConfigsSynonym
     return _Entry(
         name=entry.name,

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from kafka.protocol.data_container import DataContainer
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.stored_groups import StoredGroups
+from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.wire.request import Caller, Request
-from sharegroup.gateway.wire.topic_ids import NO_TOPIC_ID, topic_id_of
-from sharegroup.protocol.messages import ShareGroupDescribeResponse
+from sharegroup.protocol.messages import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID, topic_id_of
 from sharegroup.tables import MemberDescription, ShareGroupDescription
 
 #: The only assignor there is, as in Kafka.
 ASSIGNOR = "simple"
 NOT_ASKED_FOR = -2147483648
 
-_Group: Any = ShareGroupDescribeResponse.DescribedGroup
+_Group = ShareGroupDescribeResponse.DescribedGroup
 
 
 class ShareGroupDescribe:
     """The handler. `security` raises RequestError for what the caller may not do."""
 
-    def __init__(self, stored: StoredGroups, security: Any) -> None:
+    def __init__(self, stored: StoredGroups, security: Authorization) -> None:
         self._stored, self._security = stored, security
 
-    async def __call__(self, request: Request) -> Any:
+    async def __call__(self, request: Request[ShareGroupDescribeRequest]) -> ShareGroupDescribeResponse:
         """Each group is described, or refused, by itself."""
         group_ids = request.body.group_ids
         try:
@@ -35,7 +36,9 @@ class ShareGroupDescribe:
             groups = [self._describe(request, group_id, found.get(group_id)) for group_id in group_ids]
         return ShareGroupDescribeResponse(throttle_time_ms=0, groups=groups)
 
-    def _describe(self, request: Request, group_id: str, group: ShareGroupDescription | None) -> Any:
+    def _describe(
+        self, request: Request[ShareGroupDescribeRequest], group_id: str, group: ShareGroupDescription | None
+    ) -> DataContainer:
         caller: Caller = request.caller
         try:
             self._security.describe_group(caller, group_id)
@@ -58,7 +61,7 @@ def topics_of(group: ShareGroupDescription) -> list[str]:
     return sorted(names)
 
 
-def described(group: ShareGroupDescription, operations: int) -> Any:
+def described(group: ShareGroupDescription, operations: int) -> DataContainer:
     """A group in the response."""
     return _Group(
         error_code=0,
@@ -73,7 +76,7 @@ def described(group: ShareGroupDescription, operations: int) -> Any:
     )
 
 
-def refused(group_id: str, error: RequestError) -> Any:
+def refused(group_id: str, error: RequestError) -> DataContainer:
     """A group in the response that cannot be described."""
     return _Group(
         error_code=int(error.code),
@@ -88,7 +91,7 @@ def refused(group_id: str, error: RequestError) -> Any:
     )
 
 
-def _member(member: MemberDescription) -> Any:
+def _member(member: MemberDescription) -> DataContainer:
     message = _Group.Member
     return message(
         member_id=member.member_id,

@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+
+from kafka.protocol.data_container import DataContainer
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.stored_groups import StoredGroups
+from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import Topic, UpstreamCluster
 from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from sharegroup.gateway.upstream.log_ends import TopicPartition, log_end_offsets
 from sharegroup.gateway.wire.request import Caller, Request
-from sharegroup.gateway.wire.topic_ids import NO_TOPIC_ID, topic_id_text
-from sharegroup.protocol.messages import DescribeShareGroupOffsetsResponse
+from sharegroup.protocol.messages import DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID, topic_id_text
 from sharegroup.tables import SharePartitionOffset
 
 UNKNOWN = -1
 #: The first version with lags.
 LAG_VERSION = 1
 
-_Group: Any = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
-_Topic: Any = _Group.DescribeShareGroupOffsetsResponseTopic
-_Partition: Any = _Topic.DescribeShareGroupOffsetsResponsePartition
+_Group = DescribeShareGroupOffsetsResponse.DescribeShareGroupOffsetsResponseGroup
+_Topic = _Group.DescribeShareGroupOffsetsResponseTopic
+_Partition = _Topic.DescribeShareGroupOffsetsResponsePartition
 
 
 class DescribeShareGroupOffsets:
     """The handler. `security` raises RequestError for what the caller may not do."""
 
-    def __init__(self, stored: StoredGroups, cluster: UpstreamCluster, security: Any) -> None:
+    def __init__(self, stored: StoredGroups, cluster: UpstreamCluster, security: Authorization) -> None:
         self._stored, self._cluster, self._security = stored, cluster, security
 
-    async def __call__(self, request: Request) -> Any:
+    async def __call__(self, request: Request[DescribeShareGroupOffsetsRequest]) -> DescribeShareGroupOffsetsResponse:
         """Each group by itself."""
         asked, with_lag = request.body.groups, request.version >= LAG_VERSION
         try:
@@ -44,8 +46,8 @@ class DescribeShareGroupOffsets:
         return DescribeShareGroupOffsetsResponse(throttle_time_ms=0, groups=groups)
 
     async def _group(
-        self, caller: Caller, asked: Any, offsets: Collection[SharePartitionOffset], with_lag: bool
-    ) -> Any:
+        self, caller: Caller, asked: DataContainer, offsets: Collection[SharePartitionOffset], with_lag: bool
+    ) -> DataContainer:
         try:
             self._security.describe_group(caller, asked.group_id)
             topics = await self._topics(caller, asked.topics, offsets, with_lag)
@@ -56,8 +58,12 @@ class DescribeShareGroupOffsets:
         return _group(asked.group_id, topics, 0, None)
 
     async def _topics(
-        self, caller: Caller, asked: Iterable[Any] | None, offsets: Collection[SharePartitionOffset], with_lag: bool
-    ) -> list[Any]:
+        self,
+        caller: Caller,
+        asked: Iterable[DataContainer] | None,
+        offsets: Collection[SharePartitionOffset],
+        with_lag: bool,
+    ) -> list[DataContainer]:
         by_topic = wanted_partitions(None if asked is None else [(t.topic_name, t.partitions) for t in asked], offsets)
         known = await self._cluster.newest_topics(by_topic)
         hidden = {name for name in by_topic if not self._security.may_see(caller, name)}
@@ -115,7 +121,7 @@ def _topic(
     known: Topic | None,
     found: Mapping[TopicPartition, SharePartitionOffset],
     ends: Mapping[TopicPartition, int],
-) -> Any:
+) -> DataContainer:
     return _Topic(
         topic_name=name,
         topic_id=known.topic_id if known is not None else NO_TOPIC_ID,
@@ -125,7 +131,7 @@ def _topic(
     )
 
 
-def _partition(index: int, row: SharePartitionOffset | None, log_end_offset: int | None) -> Any:
+def _partition(index: int, row: SharePartitionOffset | None, log_end_offset: int | None) -> DataContainer:
     """No row is no error: the group has nothing there, which is what start offset -1 says."""
     return _Partition(
         partition_index=index,
@@ -137,7 +143,7 @@ def _partition(index: int, row: SharePartitionOffset | None, log_end_offset: int
     )
 
 
-def _refused(name: str, partitions: Iterable[int]) -> Any:
+def _refused(name: str, partitions: Iterable[int]) -> DataContainer:
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return _Topic(
         topic_name=name,
@@ -156,5 +162,5 @@ def _refused(name: str, partitions: Iterable[int]) -> Any:
     )
 
 
-def _group(group_id: str, topics: list[Any], code: int, message: str | None) -> Any:
+def _group(group_id: str, topics: list[DataContainer], code: int, message: str | None) -> DataContainer:
     return _Group(group_id=group_id, topics=topics, error_code=code, error_message=message)

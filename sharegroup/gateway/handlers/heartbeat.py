@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from typing import Any
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.upstream_groups import UpstreamGroups
 from sharegroup.gateway.job_client.group_requests import topics_metadata
 from sharegroup.gateway.job_client.job_channel import JobChannel, JobUnavailableError
+from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from sharegroup.gateway.wire.request import Request
-from sharegroup.gateway.wire.topic_ids import topic_id_of
-from sharegroup.protocol.messages import ShareGroupHeartbeatResponse
+from sharegroup.protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from sharegroup.protocol.request_rows import HEARTBEAT, ShareGroupRequest
 from sharegroup.protocol.response_rows import ShareGroupResponse
+from sharegroup.protocol.topic_ids import topic_id_of
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class ShareGroupHeartbeat:
         self,
         job: JobChannel,
         cluster: UpstreamCluster,
-        security: Any,
+        security: Authorization,
         leases: MemberLeases,
         upstream_groups: UpstreamGroups,
     ) -> None:
@@ -40,7 +40,7 @@ class ShareGroupHeartbeat:
         self._upstream_groups = upstream_groups
         self._subscriptions: OrderedDict[tuple[str, str], tuple[str, ...]] = OrderedDict()
 
-    async def __call__(self, request: Request) -> Any:
+    async def __call__(self, request: Request[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatResponse:
         """Ask the job; while it is away the member is told to try again (COORDINATOR_NOT_AVAILABLE)."""
         body = request.body
         try:
@@ -60,7 +60,7 @@ class ShareGroupHeartbeat:
         self._remember(answer, lease)
         return _response(answer)
 
-    async def _row(self, request: Request) -> ShareGroupRequest:
+    async def _row(self, request: Request[ShareGroupHeartbeatRequest]) -> ShareGroupRequest:
         body = request.body
         names = None if body.subscribed_topic_names is None else tuple(body.subscribed_topic_names)
         known = names if names is not None else self._subscriptions.get((body.group_id, body.member_id), ())
@@ -101,7 +101,7 @@ class ShareGroupHeartbeat:
                 self._subscriptions.popitem(last=False)
 
 
-def _response(answer: ShareGroupResponse) -> Any:
+def _response(answer: ShareGroupResponse) -> ShareGroupHeartbeatResponse:
     message = ShareGroupHeartbeatResponse
     assignment = None
     if answer.assignment is not None:
@@ -122,7 +122,7 @@ def _response(answer: ShareGroupResponse) -> Any:
     )
 
 
-def _refusal(member_id: str, code: int, message: str | None) -> Any:
+def _refusal(member_id: str, code: int, message: str | None) -> ShareGroupHeartbeatResponse:
     return ShareGroupHeartbeatResponse(
         throttle_time_ms=0,
         error_code=code,

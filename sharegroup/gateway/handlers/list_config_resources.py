@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-from kafka.protocol.admin import ListConfigResourcesResponse
+from kafka.protocol.admin import ListConfigResourcesRequest, ListConfigResourcesResponse
 
 from sharegroup.errors import RequestError
 from sharegroup.gateway.groups.stored_groups import StoredGroups
+from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.configs import CLIENT_METRICS, GROUP, Resource, UpstreamConfigs
 from sharegroup.gateway.wire.request import Request
@@ -17,11 +17,11 @@ from sharegroup.gateway.wire.request import Request
 class ListConfigResources:
     """The handler. Version 0 is of client metrics only."""
 
-    def __init__(self, stored: StoredGroups, cluster: UpstreamCluster, security: Any) -> None:
+    def __init__(self, stored: StoredGroups, cluster: UpstreamCluster, security: Authorization) -> None:
         self._stored, self._security = stored, security
-        self._upstream = UpstreamConfigs(cluster, security)
+        self._upstream = UpstreamConfigs(cluster, security.pass_through)
 
-    async def __call__(self, request: Request) -> Any:
+    async def __call__(self, request: Request[ListConfigResourcesRequest]) -> ListConfigResourcesResponse:
         """All resources of the types asked for; of all types when none is named."""
         types = list(request.body.resource_types) if request.version >= 1 else [CLIENT_METRICS]
         try:
@@ -35,7 +35,7 @@ class ListConfigResources:
         return _response(code, sorted({*theirs, *((GROUP, group_id) for group_id in ours)}))
 
 
-def _response(code: int, resources: Iterable[Resource]) -> Any:
+def _response(code: int, resources: Iterable[Resource]) -> ListConfigResourcesResponse:
     found = ListConfigResourcesResponse.ConfigResource
     return ListConfigResourcesResponse(
         throttle_time_ms=0,

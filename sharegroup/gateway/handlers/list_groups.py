@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Collection, Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from kafka.protocol.admin import ListGroupsRequest, ListGroupsResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from sharegroup.errors import RequestError
 from sharegroup.gateway.groups.stored_groups import StoredGroups
+from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from sharegroup.gateway.wire.request import Request
@@ -25,7 +26,7 @@ logger = logging.getLogger(__name__)
 SHARE, CLASSIC = "share", "classic"
 STATES_VERSION, TYPES_VERSION = 4, 5
 
-_Row: Any = ListGroupsResponse.ListedGroup
+_Row = ListGroupsResponse.ListedGroup
 
 
 class GroupFilter(NamedTuple):
@@ -35,7 +36,7 @@ class GroupFilter(NamedTuple):
     types: frozenset[str]
 
     @classmethod
-    def of(cls, request: Request) -> GroupFilter:
+    def of(cls, request: Request[ListGroupsRequest]) -> GroupFilter:
         """The filters of a request, which old versions do not have."""
         body = request.body
         return cls(
@@ -62,13 +63,13 @@ class GroupFilter(NamedTuple):
 class ListGroups:
     """The handler. `security` says which groups the caller may see."""
 
-    def __init__(self, stored: StoredGroups, cluster: UpstreamCluster, security: Any) -> None:
+    def __init__(self, stored: StoredGroups, cluster: UpstreamCluster, security: Authorization) -> None:
         self._stored, self._cluster, self._security = stored, cluster, security
 
-    async def __call__(self, request: Request) -> Any:
+    async def __call__(self, request: Request[ListGroupsRequest]) -> ListGroupsResponse:
         """All groups whose place is this port."""
         wanted = GroupFilter.of(request)
-        rows: list[Any] = []
+        rows: list[_Row] = []
         if not wanted.is_only_share:
             answer, version = await self._upstream(request)
             if answer.error_code:
@@ -81,7 +82,7 @@ class ListGroups:
                 return _response(int(error.code), [])
         return _response(0, [row for row in rows if self._security.may_see_group(request.caller, row.group_id)])
 
-    async def _upstream(self, request: Request) -> tuple[Any, int]:
+    async def _upstream(self, request: Request[ListGroupsRequest]) -> tuple[ListGroupsResponse, int]:
         """The broker's own answer and its version."""
         body, node_id = request.body, request.caller.node_id
         asked = ListGroupsRequest()
@@ -93,7 +94,7 @@ class ListGroups:
         answer = await self._cluster.ask(node_id, asked, ListGroupsResponse)
         return answer, highest
 
-    async def _ours(self, node_id: int, wanted: GroupFilter) -> list[Any]:
+    async def _ours(self, node_id: int, wanted: GroupFilter) -> list[_Row]:
         listings = await self._stored.listings()
         brokers = await self._brokers(node_id) if listings else []
         return [
@@ -117,7 +118,7 @@ def place_of(group_id: str, node_ids: Iterable[int]) -> int:
     return max(node_ids, key=lambda node_id: hashlib.sha256(f"{node_id}\0{group_id}".encode()).digest())
 
 
-def upstream_rows(rows: Iterable[Any], version: int, wanted: GroupFilter) -> list[Any]:
+def upstream_rows(rows: Iterable[_Row], version: int, wanted: GroupFilter) -> list[_Row]:
     """The rows of an upstream that answered in `version`, filtered by what it cannot filter by itself.
 
     Before version 5 there are classic groups only; before version 4 it does not say their states.
@@ -133,5 +134,5 @@ def upstream_rows(rows: Iterable[Any], version: int, wanted: GroupFilter) -> lis
     return kept
 
 
-def _response(code: int, groups: list[Any]) -> Any:
+def _response(code: int, groups: list[_Row]) -> ListGroupsResponse:
     return ListGroupsResponse(throttle_time_ms=0, error_code=code, groups=groups)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable, Mapping
-from typing import Any
+
+from kafka.protocol.data_container import DataContainer
 
 from sharegroup.config import Config
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.group_configs import GroupConfigs
 from sharegroup.gateway.handlers.share_responses import AcknowledgeResponse, FetchResponse
 from sharegroup.gateway.job_client.job_channel import JobChannel
-from sharegroup.gateway.sessions.acknowledge_rules import check_renewing_fetch
+from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
 from sharegroup.gateway.sessions.member_partition import AckResult
 from sharegroup.gateway.sessions.member_session import FetchLimits, MemberSession
@@ -20,7 +21,14 @@ from sharegroup.gateway.sessions.share_session import ContextKind, FetchContext,
 from sharegroup.gateway.upstream.cluster import Leader, Topic, UpstreamCluster
 from sharegroup.gateway.upstream.listeners import Listeners
 from sharegroup.gateway.wire.request import Caller, Request
-from sharegroup.gateway.wire.topic_ids import NO_TOPIC_ID
+from sharegroup.protocol.acknowledge_rules import check_renewing_fetch
+from sharegroup.protocol.messages import (
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+    ShareFetchRequest,
+    ShareFetchResponse,
+)
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 from sharegroup.types import AcknowledgementBatch
 
 RECORD_LIMIT = 1
@@ -36,7 +44,7 @@ class ShareApis:
         job: JobChannel,
         cluster: UpstreamCluster,
         listeners: Listeners,
-        security: Any,
+        security: Authorization,
         leases: MemberLeases,
     ) -> None:
         self._config, self._job, self._cluster, self._security = config, job, cluster, security
@@ -45,7 +53,7 @@ class ShareApis:
 
     # -- ShareFetch ----------------------------------------------------------------------------------------------------
 
-    async def fetch(self, request: Request) -> Any:
+    async def fetch(self, request: Request[ShareFetchRequest]) -> ShareFetchResponse:
         """Acknowledge, then fetch."""
         body, caller = request.body, request.caller
         response = FetchResponse(self._cluster, self._listeners, caller.node_id)
@@ -71,8 +79,8 @@ class ShareApis:
         if context.dropped is not None:
             self.sessions.end(context.dropped)
         try:
-            await self._know(context.partitions, caller.node_id)
-            await self._know(acknowledgements)
+            await self._refresh_unless_known(context.partitions, caller.node_id)
+            await self._refresh_unless_known(acknowledgements)
             self.sessions.check_open(caller.node_id, context)
             await self._serve_fetch(request, context, acknowledgements, response)
         except RequestError as error:
@@ -84,7 +92,7 @@ class ShareApis:
 
     async def _serve_fetch(
         self,
-        request: Request,
+        request: Request[ShareFetchRequest],
         context: FetchContext,
         acknowledgements: Mapping[TopicIdPartition, list[AcknowledgementBatch]],
         response: FetchResponse,
@@ -94,11 +102,11 @@ class ShareApis:
         served.rhythm.came(self._job.now_ms())
         is_renew_ack = _is_renew_ack(request)
         outcomes = self._acknowledge(caller, context.session, acknowledgements, is_renew_ack)
-        waiting = asyncio.ensure_future(_all(outcomes)) if outcomes else None
+        waiting = asyncio.ensure_future(_wait_for_all(outcomes)) if outcomes else None
         try:
             faults = self._faults(caller, context.partitions)
             readable = [key for key in context.partitions if key not in faults]
-            moved = self.sessions.own(context.session, readable)
+            moved = self.sessions.move_to(context.session, readable)
             if context.kind is ContextKind.NEW:
                 served.open([key for key in readable if key not in moved])
             served.forget(list(_forgotten(body.forgotten_topics_data)))
@@ -115,7 +123,11 @@ class ShareApis:
                 waiting.cancel()
 
     async def _records(
-        self, served: MemberSession, partitions: list[TopicIdPartition], request: Request, response: FetchResponse
+        self,
+        served: MemberSession,
+        partitions: list[TopicIdPartition],
+        request: Request[ShareFetchRequest],
+        response: FetchResponse,
     ) -> None:
         """Fill the response: with what is there, or what comes within MaxWaitMs, for MinBytes at least.
 
@@ -126,7 +138,7 @@ class ShareApis:
         end = loop.time() + body.max_wait_ms / 1000
         while True:
             served.clear_news()
-            await self._take(served, partitions, request, response)
+            await self._add_buffered(served, partitions, request, response)
             faults = self._faults(request.caller, partitions)
             response.faults(faults)
             readable = [key for key in partitions if key not in faults and self.sessions.owns(served.session, key)]
@@ -139,9 +151,14 @@ class ShareApis:
             if not await served.wait(left):
                 return
 
-    async def _take(
-        self, served: MemberSession, partitions: list[TopicIdPartition], request: Request, response: FetchResponse
+    async def _add_buffered(
+        self,
+        served: MemberSession,
+        partitions: list[TopicIdPartition],
+        request: Request[ShareFetchRequest],
+        response: FetchResponse,
     ) -> None:
+        """Add what the buffers have of the partitions, each once, as far as there is room."""
         body = request.body
         is_record_limit = request.version >= 2 and body.share_acquire_mode == RECORD_LIMIT
         for key in partitions:
@@ -151,7 +168,7 @@ class ShareApis:
             topic = self._cluster.topic_by_id(key.topic_id)
             if topic is None or not self.sessions.owns(served.session, key) or response.has_records(key):
                 continue  # once in a response; what came meanwhile is in the next one
-            if served.is_dry(key, self._job.now_ms()):
+            if served.must_wait_for(key, self._job.now_ms()):
                 continue
             limits = FetchLimits(room, body.max_bytes - response.byte_count, max(1, body.batch_size), is_record_limit)
             found = await served.take(key, topic, limits, not response.record_count, self._job.now_ms)
@@ -160,7 +177,7 @@ class ShareApis:
 
     # -- ShareAcknowledge ----------------------------------------------------------------------------------------------
 
-    async def acknowledge(self, request: Request) -> Any:
+    async def acknowledge(self, request: Request[ShareAcknowledgeRequest]) -> ShareAcknowledgeResponse:
         """Acknowledge without fetching."""
         body, caller = request.body, request.caller
         response = AcknowledgeResponse(self._cluster, self._listeners, caller.node_id)
@@ -173,10 +190,10 @@ class ShareApis:
             return response.failed(error)
         acknowledgements = _acknowledgements(body.topics)
         try:
-            await self._know(acknowledgements)
+            await self._refresh_unless_known(acknowledgements)
             self.sessions.check_open(caller.node_id, context)
             outcomes = self._acknowledge(caller, context.session, acknowledgements, _is_renew_ack(request))
-            response.acknowledged(await _all(outcomes))
+            response.acknowledged(await _wait_for_all(outcomes))
         except RequestError as error:
             return response.failed(error)
         finally:
@@ -221,7 +238,7 @@ class ShareApis:
 
     # -- topics --------------------------------------------------------------------------------------------------------
 
-    async def _know(self, keys: Iterable[TopicIdPartition], node_id: int | None = None) -> None:
+    async def _refresh_unless_known(self, keys: Iterable[TopicIdPartition], node_id: int | None = None) -> None:
         """Ask for metadata when a partition is not known, or not as one that `node_id` leads: it may have moved."""
         leaders = [self._cluster.leader(*key) for key in keys]
         if any(leader is None or (node_id is not None and leader.node_id != node_id) for leader in leaders):
@@ -249,7 +266,7 @@ class ShareApis:
         return self._group_configs.group_config(group_id).record_lock_duration_ms
 
 
-async def _all(
+async def _wait_for_all(
     outcomes: Mapping[TopicIdPartition, Awaitable[AckResult]],
 ) -> dict[TopicIdPartition, AckResult]:
     """Wait for all outcomes."""
@@ -257,7 +274,7 @@ async def _all(
     return dict(zip(outcomes, found, strict=True))
 
 
-def _is_renew_ack(request: Request) -> bool:
+def _is_renew_ack(request: Request[ShareFetchRequest] | Request[ShareAcknowledgeRequest]) -> bool:
     return bool(request.version >= 2 and request.body.is_renew_ack)
 
 
@@ -267,7 +284,7 @@ def _settled(code: ErrorCode) -> asyncio.Future[AckResult]:
     return outcome
 
 
-def _partitions(topics: Iterable[Any]) -> list[TopicIdPartition]:
+def _partitions(topics: Iterable[DataContainer]) -> list[TopicIdPartition]:
     return [
         TopicIdPartition(topic.topic_id or NO_TOPIC_ID, partition.partition_index)
         for topic in topics
@@ -275,13 +292,13 @@ def _partitions(topics: Iterable[Any]) -> list[TopicIdPartition]:
     ]
 
 
-def _forgotten(topics: Iterable[Any]) -> Iterable[TopicIdPartition]:
+def _forgotten(topics: Iterable[DataContainer]) -> Iterable[TopicIdPartition]:
     for topic in topics:
         for partition in topic.partitions:
             yield TopicIdPartition(topic.topic_id or NO_TOPIC_ID, partition)
 
 
-def _acknowledgements(topics: Iterable[Any]) -> dict[TopicIdPartition, list[AcknowledgementBatch]]:
+def _acknowledgements(topics: Iterable[DataContainer]) -> dict[TopicIdPartition, list[AcknowledgementBatch]]:
     found: dict[TopicIdPartition, list[AcknowledgementBatch]] = {}
     for topic in topics:
         for partition in topic.partitions:

@@ -7,7 +7,10 @@ stall without the one or the other.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Generic, TypeVar
+from uuid import UUID
+
+from kafka.protocol.data_container import DataContainer
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.sessions.member_partition import AckResult
@@ -16,6 +19,8 @@ from sharegroup.gateway.sessions.share_session import TopicIdPartition
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.listeners import Listeners
 from sharegroup.protocol.messages import ShareAcknowledgeResponse, ShareFetchResponse
+
+Message = TypeVar("Message", ShareFetchResponse, ShareAcknowledgeResponse)
 
 _NO_LEADER = (-1, -1)
 
@@ -38,7 +43,7 @@ class _Leaders:
         self._named.add(leader.node_id)
         return leader.node_id, leader.epoch
 
-    def endpoints(self, message: Any) -> list[Any]:
+    def endpoints(self, message: type[ShareFetchResponse | ShareAcknowledgeResponse]) -> list[DataContainer]:
         """NodeEndpoints: our addresses of the leaders that were named."""
         return [
             message.NodeEndpoint(
@@ -48,14 +53,62 @@ class _Leaders:
         ]
 
 
-class FetchResponse:
-    """A ShareFetch response in the making."""
+class _ShareResponse(Generic[Message]):
+    """What both have alike: the outcomes of acknowledgements, who leads, and the message around the partitions."""
+
+    message_class: type[Message]
+    topic_class: type[DataContainer]
+    partition_class: type[DataContainer]
+    leader_class: type[DataContainer]
 
     def __init__(self, cluster: UpstreamCluster, listeners: Listeners, node_id: int) -> None:
         self._leaders = _Leaders(cluster, listeners, node_id)
+        self._outcomes: Mapping[TopicIdPartition, AckResult] = {}
+
+    def acknowledged(self, outcomes: Mapping[TopicIdPartition, AckResult]) -> None:
+        """How the acknowledgements ended."""
+        self._outcomes = outcomes
+
+    def failed(self, error: RequestError) -> Message:
+        """The whole request is refused."""
+        return self._message(error.code, error.message, 0, {})
+
+    def _message(
+        self, code: ErrorCode, text: str | None, lock_timeout_ms: int, entries: Mapping[TopicIdPartition, DataContainer]
+    ) -> Message:
+        topics: dict[UUID, list[DataContainer]] = {}
+        for key, entry in entries.items():
+            topics.setdefault(key.topic_id, []).append(entry)
+        return self.message_class(
+            throttle_time_ms=0,
+            error_code=int(code),
+            error_message=text,
+            acquisition_lock_timeout_ms=lock_timeout_ms,
+            responses=[self.topic_class(topic_id=topic_id, partitions=found) for topic_id, found in topics.items()],
+            node_endpoints=self._leaders.endpoints(self.message_class),
+        )
+
+    def _entry(self, key: TopicIdPartition, code: int, text: str | None, **more: object) -> DataContainer:
+        """A partition; `more` is what only one of the responses has."""
+        leader_id, leader_epoch = self._leaders.of(key, code)
+        leader = self.leader_class(leader_id=leader_id, leader_epoch=leader_epoch)
+        return self.partition_class(
+            partition_index=key.partition, error_code=code, error_message=text, current_leader=leader, **more
+        )
+
+
+class FetchResponse(_ShareResponse[ShareFetchResponse]):
+    """A ShareFetch response in the making."""
+
+    message_class = ShareFetchResponse
+    topic_class = ShareFetchResponse.ShareFetchableTopicResponse
+    partition_class = topic_class.PartitionData
+    leader_class = partition_class.LeaderIdAndEpoch
+
+    def __init__(self, cluster: UpstreamCluster, listeners: Listeners, node_id: int) -> None:
+        super().__init__(cluster, listeners, node_id)
         self._records: dict[TopicIdPartition, PartRecords] = {}
         self._faults: dict[TopicIdPartition, ErrorCode] = {}
-        self._outcomes: Mapping[TopicIdPartition, AckResult] = {}
         self._deadline_ms: int | None = None
         self.record_count = self.byte_count = 0
 
@@ -75,99 +128,39 @@ class FetchResponse:
         deadline_ms = found.lock_deadline_ms
         self._deadline_ms = deadline_ms if self._deadline_ms is None else min(self._deadline_ms, deadline_ms)
 
-    def acknowledged(self, outcomes: Mapping[TopicIdPartition, AckResult]) -> None:
-        """How the acknowledgements ended."""
-        self._outcomes = outcomes
-
-    def message(self, lock_timeout_ms: int, now_ms: int) -> Any:
-        """The message; the lock time told is what is left of the shortest lock in it."""
-        topics: dict[Any, list[Any]] = {}
-        for key in dict.fromkeys([*self._records, *self._faults, *self._outcomes]):
-            topics.setdefault(key.topic_id, []).append(self._partition(key))
+    def message(self, lock_timeout_ms: int, now_ms: int) -> ShareFetchResponse:
+        """The message; its lock time is what is left of the shortest lock in it."""
+        keys = [*self._records, *self._faults, *self._outcomes]
+        entries = {key: self._partition(key) for key in dict.fromkeys(keys)}
         left_ms = lock_timeout_ms if self._deadline_ms is None else max(0, self._deadline_ms - now_ms)
-        return _fetch_message(ErrorCode.NONE, None, left_ms, topics, self._leaders)
+        return self._message(ErrorCode.NONE, None, left_ms, entries)
 
-    def failed(self, error: RequestError) -> Any:
-        """The whole request is refused."""
-        return _fetch_message(error.code, error.message, 0, {}, self._leaders)
-
-    def _partition(self, key: TopicIdPartition) -> Any:
-        data = ShareFetchResponse.ShareFetchableTopicResponse.PartitionData
+    def _partition(self, key: TopicIdPartition) -> DataContainer:
         found = self._records.get(key)
-        code = int(self._faults.get(key, ErrorCode.NONE))
         acknowledge_code, acknowledge_message = self._outcomes.get(key, (0, None))
-        leader_id, leader_epoch = self._leaders.of(key, code)
-        return data(
-            partition_index=key.partition,
-            error_code=code,
-            error_message=None,
+        return self._entry(
+            key,
+            int(self._faults.get(key, ErrorCode.NONE)),
+            None,
             acknowledge_error_code=acknowledge_code,
             acknowledge_error_message=acknowledge_message,
-            current_leader=data.LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch),
             records=b"".join(found.slice.records) if found is not None else b"",
             acquired_records=[
-                data.AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
+                self.partition_class.AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
                 for first, last, count in (found.slice.acquired if found is not None else ())
             ],
         )
 
 
-class AcknowledgeResponse:
+class AcknowledgeResponse(_ShareResponse[ShareAcknowledgeResponse]):
     """A ShareAcknowledge response in the making."""
 
-    def __init__(self, cluster: UpstreamCluster, listeners: Listeners, node_id: int) -> None:
-        self._leaders = _Leaders(cluster, listeners, node_id)
-        self._outcomes: Mapping[TopicIdPartition, AckResult] = {}
+    message_class = ShareAcknowledgeResponse
+    topic_class = ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse
+    partition_class = topic_class.PartitionData
+    leader_class = partition_class.LeaderIdAndEpoch
 
-    def acknowledged(self, outcomes: Mapping[TopicIdPartition, AckResult]) -> None:
-        """How the acknowledgements ended."""
-        self._outcomes = outcomes
-
-    def message(self, lock_timeout_ms: int) -> Any:
-        """The response, with the outcome of each partition."""
-        topics: dict[Any, list[Any]] = {}
-        data = ShareAcknowledgeResponse.ShareAcknowledgeTopicResponse.PartitionData
-        for key, (code, text) in self._outcomes.items():
-            leader_id, leader_epoch = self._leaders.of(key, code)
-            leader = data.LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
-            entry = data(partition_index=key.partition, error_code=code, error_message=text, current_leader=leader)
-            topics.setdefault(key.topic_id, []).append(entry)
-        return _acknowledge_message(ErrorCode.NONE, None, lock_timeout_ms, topics, self._leaders)
-
-    def failed(self, error: RequestError) -> Any:
-        """The whole request is refused."""
-        return _acknowledge_message(error.code, error.message, 0, {}, self._leaders)
-
-
-def _fetch_message(
-    code: ErrorCode, text: str | None, lock_timeout_ms: int, topics: Mapping[Any, list[Any]], leaders: _Leaders
-) -> Any:
-    message = ShareFetchResponse
-    return message(
-        throttle_time_ms=0,
-        error_code=int(code),
-        error_message=text,
-        acquisition_lock_timeout_ms=lock_timeout_ms,
-        responses=[
-            message.ShareFetchableTopicResponse(topic_id=topic_id, partitions=entries)
-            for topic_id, entries in topics.items()
-        ],
-        node_endpoints=leaders.endpoints(message),
-    )
-
-
-def _acknowledge_message(
-    code: ErrorCode, text: str | None, lock_timeout_ms: int, topics: Mapping[Any, list[Any]], leaders: _Leaders
-) -> Any:
-    message = ShareAcknowledgeResponse
-    return message(
-        throttle_time_ms=0,
-        error_code=int(code),
-        error_message=text,
-        acquisition_lock_timeout_ms=lock_timeout_ms,
-        responses=[
-            message.ShareAcknowledgeTopicResponse(topic_id=topic_id, partitions=entries)
-            for topic_id, entries in topics.items()
-        ],
-        node_endpoints=leaders.endpoints(message),
-    )
+    def message(self, lock_timeout_ms: int) -> ShareAcknowledgeResponse:
+        """The message."""
+        entries = {key: self._entry(key, code, text) for key, (code, text) in self._outcomes.items()}
+        return self._message(ErrorCode.NONE, None, lock_timeout_ms, entries)

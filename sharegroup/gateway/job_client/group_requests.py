@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from typing import TypedDict, Unpack
+
+from kafka.protocol.api_message import ApiMessage
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.job_client.job_channel import JobChannel, JobUnavailableError
 from sharegroup.gateway.upstream.cluster import Topic
 from sharegroup.gateway.wire.request import Request
-from sharegroup.gateway.wire.topic_ids import topic_id_text
-from sharegroup.protocol.request_rows import ShareGroupRequest, TopicMetadata
+from sharegroup.protocol.request_rows import ShareGroupRequest, StartOffset, TopicMetadata
 from sharegroup.protocol.response_rows import ShareGroupResponse
+from sharegroup.protocol.topic_ids import topic_id_text
 
 logger = logging.getLogger(__name__)
+
+
+class RowFields(TypedDict, total=False):
+    """What a row has beside its type, its group and who asks."""
+
+    topics: Mapping[str, TopicMetadata]
+    offsets: tuple[StartOffset, ...]
+    topic_names: tuple[str, ...]
+    configs: Mapping[str, str | None]
+    validate_only: bool
 
 
 class GroupRequests:
@@ -23,7 +35,9 @@ class GroupRequests:
     def __init__(self, job: JobChannel) -> None:
         self._job = job
 
-    async def ask(self, request: Request, kind: str, group_id: str, **fields: Any) -> ShareGroupResponse:
+    async def ask(
+        self, request: Request[ApiMessage], kind: str, group_id: str, **fields: Unpack[RowFields]
+    ) -> ShareGroupResponse:
         """The answer to a row of type `kind`.
 
         Raises RequestError with what the coordinator refuses the request for, or COORDINATOR_NOT_AVAILABLE.

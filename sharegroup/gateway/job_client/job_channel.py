@@ -11,13 +11,13 @@ import itertools
 import logging
 import threading
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
-from sharegroup.gateway.job_client.row_appender import JobUnavailableError, RowAppender, partition_of
+from sharegroup.gateway.job_client.row_appender import JobUnavailableError, RowAppender
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.protocol.request_rows import ShareGroupRequest, SharePartitionRequest
 from sharegroup.protocol.response_rows import (
@@ -30,7 +30,8 @@ from sharegroup.protocol.response_rows import (
     decode_broadcast,
     decode_response,
 )
-from sharegroup.topics.row_channel import RowTopics
+from sharegroup.topics.client_settings import ClientSettings
+from sharegroup.topics.row_channel import RowTopics, read_from_end, responses_consumer, responses_partition
 from sharegroup.types import SharePartitionKey
 
 __all__ = ["JobChannel", "JobUnavailableError"]
@@ -45,12 +46,21 @@ UNTYPED_BROADCAST = b"{}"
 TOPICS_PAUSE_S = 0.1
 
 
+class _Record(Protocol):
+    """What is read of a consumer's record."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes: ...
+
+
 class JobChannel:
     """Appends request rows and hands each response to who waits for it. `settings` are kafka-python's."""
 
-    def __init__(
-        self, settings: Mapping[str, Any], topics: RowTopics, timeout_s: float, cluster: UpstreamCluster
-    ) -> None:
+    def __init__(self, settings: ClientSettings, topics: RowTopics, timeout_s: float, cluster: UpstreamCluster) -> None:
         self._settings, self._topics, self._timeout_s = settings, topics, timeout_s
         self.reply_to = f"gateway-{uuid.uuid4().hex}"
         self._ids = (f"{number:x}" for number in itertools.count(1))
@@ -219,27 +229,14 @@ class JobChannel:
             consumer.close()
 
     def _open(self) -> KafkaConsumer:
-        """Read the partition that the default partitioner gives for our key, from its end or where we were.
-
-        Raises KafkaError.
-        """
-        consumer = KafkaConsumer(
-            **self._settings, group_id=None, enable_auto_commit=False, auto_offset_reset="latest", fetch_max_wait_ms=500
-        )
+        """Read the partition that our responses are in, from its end or where we were. Raises KafkaError."""
+        consumer = responses_consumer(self._settings)
         try:
-            partitions = consumer.partitions_for_topic(self._topics.responses)
-            if not partitions:
-                logger.info("waiting for the job to create its topics")
-            while not partitions:
-                self._pause(0.5)
-                partitions = consumer.partitions_for_topic(self._topics.responses)
-            index = partition_of(self.reply_to.encode(), len(partitions))
-            partition = TopicPartition(self._topics.responses, sorted(partitions)[index])
-            consumer.assign([partition])
+            partition = self._find_partition(consumer)
             if self._position is None:
-                consumer.seek_to_end(partition)
-                self._position = consumer.position(partition)  # now, not at the first poll: a response may come before
+                self._position = read_from_end(consumer, partition)
             else:
+                consumer.assign([partition])
                 consumer.seek(partition, self._position)
         except BaseException:
             consumer.close()
@@ -247,12 +244,22 @@ class JobChannel:
         self._loop.call_soon_threadsafe(self._listening.set)
         return consumer
 
+    def _find_partition(self, consumer: KafkaConsumer) -> TopicPartition:
+        key = self.reply_to.encode()
+        partition = responses_partition(consumer, self._topics.responses, key)
+        if partition is None:
+            logger.info("waiting for the job to create its topics")
+        while partition is None:
+            self._pause(0.5)
+            partition = responses_partition(consumer, self._topics.responses, key)
+        return partition
+
     def _pause(self, seconds: float) -> None:
         """Raises JobUnavailableError when we are to stop."""
         if self._stopping.wait(seconds):
             raise JobUnavailableError("the gateway stops")
 
-    def _receive(self, messages: list[Any]) -> None:
+    def _receive(self, messages: Iterable[_Record]) -> None:
         """Rows in the order of the log; what one says of a member or a topic counts for those behind it."""
         rows: list[Response | Broadcast] = []
         for message in messages:

@@ -8,6 +8,11 @@ A batch whose time is over, or that was refused, is given up. Whether it is in t
 knows which sequence number comes next: the next batch begins a new epoch of the producer id (KIP-360), from 0. A broker
 that has seen the new epoch appends nothing more of the old one, so a batch that was given up and is still on its way
 somewhere cannot come after those that followed it.
+
+It stays, since no asyncio producer does this, by their sources: aiokafka (0.14.0) never lets an idempotent batch
+expire, but sends it again for as long as the error is retriable, and has no new epoch to begin. confluent-kafka's
+AIOProducer (2.16.1) hands rows on and polls for their delivery reports in a pool of threads, by itself every 100 ms or
+less often, while a member waits for each of our rows.
 """
 
 from __future__ import annotations
@@ -16,22 +21,22 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 from kafka.errors import (
     CorruptRecordError,
     DuplicateSequenceNumberError,
     InvalidProducerEpochError,
     InvalidProducerIdMappingError,
+    KafkaError,
     NoError,
     OutOfOrderSequenceNumberError,
     ProducerFencedError,
     UnknownProducerIdError,
     for_code,
 )
-from kafka.partitioner.default import murmur2
+from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse, ProduceRequest, ProduceResponse
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
@@ -40,6 +45,11 @@ from sharegroup.gateway.job_client.broker_clock import BrokerClock
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from sharegroup.gateway.upstream.kept_connection import KeptConnection
+from sharegroup.gateway.wire.headers import Response
+from sharegroup.topics.client_settings import ClientSettings
+from sharegroup.topics.row_channel import partition_of
+
+_Produced = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
 
 logger = logging.getLogger(__name__)
 
@@ -85,7 +95,7 @@ class RowAppender:
     """Appends rows, batch by batch for each partition, and tells when each is durable. `settings` are kafka-python's; a
     row has `timeout_s` seconds to become durable."""
 
-    def __init__(self, cluster: UpstreamCluster, settings: Mapping[str, Any], timeout_s: float) -> None:
+    def __init__(self, cluster: UpstreamCluster, settings: ClientSettings, timeout_s: float) -> None:
         self._cluster, self._timeout_s = cluster, timeout_s
         self._leaders = _Leaders(cluster, settings)
         self._queues: dict[tuple[str, int], _PartitionQueue] = {}
@@ -153,11 +163,6 @@ def local_ms() -> int:
     Locks are counted by it. By one that is set back, members would be told of longer ones than they have.
     """
     return int(_BEGAN_MS + time.clock_gettime(_STEADY) * 1000)
-
-
-def partition_of(key: bytes, partitions: int) -> int:
-    """Where Kafka's default partitioner puts a key, by the number of partitions that the topic has now."""
-    return int((murmur2(key) & 0x7FFFFFFF) % partitions)
 
 
 class _Row:
@@ -245,12 +250,12 @@ class _PartitionQueue:
 
     async def _send(self) -> None:
         try:
-            while (batch := self._take()) is not None:
+            while (batch := self._next_batch()) is not None:
                 await self._send_batch(batch)
         finally:
             self.task = None
 
-    def _take(self) -> _Batch | None:
+    def _next_batch(self) -> _Batch | None:
         """The next batch; rows whose time was over before they were sent are left out."""
         rows: list[_Row] = []
         builder = DefaultRecordBatchBuilder(MAGIC, NO_COMPRESSION, False, -1, -1, -1, MAX_BATCH_BYTES)
@@ -327,7 +332,7 @@ class _PartitionQueue:
             await self._leaders.refresh()
         raise JobUnavailableError(self._late())
 
-    async def _produce(self, batch: _Batch) -> Any:
+    async def _produce(self, batch: _Batch) -> _Produced:
         """One attempt; the broker's answer for the partition. Raises UpstreamUnavailableError."""
         if self._producer is None:
             self._producer, self._sequence = await self._new_producer(), 0
@@ -358,7 +363,7 @@ class _PartitionQueue:
             raise UpstreamUnavailableError(problem) if is_retriable(error) else JobUnavailableError(problem)
         return int(answer.producer_id), int(answer.producer_epoch)
 
-    async def _ask(self, request: Any, response: Any, max_version: int | None = None) -> Any:
+    async def _ask(self, request: ApiMessage, response: type[Response], max_version: int | None = None) -> Response:
         connection = self._leaders.connection(self._topic, self._partition)
         return await connection.ask(request, response, max_version, ATTEMPT_SHARE * self._timeout_s)
 
@@ -366,7 +371,7 @@ class _PartitionQueue:
 class _Leaders:
     """Connections of the appender's own to leaders: on the cluster's, rows would wait behind a fetch that waits."""
 
-    def __init__(self, cluster: UpstreamCluster, settings: Mapping[str, Any]) -> None:
+    def __init__(self, cluster: UpstreamCluster, settings: ClientSettings) -> None:
         self._cluster, self._settings = cluster, settings
         self._connections: dict[int, tuple[tuple[str, int], KeptConnection]] = {}
 
@@ -394,6 +399,6 @@ class _Leaders:
             connection.close()
 
 
-def is_retriable(error: Any) -> bool:
+def is_retriable(error: type[KafkaError]) -> bool:
     """Whether the same request may succeed later, as Kafka's own clients see it."""
     return bool(error.retriable) or error is CorruptRecordError

@@ -15,9 +15,10 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
+from kafka.protocol.api_data import ApiData
 from kafka.protocol.consumer import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
 
 from sharegroup.errors import ErrorCode, ShareGroupError
@@ -25,6 +26,8 @@ from sharegroup.gateway.records.batch_cache import BatchCache, CacheKey, Chunk
 from sharegroup.gateway.records.record_batches import read_batches
 from sharegroup.gateway.upstream.cluster import Leader, Topic, UpstreamCluster
 from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
+
+_Fetched = FetchResponse.FetchableTopicResponse.PartitionData
 
 READ_BYTES = 4 * 1_048_576
 #: Fetch names topics by id from the second of these versions on, which a made id must not be.
@@ -139,7 +142,7 @@ class LogReader:
             raise LogReadError(int(ErrorCode.UNKNOWN_TOPIC_ID), -1)
         return leader
 
-    async def _fetch(self, position: LogPosition, leader: Leader, offset: int) -> Any:
+    async def _fetch(self, position: LogPosition, leader: Leader, offset: int) -> _Fetched:
         """The broker's answer about the partition."""
         request = _fetch_request(position, offset)
         newest = NAMES_FETCH_VERSION if position.topic.has_made_id else IDS_FETCH_VERSION
@@ -175,10 +178,11 @@ class LogReader:
         return -1 if found.error_code else int(found.offset)
 
 
-def chunk_of(found: Any, offset: int, read_committed: bool) -> Chunk | None:
+def chunk_of(found: _Fetched, offset: int, read_committed: bool) -> Chunk | None:
     """What one partition of a Fetch response shows of the log from `offset` on; None when it shows nothing."""
     aborted = [(entry.producer_id, entry.first_offset) for entry in found.aborted_transactions or ()]
     records = found.records or b""
+    assert not isinstance(records, ApiData)  # kafka-python's, in the records of its own topics of metadata
     batches = read_batches(records, offset, aborted if read_committed else ())
     return Chunk(offset, batches[-1].last_offset, tuple(batches), len(records)) if batches else None
 

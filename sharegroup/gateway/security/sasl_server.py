@@ -17,9 +17,15 @@ bytes and the message, without a request around it (`takes_bare_messages`). Ther
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
+from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.sasl import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 from scramp import ScramException, ScramMechanism
 
 from sharegroup.errors import ErrorCode
@@ -38,7 +44,7 @@ _SCRAM = ScramMechanism(SCRAM_SHA_512)
 _REFUSED = "the user is not known, or the password is wrong"
 
 
-async def sasl_is_off(request: Request) -> Any:
+async def sasl_is_off(request: Request[ApiMessage]) -> ApiMessage:
     """The handler of SaslHandshake and SaslAuthenticate where clients need not authenticate: ILLEGAL_SASL_STATE."""
     code = int(ErrorCode.ILLEGAL_SASL_STATE)
     if request.header.api_key == SASL_HANDSHAKE:
@@ -107,12 +113,14 @@ class SaslServer:
         """Whether it is a request for `handle`."""
         return api_key in (SASL_HANDSHAKE, SASL_AUTHENTICATE)
 
-    def handle(self, request: Request) -> Any:
+    def handle(self, request: Request[ApiMessage]) -> ApiMessage:
         """The response to a SaslHandshake or SaslAuthenticate, as kafka-python's message."""
-        if request.header.api_key == SASL_HANDSHAKE:
-            code = self.handshake(request.body.mechanism, request.version)
+        body = request.body
+        if isinstance(body, SaslHandshakeRequest):
+            code = self.handshake(body.mechanism, request.version)
             return SaslHandshakeResponse(error_code=int(code), mechanisms=list(MECHANISMS))
-        code, message, answer = self.authenticate(bytes(request.body.auth_bytes or b""))
+        assert isinstance(body, SaslAuthenticateRequest)
+        code, message, answer = self.authenticate(bytes(body.auth_bytes or b""))
         return SaslAuthenticateResponse(
             error_code=int(code), error_message=message, auth_bytes=answer, session_lifetime_ms=0
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from typing import Any
+from typing import cast
 
 from sharegroup.errors import InvalidConfigError
 
@@ -38,10 +38,10 @@ def certificate_principal(ssl_object: ssl.SSLObject | ssl.SSLSocket | None) -> s
 
     None when it came with none. Only after the TLS handshake.
     """
-    certificate: Any = ssl_object.getpeercert() if ssl_object is not None else None
+    certificate = ssl_object.getpeercert() if ssl_object is not None else None
     if not certificate:
         return None
-    subject: tuple[tuple[tuple[str, str], ...], ...] = certificate.get("subject", ())
+    subject = cast("tuple[tuple[tuple[str, str], ...], ...]", certificate.get("subject", ()))
     parts = [f"{_SHORT_NAMES.get(name, name)}={_escaped(value)}" for rdn in subject for name, value in rdn]
     return "User:" + ",".join(reversed(parts))
 

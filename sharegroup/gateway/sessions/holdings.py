@@ -69,7 +69,7 @@ class Holdings:
     def held(self, batches: Sequence[AcknowledgementBatch], now_ms: int) -> Held | None:
         """What `batches` are for; None unless all of their offsets are held, and their locks are not over.
 
-        The batches have passed `acknowledge_rules.check_batches`, which lets one begin where another ends: such an
+        The batches have passed `check_batches`, which lets one begin where another ends: such an
         offset counts once, and may be refused by the job.
         """
         grants: list[AcquiredRange] = []

@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.job_client.job_channel import JobChannel, JobUnavailableError
 from sharegroup.gateway.records.slicing import Slice
-from sharegroup.gateway.sessions.acknowledge_rules import check_batches
 from sharegroup.gateway.sessions.holdings import Held, Holdings
 from sharegroup.gateway.sessions.member_leases import Lease
 from sharegroup.gateway.sessions.read_ahead import ReadAhead
+from sharegroup.protocol.acknowledge_rules import check_batches
 from sharegroup.protocol.acknowledgement_rows import acknowledgement_rows
 from sharegroup.protocol.request_rows import (
     ACKNOWLEDGE,

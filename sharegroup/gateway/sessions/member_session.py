@@ -160,12 +160,12 @@ class MemberSession:
             return has_again
         return True
 
-    def is_dry(self, key: TopicIdPartition, now_ms: int) -> bool:
+    def must_wait_for(self, key: TopicIdPartition, now_ms: int) -> bool:
         """Whether there is nothing for the member in a partition's buffer; the member's fetch then waits for some."""
         buffer = self.partition(key).read_ahead
         if buffer.buffered:
             return False
-        buffer.dry(now_ms)
+        buffer.client_waits(now_ms)
         return True
 
     def ask(self, partitions: Sequence[TopicIdPartition], wanted: int, now_ms: int) -> None:
@@ -193,7 +193,7 @@ class MemberSession:
             partition.expire(now_ms())
             ranges, read_committed = buffer.part()
             if not ranges:
-                buffer.dry(now_ms())
+                buffer.client_waits(now_ms())
                 return None
             first = ranges[0].first_offset
             position = LogPosition(topic, key.partition, read_committed)

@@ -31,8 +31,8 @@ from sharegroup.gateway.sessions.share_session import (
     TopicIdPartition,
 )
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.gateway.wire.topic_ids import topic_id_of, topic_id_text
 from sharegroup.protocol.response_rows import MEMBER_LEFT, NEW_LEADER, TOPIC_DELETED, Broadcast
+from sharegroup.protocol.topic_ids import topic_id_of, topic_id_text
 from sharegroup.types import SharePartitionKey
 
 logger = logging.getLogger(__name__)
@@ -88,8 +88,11 @@ class MemberSessions:
             )
         return self._served[session]
 
-    def own(self, session: ShareSession, partitions: Iterable[TopicIdPartition]) -> set[TopicIdPartition]:
-        """The member fetches these through this session now, which is served; those that came with what it holds."""
+    def move_to(self, session: ShareSession, partitions: Iterable[TopicIdPartition]) -> set[TopicIdPartition]:
+        """The member fetches these through this session now, which is served.
+
+        Returns those that came from another of its sessions, with what the member holds of them.
+        """
         moved = set()
         for key in partitions:
             last = self._owners.get((session.key, key))
@@ -118,10 +121,10 @@ class MemberSessions:
         served = self._served.pop(session, None)
         if served is None:
             return
-        own = [key for key in served.partitions if self._owners.get((session.key, key)) is session]
-        for key in own:
+        ending = [key for key in served.partitions if self._owners.get((session.key, key)) is session]
+        for key in ending:
             del self._owners[session.key, key]
-        served.close(session.partitions.keys() & own)
+        served.close(session.partitions.keys() & ending)
 
     def disconnected(self, connection_id: int) -> None:
         """A connection was closed: its sessions end."""

@@ -19,9 +19,9 @@ T = TypeVar("T")
 PATIENCE_S = 3.0
 
 
-async def from_any_broker(cluster: UpstreamCluster, own: int, ask: Callable[[int], Awaitable[T]]) -> T:
-    """What `ask` gets from a broker: the first, from `own` on, that has it. Raises the last one's error."""
-    *first, last = own, *(node_id for node_id in cluster.node_ids if node_id != own)
+async def from_any_broker(cluster: UpstreamCluster, first_asked: int, ask: Callable[[int], Awaitable[T]]) -> T:
+    """What `ask` gets from a broker: the first, from `first_asked` on, that has it. Raises the last one's error."""
+    *first, last = first_asked, *(node_id for node_id in cluster.node_ids if node_id != first_asked)
     for node_id in first:
         with contextlib.suppress(UpstreamUnavailableError, asyncio.TimeoutError):
             return await asyncio.wait_for(ask(node_id), PATIENCE_S)

@@ -7,14 +7,17 @@ import logging
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.upstream.connection import Features, UpstreamUnavailableError
 from sharegroup.gateway.upstream.kept_connection import KeptConnection
-from sharegroup.gateway.wire.topic_ids import NO_TOPIC_ID, made_topic_id
+from sharegroup.gateway.wire.headers import Response
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID, made_topic_id
+from sharegroup.topics.client_settings import ClientSettings
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +53,7 @@ class Topic(NamedTuple):
 class UpstreamCluster:
     """Known by its bootstrap servers and kafka-python's `settings`. Methods raise UpstreamUnavailableError."""
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
         self._bootstrap = [_address(server) for server in settings["bootstrap_servers"]]
         self._connections: dict[int, KeptConnection] = {}
@@ -116,8 +119,13 @@ class UpstreamCluster:
     # -- asking ----------------------------------------------------------------------------------------------------
 
     async def ask(
-        self, node_id: int, request: Any, response: Any, max_version: int | None = None, timeout_s: float = 30.0
-    ) -> Any:
+        self,
+        node_id: int,
+        request: ApiMessage,
+        response: type[Response],
+        max_version: int | None = None,
+        timeout_s: float = 30.0,
+    ) -> Response:
         """A request to one broker, in the newest version that both know."""
         return await self._connection(node_id).ask(request, response, max_version, timeout_s)
 
@@ -213,26 +221,28 @@ class UpstreamCluster:
                 if self._looks.get(name) is asyncio.current_task():
                     del self._looks[name]
 
-    def learn(self, metadata: Any) -> None:
+    def learn(self, metadata: MetadataResponse) -> None:
         """Take in a Metadata response about all topics."""
         self.cluster_id = metadata.cluster_id or self.cluster_id
         self._learn_addresses({broker.node_id: (broker.host, broker.port) for broker in metadata.brokers})
         self._replace(self._topics, self._topics_of(metadata))
 
-    def _learn_of(self, names: Collection[str], metadata: Any) -> None:
+    def _learn_of(self, names: Collection[str], metadata: MetadataResponse) -> None:
         """Take in a Metadata response about these topics. One that has other troubles than being unknown is left."""
         found = self._topics_of(metadata)
         absent = {t.name for t in metadata.topics if t.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
         before = {name: self._topics[name] for name in names if name in self._topics and name in found.keys() | absent}
         self._replace(before, {name: topic for name, topic in found.items() if name in names})
 
-    def _topics_of(self, metadata: Any) -> dict[str, Topic]:
-        topics = {}
+    def _topics_of(self, metadata: MetadataResponse) -> dict[str, Topic]:
+        topics: dict[str, Topic] = {}
         for found in metadata.topics:
-            topic_id = None if found.error_code or not found.name else self.topic_id(found.name, found.topic_id)
+            if found.error_code or not found.name:
+                continue
+            topic_id = self.topic_id(found.name, found.topic_id)
             has_made_id = topic_id != found.topic_id
             # A made id comes again with the name, whether the gateway knew the topic when it was deleted or not.
-            if topic_id is None or (topic_id in self._deleted and not has_made_id):
+            if topic_id in self._deleted and not has_made_id:
                 continue
             leaders = {
                 partition.partition_index: Leader(partition.leader_id, partition.leader_epoch)
@@ -271,7 +281,7 @@ class UpstreamCluster:
         self.address(node_id)
         return self._connections[node_id]
 
-    async def _metadata(self, names: Collection[str] | None = None) -> Any:
+    async def _metadata(self, names: Collection[str] | None = None) -> MetadataResponse:
         """About the named topics, or all; from any broker that answers.
 
         First the one that did last is asked, and the bootstrap servers after all others.
@@ -290,7 +300,7 @@ class UpstreamCluster:
         assert problem is not None
         raise problem
 
-    async def _metadata_of(self, address: Address, names: Collection[str] | None) -> Any:
+    async def _metadata_of(self, address: Address, names: Collection[str] | None) -> MetadataResponse:
         """On a connection for this alone: on the others its answer would wait behind a fetch that waits for records."""
         connection = self._metadata_connections.get(address)
         if connection is None:

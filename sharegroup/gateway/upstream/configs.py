@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from kafka.protocol.admin import (
     DescribeConfigsRequest,
@@ -13,6 +13,7 @@ from kafka.protocol.admin import (
     ListConfigResourcesRequest,
     ListConfigResourcesResponse,
 )
+from kafka.protocol.api_message import ApiMessage
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
@@ -23,15 +24,29 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 #: (error code, error message)
 ConfigResult = tuple[int, str | None]
 Resource = tuple[int, str]
+_Result = DescribeConfigsResponse.DescribeConfigsResult
+
+
+class Named(Protocol):
+    """The part of a request or response that names a resource."""
+
+    resource_type: int
+    resource_name: str
 
 
 class UpstreamConfigs:
-    """Methods raise UpstreamUnavailableError. `security`: only who may pass through is asked for."""
+    """Methods raise UpstreamUnavailableError. `may_pass` raises RequestError for callers whose requests stay here."""
 
-    def __init__(self, cluster: UpstreamCluster, security: Any) -> None:
-        self._cluster, self._security = cluster, security
+    def __init__(self, cluster: UpstreamCluster, may_pass: Callable[[Caller], None]) -> None:
+        self._cluster, self._may_pass = cluster, may_pass
 
-    async def describe(self, node_id: int, resources: Sequence[Any], request: Any, version: int) -> dict[Resource, Any]:
+    async def describe(
+        self,
+        node_id: int,
+        resources: Sequence[DescribeConfigsRequest.DescribeConfigsResource],
+        request: DescribeConfigsRequest,
+        version: int,
+    ) -> dict[Resource, _Result]:
         """{(type, name): DescribeConfigsResult}, with what the client's `request` of `version` asks for."""
         if not resources:
             return {}
@@ -43,7 +58,12 @@ class UpstreamConfigs:
         answer = await self._cluster.ask(node_id, asked, DescribeConfigsResponse)
         return {resource_of(result): result for result in answer.results}
 
-    async def alter(self, node_id: int, resources: Sequence[Any], validate_only: bool) -> dict[Resource, ConfigResult]:
+    async def alter(
+        self,
+        node_id: int,
+        resources: Sequence[IncrementalAlterConfigsRequest.AlterConfigsResource],
+        validate_only: bool,
+    ) -> dict[Resource, ConfigResult]:
         """{(type, name): outcome}"""
         if not resources:
             return {}
@@ -68,29 +88,29 @@ class UpstreamConfigs:
             return answer.error_code, [(CLIENT_METRICS, found.resource_name) for found in answer.config_resources]
         return answer.error_code, [resource_of(found) for found in answer.config_resources]
 
-    def refusal(self, caller: Caller, resource: Any) -> ConfigResult | None:
+    def refusal(self, caller: Caller, resource: Named) -> ConfigResult | None:
         """Why the caller may not ask for a resource that is not a group; None if it may."""
         try:
-            self._security.pass_through(caller)
+            self._may_pass(caller)
         except RequestError as error:
             is_topic = resource.resource_type == TOPIC
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_topic else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             return int(code), error.message
         return None
 
-    async def _offers(self, node_id: int, request: Any) -> bool:
+    async def _offers(self, node_id: int, request: type[ApiMessage]) -> bool:
         return request.API_KEY in (await self._cluster.features(node_id)).ranges
 
 
-def described(resource: Resource, entries: list[Any], code: int = 0, message: str | None = None) -> Any:
+def described(
+    resource: Resource, entries: list[_Result.DescribeConfigsResourceResult], code: int = 0, message: str | None = None
+) -> _Result:
     """The configs of a resource as a DescribeConfigs response has them."""
     kind, name = resource
-    return DescribeConfigsResponse.DescribeConfigsResult(
-        error_code=code, error_message=message, resource_type=kind, resource_name=name, configs=entries
-    )
+    return _Result(error_code=code, error_message=message, resource_type=kind, resource_name=name, configs=entries)
 
 
-def resource_of(item: Any) -> Resource:
+def resource_of(item: Named) -> Resource:
     """What part of a request or response about configs is about."""
     return item.resource_type, item.resource_name
 

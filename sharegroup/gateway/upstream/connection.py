@@ -11,9 +11,10 @@ import logging
 import ssl
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafka.net.sasl import get_sasl_mechanism
+from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 from kafka.protocol.sasl import (
     SaslAuthenticateRequest,
@@ -25,6 +26,8 @@ from kafka.protocol.sasl import (
 from sharegroup.errors import ErrorCode, ShareGroupError
 from sharegroup.gateway.wire import headers as wire
 from sharegroup.gateway.wire.framing import FrameProtocol
+from sharegroup.gateway.wire.headers import Response
+from sharegroup.topics.client_settings import ClientSettings
 
 if TYPE_CHECKING:
     from typing import Self
@@ -45,7 +48,7 @@ class Features(NamedTuple):
     """A broker's ApiVersions response: {api key: (min, max)}, and its feature lists as they came."""
 
     ranges: Mapping[int, tuple[int, int]]
-    response: Any
+    response: ApiVersionsResponse
 
 
 class UpstreamConnection(FrameProtocol):
@@ -60,7 +63,7 @@ class UpstreamConnection(FrameProtocol):
         self.is_open = False
 
     @classmethod
-    async def connect(cls, host: str, port: int, settings: Mapping[str, Any]) -> Self:
+    async def connect(cls, host: str, port: int, settings: ClientSettings) -> Self:
         """Connect and authenticate; `settings` are kafka-python's (security_protocol, ssl_*, sasl_*)."""
         loop = asyncio.get_running_loop()
         try:
@@ -117,8 +120,10 @@ class UpstreamConnection(FrameProtocol):
         self._open_transport()
         self.write_frame(frame)
 
-    async def ask(self, request: Any, response: Any, version: int, timeout_s: float = 30.0) -> Any:
-        """A request of our own: kafka-python's message in, an instance of the class `response` out."""
+    async def ask(
+        self, request: ApiMessage, response: type[Response], version: int, timeout_s: float = 30.0
+    ) -> Response:
+        """A request of our own; what comes back is an instance of the class `response`."""
         self._next_correlation_id = (self._next_correlation_id + 1) & 0x7FFFFFFF
         number = self._next_correlation_id
         self._open_transport().write(wire.encode_request(request, version, number, CLIENT_ID))
@@ -156,7 +161,7 @@ async def features(connection: UpstreamConnection) -> Features:
     return Features(ranges, response)
 
 
-def tls_context(settings: Mapping[str, Any]) -> ssl.SSLContext | None:
+def tls_context(settings: ClientSettings) -> ssl.SSLContext | None:
     """The client side's TLS by kafka-python's settings, None without TLS."""
     if not settings.get("security_protocol", "").endswith("SSL"):
         return None
@@ -167,7 +172,7 @@ def tls_context(settings: Mapping[str, Any]) -> ssl.SSLContext | None:
     return context
 
 
-async def _authenticate(connection: UpstreamConnection, host: str, settings: Mapping[str, Any]) -> None:
+async def _authenticate(connection: UpstreamConnection, host: str, settings: ClientSettings) -> None:
     name = settings.get("sasl_mechanism", "PLAIN")
     handshake = await connection.ask(SaslHandshakeRequest(mechanism=name), SaslHandshakeResponse, 1)
     if handshake.error_code:

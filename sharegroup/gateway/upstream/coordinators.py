@@ -49,5 +49,5 @@ async def find_coordinators(
     return dict(zip(keys, await asyncio.gather(*map(find, keys)), strict=True))
 
 
-def _coordinator(answer: FindCoordinatorResponse) -> Coordinator:
+def _coordinator(answer: FindCoordinatorResponse | FindCoordinatorResponse.Coordinator) -> Coordinator:
     return Coordinator(answer.node_id, answer.error_code, answer.error_message)

@@ -8,10 +8,12 @@ stormed, and a client that knows no back-off of its own is given this one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
+
+from kafka.protocol.api_message import ApiMessage
 
 from sharegroup.gateway.upstream.connection import Features, UpstreamConnection, UpstreamUnavailableError, features
+from sharegroup.gateway.wire.headers import Response
+from sharegroup.topics.client_settings import ClientSettings
 
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.1, 1.0
 
@@ -40,7 +42,7 @@ class ConnectBackoff:
 class KeptConnection:
     """Asks a broker over one connection, which may be another one each time; methods raise UpstreamUnavailableError."""
 
-    def __init__(self, host: str, port: int, settings: Mapping[str, Any]) -> None:
+    def __init__(self, host: str, port: int, settings: ClientSettings) -> None:
         self._host, self._port, self._settings = host, port, settings
         self._connected: tuple[UpstreamConnection, Features] | None = None
         self._connecting: asyncio.Task[tuple[UpstreamConnection, Features]] | None = None
@@ -50,7 +52,9 @@ class KeptConnection:
         """What the broker offers, as of the newest connection."""
         return (await self._get())[1]
 
-    async def ask(self, request: Any, response: Any, max_version: int | None = None, timeout_s: float = 30.0) -> Any:
+    async def ask(
+        self, request: ApiMessage, response: type[Response], max_version: int | None = None, timeout_s: float = 30.0
+    ) -> Response:
         """Ask in the newest version that both know (at most `max_version`)."""
         connection, offered = await self._get()
         return await connection.ask(request, response, common_version(offered, request, max_version), timeout_s)
@@ -95,13 +99,13 @@ class KeptConnection:
         self._connected = connected
         return connected
 
-    def _attempted(self, task: asyncio.Task[Any]) -> None:
+    def _attempted(self, task: asyncio.Task[tuple[UpstreamConnection, Features]]) -> None:
         self._connecting = None
         if not task.cancelled():
             task.exception()  # whoever waited has it as well; they may all be gone
 
 
-def common_version(offered: Features, request: Any, max_version: int | None) -> int:
+def common_version(offered: Features, request: ApiMessage, max_version: int | None) -> int:
     """The newest version of `request` that both know. Raises UpstreamUnavailableError when there is none."""
     low, high = request.valid_versions
     broker_low, broker_high = offered.ranges.get(request.API_KEY, (1, 0))

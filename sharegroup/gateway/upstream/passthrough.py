@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from sharegroup.gateway.upstream.connection import UpstreamConnection, UpstreamUnavailableError
 from sharegroup.gateway.upstream.kept_connection import ConnectBackoff
 from sharegroup.gateway.wire.headers import MalformedRequestError, RequestHeader, read_varint, skip_tagged_fields
+from sharegroup.topics.client_settings import ClientSettings
 
 PRODUCE, DELETE_TOPICS = 0, 20
 _FLEXIBLE_PRODUCE = 9
@@ -30,7 +30,7 @@ class Passthrough:
     def __init__(
         self,
         address: tuple[str, int],
-        settings: Mapping[str, Any],
+        settings: ClientSettings,
         backoff: ConnectBackoff,
         topics_deleted: Callable[[], None] = lambda: None,
     ) -> None:

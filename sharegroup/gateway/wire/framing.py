@@ -67,11 +67,6 @@ class FrameProtocol(asyncio.BufferedProtocol):
         """What came is no frame; the connection cannot go on."""
         raise NotImplementedError
 
-    @property
-    def is_drained(self) -> bool:
-        """Whether the transport takes more."""
-        return self._drained.is_set()
-
     async def drained(self) -> None:
         """Wait until the transport takes more, or is gone."""
         await self._drained.wait()

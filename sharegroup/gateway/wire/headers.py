@@ -6,7 +6,9 @@ What clients send is decoded in `request_decoding`.
 from __future__ import annotations
 
 import struct
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, Self, TypeVar
+
+from kafka.protocol.api_message import ApiMessage
 
 from sharegroup.errors import ShareGroupError
 
@@ -22,6 +24,23 @@ class MalformedRequestError(ShareGroupError):
 
 class UnknownVersionError(ShareGroupError):
     """The client sent a version of an API that it was not offered; its connection is closed."""
+
+
+class ResponseMessage(Protocol):
+    """The class of a response: one of kafka-python's, or one of ours that decodes no more of it than it needs."""
+
+    API_KEY: int
+
+    @classmethod
+    def flexible_version_q(cls, version: int) -> bool:
+        """Whether a version has tagged fields."""
+
+    @classmethod
+    def decode(cls, data: memoryview, version: int) -> Self:
+        """The message behind a response's header."""
+
+
+Response = TypeVar("Response", bound=ResponseMessage)
 
 
 class RequestHeader(NamedTuple):
@@ -47,21 +66,21 @@ def read_header(frame: memoryview) -> RequestHeader:
     return RequestHeader(api_key, api_version, correlation_id, client_id, end)
 
 
-def encode_response(response: Any, version: int, correlation_id: int) -> bytearray:
+def encode_response(response: ApiMessage, version: int, correlation_id: int) -> bytearray:
     """The response with its length and header in front."""
     response.API_VERSION = version  # before there is a header: a response's header has no version to repeat
     response.with_header(correlation_id=correlation_id)
     return _framed(response)
 
 
-def encode_request(request: Any, version: int, correlation_id: int, client_id: str) -> bytearray:
+def encode_request(request: ApiMessage, version: int, correlation_id: int, client_id: str) -> bytearray:
     """The framed request; `version` is set before the header, which repeats it."""
     request.API_VERSION = version
     request.with_header(correlation_id=correlation_id, client_id=client_id)
     return _framed(request)
 
 
-def _framed(message: Any) -> bytearray:
+def _framed(message: ApiMessage) -> bytearray:
     """The framed message, as kafka-python made it: no copy."""
     encoded: bytearray = message.encode(header=True, framed=True)
     return encoded
@@ -72,8 +91,8 @@ def correlation_id(frame: memoryview) -> int:
     return int(_INT32.unpack_from(frame)[0])
 
 
-def decode_response(message: Any, version: int, frame: memoryview) -> Any:
-    """The response as an instance of kafka-python's class `message`, its bytes fields not copied where it can."""
+def decode_response(message: type[Response], version: int, frame: memoryview) -> Response:
+    """The response as an instance of the class `message`, its bytes fields not copied where it can."""
     start = _INT32.size
     if message.API_KEY != 18 and message.flexible_version_q(version):  # ApiVersions keeps the old header for ever
         start = skip_tagged_fields(frame, start)

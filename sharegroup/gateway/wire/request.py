@@ -1,10 +1,16 @@
-"""A decoded request on its way to a handler, and who sent it."""
+"""A decoded request on its way to a handler, and who sent it.
+
+Messages are of kafka-python's classes, whose fields have types, or of ours (`sharegroup.protocol.messages`), which are
+made of Kafka's schemas while the program starts: theirs are `Any`, and so is all that nests in them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+from kafka.protocol.api_message import ApiMessage
 
 from sharegroup.gateway.wire.headers import RequestHeader
 
@@ -19,12 +25,16 @@ class Caller:
     principal: str = "User:ANONYMOUS"
 
 
+#: (By name, since kafka-python's class cannot be asked whether it is true.)
+Body = TypeVar("Body", bound="ApiMessage", covariant=True)
+
+
 @dataclass(frozen=True, slots=True)
-class Request:
-    """`body` is an instance of kafka-python's (or our) message class, in the client's version."""
+class Request(Generic[Body]):
+    """`body` is the message, in the client's version."""
 
     header: RequestHeader
-    body: Any
+    body: Body
     caller: Caller
 
     @property
@@ -34,4 +44,6 @@ class Request:
 
 
 #: A handler returns the response message; it is encoded in the request's version.
-Handler = Callable[[Request], Awaitable[Any]]
+Handler = Callable[[Request[Any]], Awaitable[ApiMessage]]
+#: The class of a request, and who answers it.
+Route = tuple[type[ApiMessage], Handler]

@@ -17,7 +17,11 @@ import functools
 import struct
 import uuid
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
+
+from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.data_container import DataContainer
+from kafka.protocol.schemas import ArrayField, BaseField, StructArrayField, StructField
 
 from sharegroup.gateway.wire.headers import (
     MalformedRequestError,
@@ -34,6 +38,9 @@ MAX_ELEMENTS = 50_000
 _FORMATS = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q", "float64": "d"}
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 _NO_UUID = bytes(16)
+
+
+Struct = TypeVar("Struct", bound=DataContainer)
 
 
 class _Body:
@@ -54,12 +61,13 @@ class _Body:
 
 #: From a position to the value there and the position after it. Raises MalformedRequestError, struct.error or
 #: UnicodeDecodeError.
-_Decoder = Callable[[_Body, int], tuple[Any, int]]
+_Decoder = Callable[[_Body, int], tuple[object, int]]
+_StructDecoder = Callable[[_Body, int], tuple[Struct, int]]
 #: The same, into an object of kafka-python's.
-_Step = Callable[[_Body, int, Any], int]
+_Step = Callable[[_Body, int, DataContainer], int]
 
 
-def decode_request(message: Any, header: RequestHeader, frame: memoryview) -> Any:
+def decode_request(message: type[ApiMessage], header: RequestHeader, frame: memoryview) -> ApiMessage:
     """The request as an instance of kafka-python's class `message`, without tagged fields.
 
     Raises UnknownVersionError, or MalformedRequestError when the bytes are not such a request.
@@ -78,11 +86,11 @@ def decode_request(message: Any, header: RequestHeader, frame: memoryview) -> An
 
 
 @functools.cache
-def _message(message: Any, version: int) -> _Decoder:
-    return _struct(message, message._struct, version, message.flexible_version_q(version))
+def _message(message: type[ApiMessage], version: int) -> _StructDecoder[ApiMessage]:
+    return _struct(message, cast(StructField, message._struct), version, message.flexible_version_q(version))
 
 
-def _struct(data_class: Any, schema: Any, version: int, is_flexible: bool) -> _Decoder:
+def _struct(data_class: type[Struct], schema: StructField, version: int, is_flexible: bool) -> _StructDecoder[Struct]:
     """A decoder that makes instances of `data_class`. Raises TypeError for a schema with known tagged fields."""
     fields = schema.untagged_fields(version)
     if len(fields) != sum(field.for_version_q(version) for field in schema.fields.values()):
@@ -90,8 +98,8 @@ def _struct(data_class: Any, schema: Any, version: int, is_flexible: bool) -> _D
     steps = list(_steps(fields, version, is_flexible))
     new = object.__new__
 
-    def decode(body: _Body, position: int) -> tuple[Any, int]:
-        item = new(data_class)
+    def decode(body: _Body, position: int) -> tuple[Struct, int]:
+        item: Any = new(data_class)  # whose fields are the schema's
         item._version, item.tags, item.unknown_tags = version, None, None
         for step in steps:
             position = step(body, position, item)
@@ -110,10 +118,10 @@ def _skip_tagged_fields(body: _Body, position: int) -> int:
     return skip_tagged_fields(body.data, position)
 
 
-def _steps(fields: list[Any], version: int, is_flexible: bool) -> list[_Step]:
+def _steps(fields: list[BaseField], version: int, is_flexible: bool) -> list[_Step]:
     """One for each field, but only one for numbers that follow each other."""
     steps: list[_Step] = []
-    numbers: list[Any] = []
+    numbers: list[BaseField] = []
     for field in fields:
         if field.type_str in _FORMATS:
             numbers.append(field)
@@ -125,11 +133,11 @@ def _steps(fields: list[Any], version: int, is_flexible: bool) -> list[_Step]:
     return [*steps, _numbers(numbers)] if numbers else steps
 
 
-def _numbers(fields: list[Any]) -> _Step:
+def _numbers(fields: list[BaseField]) -> _Step:
     names = [field.name for field in fields]
     layout = struct.Struct(">" + "".join(_FORMATS[field.type_str] for field in fields))
 
-    def step(body: _Body, position: int, item: Any) -> int:
+    def step(body: _Body, position: int, item: DataContainer) -> int:
         for name, value in zip(names, layout.unpack_from(body.data, position), strict=True):
             setattr(item, name, value)
         return position + layout.size
@@ -138,7 +146,7 @@ def _numbers(fields: list[Any]) -> _Step:
 
 
 def _field(name: str, decode: _Decoder) -> _Step:
-    def step(body: _Body, position: int, item: Any) -> int:
+    def step(body: _Body, position: int, item: DataContainer) -> int:
         value, position = decode(body, position)
         setattr(item, name, value)
         return position
@@ -146,17 +154,17 @@ def _field(name: str, decode: _Decoder) -> _Step:
     return step
 
 
-def _decoder(field: Any, version: int, is_flexible: bool) -> _Decoder:
+def _decoder(field: BaseField, version: int, is_flexible: bool) -> _Decoder:
     is_nullable = field.nullable_for_version_q(version)
-    if field.is_struct_array():
+    if isinstance(field, StructArrayField):
         element = field.array_of
         return _array(_struct(element.data_class, element, version, is_flexible), field.name, is_nullable, is_flexible)
-    if field.is_array():
+    if isinstance(field, ArrayField):
         element = field.array_of.type_str
         if element in _FORMATS:
             return _number_array(_FORMATS[element], field.name, is_nullable, is_flexible)
         return _array(_simple(element, field.name, False, is_flexible), field.name, is_nullable, is_flexible)
-    if field.is_struct():
+    if isinstance(field, StructField):
         raise TypeError(f"{field.name} is a single struct, which is not decoded here")
     return _simple(field.type_str, field.name, is_nullable, is_flexible)
 
@@ -167,9 +175,9 @@ def _simple(type_name: str, name: str, is_nullable: bool, is_flexible: bool) -> 
     if type_name not in ("string", "bytes"):
         raise TypeError(f"{name} is of type {type_name}, which is not decoded here")
     read_length = _compact_length if is_flexible else _string_length if type_name == "string" else _length
-    convert: Callable[[memoryview], Any] = _text if type_name == "string" else bytes
+    convert: Callable[[memoryview], str | bytes] = _text if type_name == "string" else bytes
 
-    def decode(body: _Body, position: int) -> tuple[Any, int]:
+    def decode(body: _Body, position: int) -> tuple[object, int]:
         length, position = read_length(body.data, position)
         if length < 0:
             return _null(name, is_nullable, position)
@@ -184,7 +192,7 @@ def _simple(type_name: str, name: str, is_nullable: bool, is_flexible: bool) -> 
 def _array(element: _Decoder, name: str, is_nullable: bool, is_flexible: bool) -> _Decoder:
     read_length = _compact_length if is_flexible else _length
 
-    def decode(body: _Body, position: int) -> tuple[Any, int]:
+    def decode(body: _Body, position: int) -> tuple[object, int]:
         count, position = read_length(body.data, position)
         if count < 0:
             return _null(name, is_nullable, position)
@@ -202,7 +210,7 @@ def _number_array(letter: str, name: str, is_nullable: bool, is_flexible: bool) 
     read_length = _compact_length if is_flexible else _length
     size = struct.calcsize(">" + letter)
 
-    def decode(body: _Body, position: int) -> tuple[Any, int]:
+    def decode(body: _Body, position: int) -> tuple[object, int]:
         count, position = read_length(body.data, position)
         if count < 0:
             return _null(name, is_nullable, position)

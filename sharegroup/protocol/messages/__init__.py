@@ -20,13 +20,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # kafka-python has no type information; what its classes can do, as far as it is used here
+if TYPE_CHECKING:  # kafka-python's own messages have stubs; these have fields and nested classes of any name and type
     from typing import Self
 
-    class _NestedClasses(type):
-        def __getattr__(cls, name: str) -> Any: ...
+    from kafka.protocol.api_message import ApiMessage as KafkaMessage
+    from kafka.protocol.api_message import ApiMessageData
+    from kafka.protocol.data_container import DataContainer
 
-    class ApiMessage(metaclass=_NestedClasses):
+    class _NestedClasses(ApiMessageData):
+        def __getattr__(self, name: str) -> type[Struct]: ...
+
+    class Struct(DataContainer, metaclass=_NestedClasses):
+        def __init__(self, **fields: Any) -> None: ...
+        def __getattr__(self, name: str) -> Any: ...
+        def __setattr__(self, name: str, value: Any) -> None: ...
+
+    class ApiMessage(KafkaMessage, metaclass=_NestedClasses):
         API_KEY: int
         API_VERSION: int
         valid_versions: tuple[int, int]
@@ -38,7 +47,9 @@ if TYPE_CHECKING:  # kafka-python has no type information; what its classes can 
         def with_header(self, correlation_id: int = 0, client_id: str = "") -> None: ...
         def encode(self, version: int | None = None, header: bool = False, framed: bool = False) -> bytearray: ...
         @classmethod
-        def decode(cls, data: bytes | memoryview, version: int, header: bool = False, framed: bool = False) -> Self: ...
+        def decode(  # type: ignore[override]  # what is used of kafka-python's, which takes more
+            cls, data: bytes | memoryview, version: int, header: bool = False, framed: bool = False
+        ) -> Self: ...
 else:
     from kafka.protocol.api_message import ApiMessage
 

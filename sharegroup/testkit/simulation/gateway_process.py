@@ -24,7 +24,7 @@ from sharegroup.gateway.server import REFRESH_INTERVAL_S
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.upstream.listeners import Listeners
 from sharegroup.gateway.wire.headers import RequestHeader
-from sharegroup.gateway.wire.request import Caller, Handler, Request
+from sharegroup.gateway.wire.request import Caller, Handler, Request, Route
 from sharegroup.protocol import messages as share_messages
 from sharegroup.tables import GroupListing, ShareGroupDescription, SharePartitionOffset
 from sharegroup.testkit.simulation.gateway_channel import SimulatedJobChannel
@@ -192,7 +192,7 @@ class _Process:
     # -- life ----------------------------------------------------------------------------------------------------------
 
     async def _serve(self) -> None:
-        """As `Gateway.__init__` and `start`."""
+        """As `Parts` puts a gateway together and `Gateway.start` starts it."""
         around, config = self._around, self._around.config
         cluster = SimulatedUpstream(around.clock, around.kafka, around.weather, self._faults, around.batches)
         topics = RowTopics(
@@ -220,7 +220,7 @@ class _Process:
         self.share = ShareApis(config, configs, job, cluster, listeners, security, leases)
         upstream_groups = _NoUpstreamGroups(cluster, around.tables)  # type: ignore[arg-type]
         heartbeat = ShareGroupHeartbeat(job, cluster, security, leases, upstream_groups)
-        routes: list[tuple[Any, Handler]] = [
+        routes: list[Route] = [
             (share_messages.ShareGroupHeartbeatRequest, heartbeat),
             (share_messages.ShareFetchRequest, self.share.fetch),
             (share_messages.ShareAcknowledgeRequest, self.share.acknowledge),

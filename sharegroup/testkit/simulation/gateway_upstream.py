@@ -10,13 +10,13 @@ from typing import Any
 from kafka.errors import KafkaError, LeaderNotAvailableError
 from kafka.protocol.admin import DeleteGroupsRequest, DeleteGroupsResponse
 from kafka.protocol.consumer import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
-from kafka.protocol.metadata import MetadataResponse
+from kafka.protocol.metadata import ApiVersionsResponse, MetadataResponse
 
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.records.log_reader import EARLIEST, IDS_FETCH_VERSION, NAMES_FETCH_VERSION, READ_COMMITTED
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.connection import Features, UpstreamUnavailableError
-from sharegroup.gateway.wire.topic_ids import NO_TOPIC_ID, topic_id_of, topic_id_text
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID, topic_id_of, topic_id_text
 from sharegroup.testkit.simulation.gateway_batch_bytes import batch_bytes, producer_id
 from sharegroup.testkit.simulation.kafka_log import (
     CLUSTER_ID,
@@ -96,7 +96,7 @@ class SimulatedUpstream(UpstreamCluster):
 
     async def features(self, node_id: int) -> Features:
         """The same of all brokers."""
-        return Features(OFFERED if self._kafka.has_topic_ids else OFFERED_WITHOUT_IDS, None)
+        return Features(OFFERED if self._kafka.has_topic_ids else OFFERED_WITHOUT_IDS, ApiVersionsResponse())
 
     async def ask(
         self, node_id: int, request: Any, response: Any, max_version: int | None = None, timeout_s: float = 30.0

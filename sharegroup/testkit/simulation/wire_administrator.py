@@ -89,8 +89,8 @@ def _message(request: ShareGroupRequest) -> tuple[Any, int]:
             ],
         ), 0
     if request.type == DELETE_OFFSETS:
-        named = DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic
-        deleted = [named(topic_name=name) for name in request.topic_names]
+        of_topic = DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic
+        deleted = [of_topic(topic_name=name) for name in request.topic_names]
         return DeleteShareGroupOffsetsRequest(group_id=request.group_id, topics=deleted), 0
     return DeleteGroupsRequest(groups_names=[request.group_id]), 2
 

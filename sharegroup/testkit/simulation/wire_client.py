@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from random import Random
 
 from sharegroup.errors import ErrorCode
-from sharegroup.gateway.wire.topic_ids import topic_id_text
 from sharegroup.protocol.messages import ShareGroupHeartbeatRequest
+from sharegroup.protocol.topic_ids import topic_id_text
 from sharegroup.testkit.simulation.gateway_process import SimulatedGateway
 from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
 from sharegroup.testkit.simulation.log_clients import Weather

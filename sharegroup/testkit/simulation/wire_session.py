@@ -13,13 +13,13 @@ from uuid import UUID
 
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.records.record_batches import read_batches
-from sharegroup.gateway.wire.topic_ids import topic_id_of, topic_id_text
 from sharegroup.protocol.messages import (
     ShareAcknowledgeRequest,
     ShareAcknowledgeResponse,
     ShareFetchRequest,
     ShareFetchResponse,
 )
+from sharegroup.protocol.topic_ids import topic_id_of, topic_id_text
 from sharegroup.testkit.simulation.gateway_batch_bytes import record_offsets
 from sharegroup.testkit.simulation.wire_connection import Answer, Connection, ConnectionLostError
 from sharegroup.testkit.simulation.wire_observer import Acknowledgement, Delivery, Observer, Place

@@ -9,9 +9,9 @@ from typing import Any
 from uuid import UUID
 
 from sharegroup.gateway.job_client.job_channel import JobUnavailableError
-from sharegroup.gateway.wire.topic_ids import topic_id_text
 from sharegroup.protocol.request_rows import FETCH, SharePartitionRequest
 from sharegroup.protocol.response_rows import Broadcast, Response, SharePartitionResponse
+from sharegroup.protocol.topic_ids import topic_id_text
 from sharegroup.types import AcquiredRange, SharePartitionKey
 
 TOPIC_ID = UUID(int=1)

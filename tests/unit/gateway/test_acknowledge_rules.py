@@ -1,16 +1,11 @@
-"""The rules of acknowledgement batches, one by one, and that the job has the same."""
+"""The rules of acknowledgement batches, one by one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.sessions.acknowledge_rules import check_batches, check_renewing_fetch, has_renewals
-from sharegroup.share_partition import acknowledgement
+from sharegroup.protocol.acknowledge_rules import asks_for_renewal, check_batches, check_renewing_fetch
 from sharegroup.types import AcknowledgementBatch
 
 Batches = list[tuple[int, int, tuple[int, ...]]]
@@ -58,9 +53,9 @@ def test_refused(batches: Batches) -> None:
 
 def test_renew_needs_the_flag_of_the_request() -> None:
     batches = as_batches([(5, 7, (1, 4, 2))])
-    assert has_renewals(batches)
+    assert asks_for_renewal(batches)
     check_batches(batches, is_renew_ack=True)
-    assert not has_renewals(as_batches([(5, 7, (1,))]))
+    assert not asks_for_renewal(as_batches([(5, 7, (1,))]))
 
 
 def test_a_fetch_that_renews_fetches_nothing() -> None:
@@ -70,21 +65,3 @@ def test_a_fetch_that_renews_fetches_nothing() -> None:
         with pytest.raises(RequestError) as error:
             check_renewing_fetch(True, *wanted)
         assert error.value.code is ErrorCode.INVALID_REQUEST
-
-
-@given(
-    st.lists(
-        st.tuples(st.integers(-2, 8), st.integers(-2, 8), st.lists(st.integers(-1, 5), max_size=4).map(tuple)),
-        max_size=4,
-    ),
-    st.booleans(),
-)
-def test_the_job_refuses_the_same(batches: Batches, is_renew_ack: bool) -> None:
-    def refusal(check: Callable[..., None]) -> ErrorCode | None:
-        try:
-            check(as_batches(batches), is_renew_ack)
-        except RequestError as error:
-            return error.code
-        return None
-
-    assert refusal(check_batches) == refusal(acknowledgement.check_batches)

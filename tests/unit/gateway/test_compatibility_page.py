@@ -40,7 +40,7 @@ def routes() -> dict[int, tuple[Any, Any]]:
     """{api key: (request message, handler)} of the gateway."""
 
     async def made() -> dict[int, tuple[Any, Any]]:
-        return Gateway(Config())._handlers
+        return dict(Gateway(Config()).parts._routes())
 
     return asyncio.run(made())
 

@@ -136,7 +136,7 @@ def test_drained() -> None:
         protocol.pause_writing()
         waiting = asyncio.ensure_future(protocol.drained())
         await asyncio.sleep(0)
-        was_waiting = not waiting.done() and not protocol.is_drained
+        was_waiting = not waiting.done() and not protocol._drained.is_set()
         protocol.connection_lost(None)  # who waits to write must learn of it
         await waiting
         return was_waiting

@@ -8,8 +8,8 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.handlers.describe_groups import ShareGroupDescribe
 from sharegroup.gateway.security.acl import Acl, AclEntry
 from sharegroup.gateway.security.authorization import Authorization
-from sharegroup.gateway.wire.topic_ids import topic_id_text
 from sharegroup.protocol.messages import ShareGroupDescribeRequest, ShareGroupDescribeResponse
+from sharegroup.protocol.topic_ids import topic_id_text
 from sharegroup.tables import MemberDescription, ShareGroupDescription
 from tests.unit.gateway.scripted_upstream import EVERYTHING_ALLOWED, FixedTables, T, answer
 

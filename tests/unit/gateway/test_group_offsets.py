@@ -14,7 +14,6 @@ from sharegroup.gateway.handlers.delete_offsets import DeleteShareGroupOffsets
 from sharegroup.gateway.handlers.describe_offsets import DescribeShareGroupOffsets, lag
 from sharegroup.gateway.security.acl import Acl, AclEntry
 from sharegroup.gateway.security.authorization import Authorization
-from sharegroup.gateway.wire.topic_ids import topic_id_text
 from sharegroup.protocol.messages import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,
@@ -25,6 +24,7 @@ from sharegroup.protocol.messages import (
 )
 from sharegroup.protocol.request_rows import ALTER_OFFSETS, DELETE_OFFSETS, StartOffset, TopicMetadata
 from sharegroup.protocol.response_rows import PartitionError, TopicError
+from sharegroup.protocol.topic_ids import topic_id_text
 from sharegroup.tables import SharePartitionOffset
 from tests.unit.gateway.scripted_upstream import (
     EVERYTHING_ALLOWED,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharegroup.gateway.sessions.acknowledge_rules import check_batches
 from sharegroup.gateway.sessions.holdings import HandedOut, Held, Holdings
 from sharegroup.gateway.sessions.read_ahead_buffer import Grant
+from sharegroup.protocol.acknowledge_rules import check_batches
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
 
 NOW, LOCK = 1_000_000, 30_000

@@ -27,7 +27,7 @@ def member(job: RecordingJob, lock_duration_ms: int = 30_000) -> MemberPartition
     """A member whose fetch waits for 100 records."""
     ahead = ReadAhead(2_000, lock_duration_ms, 60_000)
     made = MemberPartition(KEY, "member", job, ahead, lambda: None, 50_000, lock_duration_ms)  # type: ignore[arg-type]
-    ahead.dry(0)
+    ahead.client_waits(0)
     made.ask(0, 100)
     return made
 
@@ -102,7 +102,7 @@ def test_nothing_is_asked_for_after_the_end(end: Callable[[MemberPartition], Non
     part = MemberPartition(KEY, "member", job, ReadAhead(9, 9, 9), lambda: None, 9, 9)  # type: ignore[arg-type]
     end(part)
     job.rows.clear()
-    part.read_ahead.dry(0)
+    part.read_ahead.client_waits(0)
     part.ask(0, 100)
     assert job.rows == []
 
@@ -214,7 +214,7 @@ def test_what_comes_after_its_lock_is_refused_whatever_was_granted_since() -> No
 
     async def test(job: RecordingJob, part: MemberPartition) -> None:
         part.idle()
-        part.read_ahead.dry(LOCK_MS)
+        part.read_ahead.client_waits(LOCK_MS)
         part.ask(LOCK_MS, 100)
         job.acquire(0, 9, 3 * LOCK_MS, count=2)
         job.rows.clear()

@@ -35,13 +35,13 @@ def take(ahead: ReadAhead, records: int, now_ms: int) -> int | None:
 def reading_ahead(now_ms: int = 1_000) -> ReadAhead:
     """A member that took two fetches in 5 ms each, and is waiting since `now_ms`; its demand came back full."""
     ahead = ReadAhead(1_000_000, LOCK_MS, LOST_MS)
-    ahead.dry(0)
+    ahead.client_waits(0)
     ahead.sent("d0", 2 * WANTED, 0)
     assert ahead.demand(0, WANTED) is None
     assert arrive(ahead, "d0", 0, 2 * WANTED, now_ms - 10)
     take(ahead, WANTED, now_ms - 10)
     take(ahead, WANTED, now_ms - 5)
-    ahead.dry(now_ms)
+    ahead.client_waits(now_ms)
     return ahead
 
 
@@ -50,7 +50,7 @@ def reading_ahead(now_ms: int = 1_000) -> ReadAhead:
 
 def test_the_first_demand_is_what_the_client_wants_and_one_stands(ahead: ReadAhead) -> None:
     assert ahead.demand(0, WANTED) is None  # nobody fetches
-    ahead.dry(1)
+    ahead.client_waits(1)
     assert ahead.demand(1, WANTED) == WANTED
     ahead.sent("d", WANTED, 1)
     assert ahead.demand(2, WANTED) is None
@@ -60,12 +60,12 @@ def test_the_first_demand_is_what_the_client_wants_and_one_stands(ahead: ReadAhe
 
 def test_not_more_than_may_be_locked() -> None:
     ahead = ReadAhead(200, LOCK_MS, LOST_MS)
-    ahead.dry(0)
+    ahead.client_waits(0)
     assert ahead.demand(0, WANTED) == 200
 
 
 def test_a_member_that_has_not_come_back_yet_gets_nothing_ahead(ahead: ReadAhead) -> None:
-    ahead.dry(0)
+    ahead.client_waits(0)
     ahead.sent("d", WANTED, 0)
     arrive(ahead, "d", 0, WANTED, TRIP_MS)
     assert take(ahead, WANTED, TRIP_MS) == TRIP_MS + LOCK_MS
@@ -77,16 +77,16 @@ def test_a_target_grows_32_fold_at_most() -> None:
     assert ahead.demand(1_000, WANTED) == 32 * WANTED
     ahead.sent("d1", 32 * WANTED, 1_000)
     arrive(ahead, "d1", 1_000, 32 * WANTED, 1_010)
-    assert ahead.target == 32 * WANTED
+    assert ahead.credit.target == 32 * WANTED
 
 
 def test_a_first_demand_may_be_larger_than_the_fetch() -> None:
     ahead = ReadAhead(10_000, LOCK_MS, LOST_MS, min_records=4_000)
-    ahead.dry(0)
+    ahead.client_waits(0)
     assert ahead.demand(0, WANTED) == 4_000
     assert ahead.demand(0, 5_000) == 5_000
     ahead = ReadAhead(3_000, LOCK_MS, LOST_MS, min_records=4_000)
-    ahead.dry(0)
+    ahead.client_waits(0)
     assert ahead.demand(0, WANTED) == 3_000
 
 
@@ -97,11 +97,11 @@ def test_a_target_grows_once_for_each_full_answer() -> None:
 
 def test_a_target_grows_to_what_the_member_can_take_in_a_third_of_the_lock() -> None:
     ahead = ReadAhead(1_000_000, 120, LOST_MS)
-    ahead.dry(0)
+    ahead.client_waits(0)
     ahead.sent("d0", WANTED, 0)
     arrive(ahead, "d0", 0, WANTED, 990)
     take(ahead, WANTED, 990)
-    ahead.dry(1_010)  # 25 records a ms
+    ahead.client_waits(1_010)  # 25 records a ms
     assert ahead.demand(1_010, WANTED) == 1_000
 
 
@@ -110,7 +110,7 @@ def test_a_demand_ahead_is_sent_when_less_than_half_is_left() -> None:
     ahead.sent("d1", 32 * WANTED, 1_000)
     ahead.demand(1_000, WANTED)
     arrive(ahead, "d1", 1_000, WANTED, 2_000)  # not full: no growth, and half the target
-    target = ahead.target
+    target = ahead.credit.target
     assert target == WANTED
     take(ahead, 250, 2_001)
     assert ahead.demand(2_001, WANTED) is None
@@ -121,18 +121,18 @@ def test_a_demand_ahead_is_sent_when_less_than_half_is_left() -> None:
 def test_a_buffer_that_ran_dry_behind_a_demand_doubles_the_target_whatever_the_rate_says() -> None:
     ahead = ReadAhead(1_000_000, LOCK_MS, LOST_MS)
     now = 0
-    ahead.dry(now)
+    ahead.client_waits(now)
     ahead.sent("d0", WANTED, now)
     arrive(ahead, "d0", 0, WANTED, 100)
     take(ahead, WANTED, 100)
-    ahead.dry(2_100)  # 0.25 a ms: it takes 25 in a round trip, 2,500 in a third of the lock
+    ahead.client_waits(2_100)  # 0.25 a ms: it takes 25 in a round trip, 2,500 in a third of the lock
     assert ahead.demand(2_100, WANTED) == WANTED
     ahead.sent("d1", WANTED, 2_100)
     arrive(ahead, "d1", 500, WANTED, 2_200)
     take(ahead, WANTED, 2_200)
     assert ahead.demand(2_200, WANTED) == WANTED  # ahead
     ahead.sent("d2", WANTED, 2_200)
-    ahead.dry(4_200)
+    ahead.client_waits(4_200)
     arrive(ahead, "d2", 1_000, WANTED, 4_400)  # this one took longer
     take(ahead, WANTED, 4_400)
     assert ahead.demand(4_400, WANTED) == 2 * WANTED
@@ -144,11 +144,11 @@ def test_an_answer_less_than_half_full_halves_the_target() -> None:
     for number, (granted, target) in enumerate([(2_000, 16_000), (1_999, 8_000), (0, 4_000), (0, 2_000)]):
         ahead.sent(f"d{number + 1}", 4_000, 1_000)
         arrive(ahead, f"d{number + 1}", 10_000 * number, granted, 1_500)
-        assert ahead.target == target
+        assert ahead.credit.target == target
 
 
 def test_an_answer_that_comes_twice_is_taken_once(ahead: ReadAhead) -> None:
-    ahead.dry(0)
+    ahead.client_waits(0)
     ahead.sent("d", WANTED, 0)
     assert arrive(ahead, "d", 0, WANTED, 10)
     take(ahead, WANTED, 10)
@@ -158,7 +158,7 @@ def test_an_answer_that_comes_twice_is_taken_once(ahead: ReadAhead) -> None:
 
 
 def test_a_lost_demand_is_sent_anew_and_its_late_answer_counts(ahead: ReadAhead) -> None:
-    ahead.dry(0)
+    ahead.client_waits(0)
     ahead.sent("d0", WANTED, 0)
     assert ahead.demand(LOST_MS - 1, WANTED) is None
     assert ahead.demand(LOST_MS, WANTED) == WANTED
@@ -170,7 +170,7 @@ def test_a_lost_demand_is_sent_anew_and_its_late_answer_counts(ahead: ReadAhead)
 
 
 def test_a_refused_demand_is_sent_anew_after_a_pause(ahead: ReadAhead) -> None:
-    ahead.dry(0)
+    ahead.client_waits(0)
     ahead.sent("d", WANTED, 0)
     ahead.refused("d", 5, 100)
     assert ahead.demand(104, WANTED) is None
@@ -184,7 +184,7 @@ def buffer_of_three() -> ReadAhead:
     """0..9 until 1,000, 10..19 until 2,000, 20..29 until 3,000."""
     ahead = ReadAhead(1_000_000, LOCK_MS, LOST_MS)
     for i in range(3):
-        ahead.dry(0)
+        ahead.client_waits(0)
         ahead.sent(f"d{i}", 10, 0)
         ahead.arrived(f"d{i}", [AcquiredRange(10 * i, 10 * i + 9, 1)], 1_000 * (i + 1), 0)
     ahead.stopped_waiting()
@@ -193,7 +193,7 @@ def buffer_of_three() -> ReadAhead:
 
 def test_after_the_engine_has_started_anew_a_demand_is_sent_again_and_both_answers_count() -> None:
     ahead = ReadAhead(4_000, LOCK_MS, 60_000)
-    ahead.dry(0)
+    ahead.client_waits(0)
     ahead.sent("d1", WANTED, 0)
     assert ahead.demand(10, WANTED) is None
     ahead.lost()
@@ -206,11 +206,9 @@ def test_after_the_engine_has_started_anew_a_demand_is_sent_again_and_both_answe
 
 def test_ranges_whose_locks_are_nearly_over_are_given_back() -> None:
     ahead = buffer_of_three()
-    assert ahead.shortest_deadline_ms() == 1_000
     assert ahead.expire(799, 200) == []
     assert ahead.expire(800, 200) == [AcquiredRange(0, 9, 1)]
     assert ahead.ranges() == [AcquiredRange(10, 19, 1), AcquiredRange(20, 29, 1)]
-    assert ahead.shortest_deadline_ms() == 2_000
 
 
 def test_ranges_whose_locks_are_over_are_given_back_too() -> None:
@@ -227,7 +225,7 @@ def test_locks_that_run_down_halve_the_target() -> None:
     ahead.sent("d1", 4_000, 1_000)
     arrive(ahead, "d1", 0, 4_000, 1_500)
     assert ahead.expire(1_500 + LOCK_MS - 5_000, 5_000) == [AcquiredRange(0, 3_999, 1)]
-    assert ahead.target == 8_000
+    assert ahead.credit.target == 8_000
 
 
 def test_a_member_that_is_idle_gives_all_back_and_starts_anew() -> None:
@@ -237,9 +235,9 @@ def test_a_member_that_is_idle_gives_all_back_and_starts_anew() -> None:
     arrive(ahead, "d1", 0, 4_000, 1_500)
     take(ahead, WANTED, 1_500)
     assert ahead.idle() == [AcquiredRange(WANTED, 3_999, 1)]
-    assert (ahead.buffered, ahead.target) == (0, WANTED)
+    assert (ahead.buffered, ahead.credit.target) == (0, WANTED)
     assert ahead.demand(3_600, WANTED) is None
-    ahead.dry(3_700)
+    ahead.client_waits(3_700)
     assert ahead.demand(3_700, WANTED) == WANTED
 
 
@@ -260,7 +258,7 @@ def test_when_others_wait_a_member_keeps_what_it_takes_soon() -> None:
     take(ahead, WANTED, 1_500)
     assert ahead.spare(1_500, 40) == []  # 100 a ms
     assert ahead.spare(1_500, 20) == [AcquiredRange(2_500, 3_999, 1)]
-    assert (ahead.buffered, ahead.target) == (2_000, 2_000)
+    assert (ahead.buffered, ahead.credit.target) == (2_000, 2_000)
     take(ahead, 1_500, 1_515)
     assert ahead.demand(1_519, WANTED) is None  # not at once
     assert ahead.demand(1_520, WANTED) == 1_500
@@ -277,7 +275,7 @@ def test_a_member_that_waits_has_nothing_to_spare() -> None:
 
 def test_the_end_of_a_session_gives_all_back_and_takes_nothing_more() -> None:
     ahead = buffer_of_three()
-    ahead.dry(10)
+    ahead.client_waits(10)
     ahead.sent("late", WANTED, 10)
     assert ahead.close() == [AcquiredRange(0, 9, 1), AcquiredRange(10, 19, 1), AcquiredRange(20, 29, 1)]
     assert not arrive(ahead, "late", 100, 10, 1_600)
@@ -285,7 +283,7 @@ def test_the_end_of_a_session_gives_all_back_and_takes_nothing_more() -> None:
 
 
 def test_gaps_leave_the_buffer_and_the_fetch_goes_on_waiting(ahead: ReadAhead) -> None:
-    ahead.dry(0)
+    ahead.client_waits(0)
     ahead.sent("d", WANTED, 0)
     arrive(ahead, "d", 0, WANTED, 5)
     assert ahead.take([], [OffsetRange(0, 99)], 5) is None
@@ -330,7 +328,7 @@ class Run:
                 self.delivered += records
                 back_at = max(back_at, now_ms - 1) + records / self.rate
             if back_at <= now_ms:
-                self.ahead.dry(now_ms)
+                self.ahead.client_waits(now_ms)
                 self.dry_ms.append(now_ms)
             records_wanted = self.ahead.demand(now_ms, self.wanted)
             if records_wanted is not None:
@@ -340,7 +338,7 @@ class Run:
         return self
 
 
-def test_a_fast_client_is_dry_for_a_few_round_trips_and_then_never() -> None:
+def test_a_fast_client_waits_for_a_few_round_trips_and_then_never() -> None:
     run = Run(rate=300).run(20_000)
     assert len(run.dry_ms) <= 5 * TRIP_MS
     assert run.dry_ms[-1] < 3_000
@@ -358,7 +356,7 @@ def test_a_slow_client_never_holds_more_than_its_first_demand(wanted: int) -> No
     assert run.given_back == 0
 
 
-def test_a_client_that_takes_a_fetch_in_a_second_is_dry_only_at_first() -> None:
+def test_a_client_that_takes_a_fetch_in_a_second_waits_only_at_first() -> None:
     run = Run(rate=0.5).run(60_000)
     assert run.dry_ms[-1] < 5_000
     assert run.most_buffered <= 2 * WANTED
@@ -366,9 +364,9 @@ def test_a_client_that_takes_a_fetch_in_a_second_is_dry_only_at_first() -> None:
 
 def test_a_client_that_stops_gives_back_and_another_rate_is_learnt() -> None:
     run = Run(rate=300).run(10_000)
-    fast = run.ahead.target
+    fast = run.ahead.credit.target
     held = run.ahead.buffered
     back = run.ahead.idle()
     assert sum(last - first + 1 for first, last, _ in back) == held
     assert fast > 100_000
-    assert run.ahead.target == WANTED
+    assert run.ahead.credit.target == WANTED

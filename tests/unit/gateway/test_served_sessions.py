@@ -16,9 +16,9 @@ from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.sessions.member_session import MemberSession
 from sharegroup.gateway.sessions.member_sessions import MemberSessions
 from sharegroup.gateway.sessions.share_session import FINAL_EPOCH, FetchContext, TopicIdPartition
-from sharegroup.gateway.wire.topic_ids import topic_id_text
 from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, RELEASE_MEMBER, UNACQUIRE, SharePartitionRequest
 from sharegroup.protocol.response_rows import MEMBER_LEFT, NEW_LEADER, TOPIC_DELETED, Broadcast
+from sharegroup.protocol.topic_ids import topic_id_text
 from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange, SharePartitionKey
 from tests.unit.gateway.recording_job import RecordingJob
 
@@ -48,12 +48,12 @@ class Nodes:
         if context.dropped is not None:
             self.sessions.end(context.dropped)
         served = self.sessions.serve(context.session)
-        moved = self.sessions.own(context.session, context.partitions)
+        moved = self.sessions.move_to(context.session, context.partitions)
         if epoch == 0:
             served.open([key for key in context.partitions if key not in moved])
         served.forget(forget)
         for key in context.partitions:
-            served.is_dry(key, 0)
+            served.must_wait_for(key, 0)
         served.ask(context.partitions, 10, 0)
         return context
 

@@ -20,10 +20,10 @@ from sharegroup.gateway.sessions.member_partition import MemberPartition
 from sharegroup.gateway.upstream import cluster as upstream_cluster
 from sharegroup.gateway.upstream.listeners import Listeners
 from sharegroup.gateway.wire.request import Caller, Request
-from sharegroup.gateway.wire.topic_ids import topic_id_text
 from sharegroup.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest
 from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, RELEASE_MEMBER, UNACQUIRE
 from sharegroup.protocol.response_rows import TOPIC_DELETED, Broadcast, SharePartitionResponse
+from sharegroup.protocol.topic_ids import topic_id_text
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
 from tests.unit.gateway import log_batches
 from tests.unit.gateway.known_cluster import KnownCluster, partition_data

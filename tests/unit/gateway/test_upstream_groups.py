@@ -16,7 +16,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorRespo
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups import upstream_groups
-from sharegroup.gateway.groups.upstream_groups import DESCRIBED_GROUP, KEPT_S, MAX_KEPT, UpstreamGroups
+from sharegroup.gateway.groups.upstream_groups import KEPT_S, MAX_KEPT, DescribedGroup, UpstreamGroups
 from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from sharegroup.gateway.wire import headers as wire
 from tests.unit.gateway.scripted_upstream import FixedTables, ScriptedUpstream
@@ -57,10 +57,10 @@ class Upstream(ScriptedUpstream):
             code = 0 if name in self.states else NOT_FOUND
             group = SimpleNamespace(error_code=code, group_state=self.states.get(name, "Dead"))
             return SimpleNamespace(groups=[group])
-        assert (response, max_version) == (DESCRIBED_GROUP, 0)
+        assert (response, max_version) == (DescribedGroup, 0)
         if request.name not in self._described:
             raise UpstreamUnavailableError(f"the broker has no {request.name}")
-        return self._described[request.name]
+        return DescribedGroup(self._described[request.name])
 
 
 def upstream_groups_of(upstream: Upstream, tables: FixedTables | None = None) -> UpstreamGroups:
@@ -176,7 +176,7 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_of_a_described_group_only_the_error_code_is_read(code: int) -> None:
     """Correlation id, tagged fields; throttle time, one group, its code, and its members, which may be many."""
     frame = struct.pack(">iB", 7, 0) + struct.pack(">iBh", 0, 2, code) + b"\xff" * 1_000
-    assert wire.decode_response(DESCRIBED_GROUP, 0, memoryview(frame)) == code
+    assert wire.decode_response(DescribedGroup, 0, memoryview(frame)).error_code == code
 
 
 # -- what becomes of a member that joins -------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from sharegroup.errors import ErrorCode
 from sharegroup.gateway.records.batch_cache import BatchCache
 from sharegroup.gateway.records.log_reader import LogPosition, LogReader, LogReadError
 from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
-from sharegroup.gateway.wire.topic_ids import made_topic_id
+from sharegroup.protocol.topic_ids import made_topic_id
 from sharegroup.testkit.simulation.gateway_batch_bytes import record_offsets
 from sharegroup.testkit.simulation.gateway_upstream import BatchBytes, SimulatedUpstream, UpstreamFaults
 from sharegroup.testkit.simulation.kafka_log import SimulatedKafka

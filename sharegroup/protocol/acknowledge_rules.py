@@ -1,7 +1,7 @@
 """What can be told of a request's acknowledgements without knowing the records (KIP-932; RENEW: KIP-1222). PURE.
 
-The job checks the batches again: these checks spare it the requests that it would refuse, and the answers that the
-gateway gives early must be ones that it would give.
+The gateway checks the batches, and the job checks them again: so the gateway spares the job the requests that it would
+refuse, and the answers that the gateway gives early are ones that the job would give.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType
+
+__all__ = ["asks_for_renewal", "check_batches", "check_renewing_fetch"]
 
 _TYPES = frozenset(AcknowledgeType)
 
@@ -48,7 +50,7 @@ def check_renewing_fetch(
         raise _invalid("a fetch with IsRenewAck must have MaxWaitMs, MinBytes, MaxBytes and MaxRecords of 0")
 
 
-def has_renewals(batches: Sequence[AcknowledgementBatch]) -> bool:
+def asks_for_renewal(batches: Sequence[AcknowledgementBatch]) -> bool:
     """Whether any offset is to be renewed."""
     return any(AcknowledgeType.RENEW in batch.acknowledge_types for batch in batches)
 

@@ -1,0 +1,66 @@
+"""Which clients are connected: how many may be, and who has been silent for too long."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+logger = logging.getLogger(__name__)
+
+
+class Connection(Protocol):
+    """What is asked of a client's connection here."""
+
+    connection_id: int
+
+    def is_idle(self, now: float) -> bool:
+        """Whether the client has been silent for too long (seconds of the loop's clock)."""
+
+    def close(self) -> None:
+        """Close the connection now."""
+
+
+class Connections:
+    """All connections, those in their TLS handshake included: `most` at a time. `ended` is told the id of each."""
+
+    def __init__(self, most: int, ended: Callable[[int], None]) -> None:
+        self._most, self._ended = most, ended
+        self._connections: set[Connection] = set()
+        self._ids = itertools.count(1)
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    def __iter__(self) -> Iterator[Connection]:
+        return iter(self._connections)
+
+    def new_id(self) -> int:
+        """The id of a connection that is being made."""
+        return next(self._ids)
+
+    def add(self, connection: Connection) -> bool:
+        """Take a connection in; False when there are too many."""
+        if len(self._connections) >= self._most:
+            logger.warning("more than %d connections: one is refused", self._most)
+            return False
+        self._connections.add(connection)
+        return True
+
+    def remove(self, connection: Connection) -> None:
+        """The client is gone."""
+        self._connections.discard(connection)
+        self._ended(connection.connection_id)
+
+    def close_idle(self) -> None:
+        """Disconnect the clients that have been silent for too long."""
+        now = asyncio.get_running_loop().time()
+        for connection in [connection for connection in self._connections if connection.is_idle(now)]:
+            connection.close()
+
+    def close(self) -> None:
+        """Disconnect all clients."""
+        for connection in list(self._connections):
+            connection.close()

@@ -1,0 +1,209 @@
+"""One client's requests: each is decoded, answered by who answers it, and the answers go out in the same order.
+
+As in Kafka, a connection has one request of the gateway's own at work at a time; those that pass through to the
+upstream broker may follow each other before their answers are there. What is no request, or one that the client may
+not send, ends the connection, since Kafka has no answer for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, replace
+
+from kafka.protocol.api_message import ApiMessage
+
+from sharegroup.config import GatewayConfig
+from sharegroup.gateway.clients.login import Logins
+from sharegroup.gateway.clients.waiting_frames import WaitingFrames
+from sharegroup.gateway.handlers.api_versions import API_VERSIONS, unsupported_version
+from sharegroup.gateway.handlers.pass_through import PassThrough
+from sharegroup.gateway.upstream.passthrough import Passthrough
+from sharegroup.gateway.wire import headers as wire
+from sharegroup.gateway.wire.framing import FrameProtocol, framed
+from sharegroup.gateway.wire.headers import MalformedRequestError, RequestHeader
+from sharegroup.gateway.wire.request import Caller, Request, Route
+from sharegroup.gateway.wire.request_decoding import decode_request
+
+#: Answers that may be on their way to the client, and from upstream.
+MAX_WAITING_ANSWERS = 16
+#: Largest request that the gateway decodes itself: 10,000 acknowledgement batches are 190 KB, the acknowledgements of
+#: a million records one by one or a subscription to 4,000 topics with the longest names 1 MB. Decoding takes
+#: 0.1 s at the worst.
+MAX_OWN_REQUEST_BYTES = 1_048_576
+#: Largest request of a client that has not logged in. SASL messages are limited to 4 KiB.
+MAX_LOGIN_REQUEST_BYTES = 8_192
+
+#: What is sent: encoded already, or a frame that is to come from upstream.
+_Answer = bytes | bytearray | asyncio.Future[memoryview]
+
+
+@dataclass(frozen=True)
+class Service:
+    """What clients are served with, all alike. `routes`: {api key: who answers it here}; the rest passes through."""
+
+    config: GatewayConfig
+    routes: Mapping[int, Route]
+    pass_through: PassThrough
+    logins: Logins
+
+
+class RequestLoop:
+    """See the module. `link` carries the bytes; `failed` is told, once, why the connection cannot go on."""
+
+    def __init__(
+        self, service: Service, link: FrameProtocol, caller: Caller, failed: Callable[[Exception], None]
+    ) -> None:
+        self._service, self._link, self.caller, self._failed = service, link, caller, failed
+        self._login = service.logins.begin()
+        self._frames = WaitingFrames(link)
+        self._answers: asyncio.Queue[_Answer] = asyncio.Queue(MAX_WAITING_ANSWERS)
+        self._passthrough: Passthrough | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self.had_request = self._is_over = False
+        self._limit_requests()
+
+    # -- life --------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_authenticated(self) -> bool:
+        """Whether the client has logged in, if it has to."""
+        return self._login.is_authenticated
+
+    def start(self, host: str, certificate_principal: str | None) -> None:
+        """Serve the client, who is there now; its certificate says who it is where it need not log in."""
+        self.caller = replace(self.caller, host=host)
+        if certificate_principal is not None and not self._login.is_asked_for:
+            self._log_in(certificate_principal)
+        self._tasks = [asyncio.ensure_future(self._until_over(work)) for work in (self._handle_all(), self._send_all())]
+
+    def received(self, frame: memoryview) -> None:
+        """A request has come."""
+        self._frames.put(frame)
+
+    def stop(self) -> None:
+        """Handle no more requests: the connection is being closed."""
+        self._is_over = True
+
+    def close(self) -> None:
+        """The client is gone."""
+        self._is_over = True
+        self._frames.clear()
+        for task in self._tasks:
+            task.cancel()
+        if self._passthrough is not None:
+            self._passthrough.close()
+
+    async def _until_over(self, work: Coroutine[None, None, None]) -> None:
+        """Run one of the two tasks; what goes wrong in it ends the connection."""
+        try:
+            await work
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - each has its line in the log, and no other connection suffers
+            if not self._is_over:
+                self._failed(error)
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    async def _handle_all(self) -> None:
+        """Handle the requests in order.
+
+        It ends by being cancelled, or by itself: before Python 3.12 `wait_for` may swallow a cancellation.
+        """
+        while not self._is_over:
+            await self._handle(await self._frames.next())
+
+    async def _handle(self, frame: memoryview) -> None:
+        self.had_request = True
+        if self._login.takes_bare_messages:
+            await self._answer_bare(frame)
+            return
+        header = wire.read_header(frame)
+        self._login.check_allowed(header.api_key)
+        route = self._service.routes.get(header.api_key)
+        if route is None:
+            await self._pass_on(header, frame)
+            return
+        message, _ = route
+        if len(frame) > MAX_OWN_REQUEST_BYTES:
+            raise MalformedRequestError(f"{message.name} of {len(frame)} bytes; allowed: up to {MAX_OWN_REQUEST_BYTES}")
+        await self._answers.join()  # one of our own at a time, and in order with what passes through
+        await self._answers.put(await self._answer(route, header, frame))
+        if self._login.has_failed:
+            await self._end_when_answered()
+
+    async def _pass_on(self, header: RequestHeader, frame: memoryview) -> None:
+        await self._service.pass_through.check(self.caller, header)
+        if self._passthrough is None:
+            self._passthrough = self._service.pass_through.link(self.caller.node_id)
+        answer = await self._passthrough.forward(header, frame)
+        if answer is not None:
+            await self._answers.put(answer)
+
+    async def _answer(self, route: Route, header: RequestHeader, frame: memoryview) -> bytearray:
+        message, handler = route
+        low, high = message.valid_versions
+        if header.api_key == API_VERSIONS and not low <= header.api_version <= high:
+            return wire.encode_response(unsupported_version(), 0, header.correlation_id)
+        request = Request(header, decode_request(message, header, frame), self.caller)
+        response: ApiMessage
+        if self._login.has_part_in(header.api_key):
+            response = await self._login.answer(request)
+            self._see_login()
+        else:
+            response = await handler(request)
+        return wire.encode_response(response, header.api_version, header.correlation_id)
+
+    # -- the login ---------------------------------------------------------------------------------------------------
+
+    async def _answer_bare(self, message: memoryview) -> None:
+        """A step of the login without a request around it."""
+        await self._answers.join()
+        answer = await self._login.answer_bare(bytes(message))
+        self._see_login()
+        if self._login.has_failed:
+            await self._end_when_answered()
+        else:
+            await self._answers.put(framed(answer))
+
+    def _see_login(self) -> None:
+        """A step of the login is done, which may have been the last one."""
+        if not self._login.has_failed and self._login.principal is not None:
+            self._log_in(self._login.principal)
+
+    def _log_in(self, principal: str) -> None:
+        self.caller = replace(self.caller, principal=principal)
+        self._limit_requests()
+
+    def _limit_requests(self) -> None:
+        most = self._service.config.request_max_bytes
+        self._link.max_frame_bytes = most if self.is_authenticated else min(most, MAX_LOGIN_REQUEST_BYTES)
+
+    async def _end_when_answered(self) -> None:
+        await self._answers.join()
+        self._is_over = True
+        if self._link.transport is not None:
+            self._link.transport.close()
+
+    # -- answers -----------------------------------------------------------------------------------------------------
+
+    async def _send_all(self) -> None:
+        """Send the answers in order, as fast as the client reads them."""
+        while True:
+            answer = await self._answers.get()
+            try:
+                await self._send(answer)
+            finally:
+                self._answers.task_done()
+
+    async def _send(self, answer: _Answer) -> None:
+        if isinstance(answer, asyncio.Future):
+            frame = await answer
+            self._link.write_frame(frame)
+            await self._link.drained()
+            if self._passthrough is not None:
+                self._passthrough.taken(len(frame))
+        elif self._link.transport is not None:
+            self._link.transport.write(answer)
+            await self._link.drained()

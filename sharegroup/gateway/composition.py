@@ -1,0 +1,88 @@
+"""What a gateway is made of, and who is given what: each part knows only those on floors below its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from kafka.protocol import admin as admin_messages
+from kafka.protocol import metadata as metadata_messages
+from kafka.protocol import sasl as sasl_messages
+
+from sharegroup.config import Config
+from sharegroup.gateway.clients.client_connection import ClientConnection
+from sharegroup.gateway.clients.connections import Connections
+from sharegroup.gateway.clients.login import Logins
+from sharegroup.gateway.clients.ports import Ports
+from sharegroup.gateway.clients.request_loop import Service
+from sharegroup.gateway.clients.tls_connection import TlsConnection
+from sharegroup.gateway.groups.group_configs import GroupConfigs
+from sharegroup.gateway.groups.stored_groups import StoredGroups
+from sharegroup.gateway.groups.upstream_groups import UpstreamGroups
+from sharegroup.gateway.handlers.admin import admin_routes
+from sharegroup.gateway.handlers.api_versions import ApiVersions
+from sharegroup.gateway.handlers.cluster import ClusterApis
+from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat
+from sharegroup.gateway.handlers.pass_through import PassThrough
+from sharegroup.gateway.handlers.share_fetch import ShareApis
+from sharegroup.gateway.job_client.job_channel import JobChannel
+from sharegroup.gateway.security import Security
+from sharegroup.gateway.security.sasl_server import sasl_is_off
+from sharegroup.gateway.sessions.member_leases import MemberLeases
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.upstream.listeners import Listeners
+from sharegroup.gateway.wire.request import Route
+from sharegroup.protocol import messages as share_messages
+from sharegroup.topics.client_settings import python_properties
+from sharegroup.topics.row_channel import RowTopics
+
+
+class Parts:
+    """The parts of one gateway, made and not started. To be made on the event loop. Raises InvalidConfigError."""
+
+    def __init__(self, config: Config) -> None:
+        settings = python_properties(config.job.bootstrap_servers, config.job.kafka)
+        topics = RowTopics(
+            config.job.group_requests_topic, config.job.partition_requests_topic, config.job.responses_topic
+        )
+        self._config, self._security = config, Security.of(config.gateway)
+        self.cluster = UpstreamCluster(settings)
+        self.listeners = Listeners(config.gateway.advertised_host or config.gateway.listener_host)
+        self.ports = Ports(config.gateway, self.cluster, self.listeners)
+        self.job = JobChannel(settings, topics, config.gateway.job_timeout_ms / 1000, self.cluster)
+        self._stored = StoredGroups(config.job.tables_path)
+        self.group_configs = GroupConfigs(config, self._stored)
+        self._leases = MemberLeases()
+        self.share = ShareApis(
+            config, self.group_configs, self.job, self.cluster, self.listeners, self._security, self._leases
+        )
+        self.pass_through = PassThrough(self.cluster, settings, self._security)
+        self.logins = Logins(self._security)
+        self.connections = Connections(config.gateway.max_connections, self.share.sessions.disconnected)
+        self._service = Service(config.gateway, self._routes(), self.pass_through, self.logins)
+        self.ports.serve_with(self._connection)
+
+    def _routes(self) -> Mapping[int, Route]:
+        """{api key: (request message, handler)}"""
+        cluster = ClusterApis(self.cluster, self.listeners, self.ports.open_new, self._security)
+        upstream_groups = UpstreamGroups(self.cluster, self._stored)
+        heartbeat = ShareGroupHeartbeat(self.job, self.cluster, self._security, self._leases, upstream_groups)
+        routes: list[Route] = [
+            (sasl_messages.SaslHandshakeRequest, sasl_is_off),
+            (sasl_messages.SaslAuthenticateRequest, sasl_is_off),
+            (metadata_messages.ApiVersionsRequest, ApiVersions(self.cluster, self._security)),
+            (metadata_messages.MetadataRequest, cluster.metadata),
+            (metadata_messages.FindCoordinatorRequest, cluster.find_coordinator),
+            (admin_messages.DescribeClusterRequest, cluster.describe_cluster),
+            (share_messages.ShareGroupHeartbeatRequest, heartbeat),
+            (share_messages.ShareFetchRequest, self.share.fetch),
+            (share_messages.ShareAcknowledgeRequest, self.share.acknowledge),
+            *admin_routes(self._config, self.job, self.cluster, self._stored, self.group_configs, self._security),
+        ]
+        return {message.API_KEY: (message, handler) for message, handler in routes}
+
+    def _connection(self, node_id: int) -> asyncio.BaseProtocol:
+        client = ClientConnection(self._service, self.connections, node_id)
+        if self._security.tls is None:
+            return client
+        return TlsConnection(client, self._security.tls, self._config.gateway.first_request_timeout_ms / 1000)

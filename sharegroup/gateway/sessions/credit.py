@@ -1,0 +1,136 @@
+"""How much a gateway asks the job for on behalf of one member at one share-partition. No I/O, no clock.
+
+An answer of the job takes a micro-batch, a fetch of a client a millisecond, so the gateway acquires more than a
+fetch wants and serves the next ones from its buffer. That is credit, bounded by what the member is known to do:
+
+- The first demand is what the client's own fetch wants (MaxRecords), or `min_records` if that is more, and so is every
+  one of a member that is not known to come back soon. Only then is there read-ahead: when what it takes in a third of
+  the lock duration is more than that.
+- `target` is what the buffer and the demand that stands should hold together. A demand is sent when less than half of
+  it is left. When demands come back full, and the buffer runs empty all the same (or must, by the member's rate and the
+  job's round trip), the target grows: twofold at least, to what rate and round trip call for, 32-fold at most.
+  So no guess risks more than 32 times what the member has just used up.
+- The target shrinks when a demand comes back less than half full (there is no more to be had), when locks run down in
+  the buffer, and when others wait for what lies here unused. It starts anew when the member has been idle.
+"""
+
+from __future__ import annotations
+
+from sharegroup.gateway.sessions.consumption import Consumption
+from sharegroup.gateway.sessions.demands import Demand
+
+__all__ = ["Credit"]
+
+#: The part of the lock duration in which the member should have taken what it holds here.
+_PART_OF_LOCK = 3
+_LEAST_GROWTH, _MOST_GROWTH = 2, 32
+#: Round trips that the target should last for: half of it is left when a demand is sent, and is to outlast the answer.
+_ROUND_TRIPS = 3
+
+
+class Credit:
+    """See the module. All times are milliseconds.
+
+    `min_records`: least records to ask for. `max_records`: most to hold, share.partition.max.record.locks at most.
+    `lock_duration_ms`: that of the group.
+    """
+
+    def __init__(self, max_records: int, lock_duration_ms: int, min_records: int = 0) -> None:
+        self._min_records, self._max_records, self._lock_duration_ms = min_records, max_records, lock_duration_ms
+        self._consumption = Consumption()
+        self._wanted = self._target = 0
+        self._last_was_full = self._ran_empty = self._is_idle = False
+        self._round_trip_ms = 0.0
+        self._not_ahead_before_ms = 0
+
+    @property
+    def target(self) -> int:
+        """Records that the buffer and the standing demand should hold together; 0 before the first demand."""
+        return self._target
+
+    # -- what the client does ------------------------------------------------------------------------------------------
+
+    def wants(self, records: int) -> None:
+        """The MaxRecords of its fetch."""
+        self._wanted = min(max(records, self._min_records), self._max_records)
+
+    def waits(self, now_ms: int, is_asked_ahead: bool) -> None:
+        """Its fetch has found the buffer empty; `is_asked_ahead`: though more was asked for in time."""
+        self._consumption.asked(now_ms)
+        self._is_idle = False
+        self._ran_empty = self._ran_empty or is_asked_ahead
+
+    def handed_out(self, records: int, now_ms: int) -> None:
+        """It was sent so many records."""
+        self._is_idle = False
+        self._consumption.handed_out(records, now_ms)
+
+    def idle(self) -> None:
+        """It does not fetch any more: the target starts anew."""
+        self._is_idle, self._last_was_full = True, False
+        self._target = self._wanted
+
+    # -- what the job does ---------------------------------------------------------------------------------------------
+
+    def missing(self, buffered: int, is_waiting: bool, now_ms: int) -> int | None:
+        """How many records to ask for now, or None; `is_waiting`: a fetch of the client waits for some."""
+        if not is_waiting and not self._may_read_ahead(now_ms):
+            return None
+        self._target = min(max(self._target, self._wanted), self._bound(now_ms))
+        self._grow(now_ms)
+        return self._target - buffered if 2 * buffered < self._target else None
+
+    def sent(self) -> None:
+        """A demand is on its way."""
+        self._ran_empty = False
+
+    def answered(self, demand: Demand, records: int, now_ms: int) -> None:
+        """So many records came for a demand."""
+        self._last_was_full = records >= demand.records
+        if self._last_was_full:
+            # Only a full answer came as fast as the job could: others waited for records to be there.
+            sample = max(1, now_ms - demand.sent_ms)
+            self._round_trip_ms = (self._round_trip_ms + sample) / 2 if self._round_trip_ms else float(sample)
+        elif 2 * records < demand.records:
+            self.shrink()
+
+    # -- less of it ----------------------------------------------------------------------------------------------------
+
+    def shrink(self) -> None:
+        """There is no more to be had, or locks ran down in the buffer."""
+        self._target = max(self._wanted, self._target // 2)
+        self._last_was_full = False
+
+    def lasting(self, now_ms: int, for_ms: float) -> int:
+        """How many records the member takes in so long."""
+        return int((self._consumption.rate(now_ms) or 0.0) * for_ms)
+
+    def restrict(self, target: int, until_ms: int) -> None:
+        """Others wait: no read-ahead beyond `target`, and none until then."""
+        self._target = max(self._wanted, target)
+        self._last_was_full = False
+        self._not_ahead_before_ms = until_ms
+
+    def _may_read_ahead(self, now_ms: int) -> bool:
+        if self._is_idle or now_ms < self._not_ahead_before_ms:
+            return False
+        return self._lasting_here(now_ms) >= self._wanted
+
+    def _lasting_here(self, now_ms: int) -> int:
+        """What the member takes in the part of the lock duration that records may lie here."""
+        return int((self._consumption.rate(now_ms) or 0.0) * self._lock_duration_ms / _PART_OF_LOCK)
+
+    def _bound(self, now_ms: int) -> int:
+        return min(self._max_records, max(self._wanted, self._lasting_here(now_ms)))
+
+    def _grow(self, now_ms: int) -> None:
+        """Raise the target, once for each full answer."""
+        rate = self._consumption.rate(now_ms)
+        if not self._last_was_full or rate is None:
+            return
+        a_trip = rate * self._round_trip_ms
+        if not self._ran_empty and a_trip <= self._target:
+            return
+        growth = min(max(_ROUND_TRIPS * a_trip, _LEAST_GROWTH * self._target), _MOST_GROWTH * self._target)
+        self._target = min(int(growth), self._bound(now_ms))
+        self._last_was_full = self._ran_empty = False
