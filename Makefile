@@ -13,6 +13,7 @@
 PYTHON ?=
 VENV := .venv
 PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --no-input --disable-pip-version-check
 STAMPS := $(VENV)/.stamps
 
 # What a bare "make" says: the lines above.
@@ -30,13 +31,15 @@ preflight:
 	@scripts/preflight.sh $(PYTHON) >/dev/null
 
 $(STAMPS)/packages: requirements.lock pyproject.toml | preflight
-	@echo "setup: installing the locked Python packages into $(VENV)"
-	@test -x $(PY) || "$$(scripts/preflight.sh $(PYTHON))" -m venv $(VENV)
-	@$(PY) -m pip install --no-input --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(PY) -m pip install --no-input --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
+	@echo "setup: installing the locked Python packages into $(VENV) (minutes, the first time)"
+	@test -x $(PY) || scripts/quietly.sh "$$(scripts/preflight.sh $(PYTHON))" -m venv $(VENV)
+	@scripts/quietly.sh $(PIP) install --require-hashes -r requirements.lock
+	@echo "setup: installing this package beside them"
+	@scripts/quietly.sh $(PIP) install --no-deps --no-build-isolation -e .
 	@mkdir -p $(STAMPS) && touch $@
 
 $(STAMPS)/jars: conf/ivy.xml $(STAMPS)/packages
+	@echo "setup: fetching the JARs that are not in the cache yet"
 	@$(PY) -m sharegroup.testkit.jars
 	@touch $@
 

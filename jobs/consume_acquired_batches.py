@@ -22,13 +22,11 @@ logger = logging.getLogger(__name__)
 def main() -> int:
     """Run the job; returns the exit code."""
     arguments = _arguments()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    logging.getLogger("py4j").setLevel(logging.WARNING)
     from sharegroup.spark import DeltaSink, ShareConsumer, build_session
     from sharegroup.spark.job.stop_signal import StopSignal
-    from sharegroup.topics.kafka_client_log import set_up_kafka_client_log
+    from sharegroup.spark.log_set_up import set_up_log
 
-    set_up_kafka_client_log(logging.WARNING)
+    set_up_log()
     spark = build_session(f"share consumer of {arguments.group_id}")
     try:
         stop = StopSignal(spark)

@@ -1,9 +1,9 @@
 """A share group at work, on this machine: `make demo`.
 
-A broker, a topic with 2 partitions and 200,000 records, the share-group job, and four members, more than there are
-partitions: three in a Spark job of their own, and one that knows nothing of this project, confluent-kafka's unmodified
-ShareConsumer, that comes through the gateway. Half-way the share-group job is killed with SIGKILL and started again. In
-the end SQL over the Delta tables tells what became of the records, and an audit goes through them one by one.
+A broker, a topic with 2 partitions and 60,000 records, the share-group job, and four members, more than there are
+partitions: three that know nothing of this project, confluent-kafka's unmodified ShareConsumer, which come through the
+gateway, and a Spark job. Half-way the share-group job is killed with SIGKILL and started again. In the end SQL over the
+Delta tables tells what became of the records, and an audit goes through them one by one.
 
 Exit 0: every record reached exactly one final state and none was lost. Exit 1: something is wrong, and is told.
 Everything that the demo writes is in var/demo, and stays there to be looked at.
@@ -12,241 +12,173 @@ Everything that the demo writes is in var/demo, and stays there to be looked at.
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the checkout, when the package is not installed
 
+from deltalake.exceptions import TableNotFoundError
 from rich.console import Console
-from rich.live import Live
-from rich.table import Table
 
-from sharegroup.testkit.delivery_audit import Progress, TopicPartition, audit, progress
+from sharegroup.testkit.delivery_audit import Progress, audit, progress
+from sharegroup.testkit.demo.display import Display
+from sharegroup.testkit.demo.parts import (
+    GROUP_ID,
+    HOME,
+    PARTITIONS,
+    RUNNING,
+    TABLES,
+    TOPIC,
+    KafkaClient,
+    broker,
+    last_words,
+    produce,
+    share_group_job,
+    spark_member,
+    write_config,
+)
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka, EmbeddedKafkaError
 from sharegroup.testkit.gateway_process import GatewayProcess
-from sharegroup.testkit.jars import JarsError, jars
-from sharegroup.testkit.submitted_job import ROOT, SubmittedJob, SubmittedJobError
+from sharegroup.testkit.jars import JarsError
+from sharegroup.testkit.logged_process import LoggedProcess, LoggedProcessError
+from sharegroup.testkit.table_sql import query, shown
 
-HOME = ROOT / "var" / "demo"
-TABLES = HOME / "tables"
-GROUP_ID, TOPIC, PARTITIONS, MEMBERS = "demo", "orders", 2, 3  # and a Kafka client
-REFRESH_S = 2.0
+CLIENTS = 3
+REFRESH_S = 1.0
 #: From the members' start, ten times what it takes on an idle machine.
-PATIENCE_S = 900.0
-RUNNING = "the share-group job is running"
-
-CONFIG = f"""\
-job:
-  bootstrap.servers: {{bootstrap_servers}}
-  tables.path: {TABLES}
-  checkpoint.path: {HOME / "checkpoint"}
-group:
-  group.share.max.partition.max.record.locks: 100000
-groups:
-  {GROUP_ID}:
-    share.auto.offset.reset: earliest
-    share.partition.max.record.locks: 100000
-"""
-
+PATIENCE_S = 600.0
 QUERIES = {
     "How often the finished records were delivered, and how they ended": """\
 SELECT delivery_count AS deliveries, to_state, cause, sum(last_offset - first_offset + 1) AS records
-FROM delivery_log
-WHERE to_state IN ('ACKNOWLEDGED', 'ARCHIVED')
-GROUP BY ALL ORDER BY ALL""",
+FROM delivery_log WHERE to_state IN ('ACKNOWLEDGED', 'ARCHIVED') GROUP BY 1, 2, 3 ORDER BY 1, 2, 3""",
     "What the members did": """\
 SELECT member_id, count(DISTINCT partition) AS partitions, sum(last_offset - first_offset + 1) AS records_acquired
-FROM delivery_log
-WHERE cause = 'fetch'
-GROUP BY ALL ORDER BY ALL""",
-    "Who led": "SELECT query, leader_epoch, application_id, time FROM share_group_job ORDER BY time",
-    "Where the group stands": """\
-SELECT topic, partition, start_offset, log_end_offset, log_end_offset - start_offset - delivery_complete_count AS lag
-FROM share_group_offsets JOIN log_end_offsets USING (topic, partition)
-ORDER BY ALL""",
-    "What is in flight": """\
-SELECT topic, partition, first_offset, last_offset, state, delivery_count, member_id, lock_deadline
-FROM in_flight ORDER BY ALL LIMIT 20""",
+FROM delivery_log WHERE cause = 'fetch' GROUP BY member_id ORDER BY 3 DESC""",
+    "Who led: the killed job, and the one after it": """\
+SELECT query, leader_epoch, application_id, time FROM share_group_job ORDER BY time""",
 }
-
-
-class Display:
-    """A table that renews itself on a terminal, a line each time elsewhere."""
-
-    def __init__(self, console: Console, records: int) -> None:
-        self._console, self._records = console, records
-        self._begin = time.monotonic()
-        self._last = (self._begin, 0)
-        self._live: Live | None = None
-        self._shown: Progress | None = None
-
-    @contextmanager
-    def on(self) -> Iterator[None]:
-        """While this lasts, `show` renews the table in place."""
-        if not self._console.is_terminal:
-            yield
-            return
-        with Live(console=self._console, auto_refresh=False) as self._live:
-            yield
-        self._live = None
-
-    def say(self, text: str) -> None:
-        """A line that stays."""
-        seconds = time.monotonic() - self._begin
-        self._console.print(f"{seconds:6.1f} s  {text}", highlight=False, soft_wrap=True)
-
-    def show(self, now: Progress, log_end_offsets: Mapping[TopicPartition, int]) -> None:
-        """The state of things."""
-        rate = self._rate(now.finished)
-        deliveries = "  ".join(f"{count}x {records:,}" for count, records in sorted(now.deliveries.items())) or "-"
-        outcomes = ", ".join(f"{what} {records:,}" for what, records in sorted(now.outcomes.items())) or "-"
-        held = ", ".join(f"{records:,}" for _, records in sorted(now.acquired.items())) or "none"
-        if self._live is None:
-            if now == self._shown:
-                return
-            self._shown = now
-            self.say(
-                f"{now.finished:>7,} of {self._records:,} finished, {rate:>6,.0f} rec/s, "
-                f"in flight {now.acquired.total():,}, lag {now.lag(log_end_offsets):,}, deliveries {deliveries}"
-            )
-            return
-        table = Table(title=f"share group {GROUP_ID} on topic {TOPIC}", show_header=False, min_width=70)
-        table.add_row("finished", f"{now.finished:,} of {self._records:,}   {outcomes}")
-        table.add_row("throughput", f"{rate:,.0f} records/s")
-        table.add_row("in flight", f"{now.acquired.total():,} acquired, by member: {held}; {now.available:,} available")
-        table.add_row("lag", f"{now.lag(log_end_offsets):,}")
-        table.add_row("delivered", f"{deliveries}   ({now.redelivered:,} redeliveries)")
-        self._live.update(table, refresh=True)
-
-    def _rate(self, finished: int) -> float:
-        (then, before), now = self._last, time.monotonic()
-        self._last = (now, finished)
-        return (finished - before) / max(now - then, 1e-3)
+NEXT = """
+To try next, on the tables that are left in {tables}:
+  .venv/bin/python -m sharegroup.testkit.table_sql {tables} "SELECT time, to_state, cause, delivery_count, member_id \
+FROM delivery_log WHERE partition = 0 AND 5000 BETWEEN first_offset AND last_offset ORDER BY time"
+  .venv/bin/python -m sharegroup.testkit.table_sql {tables}
+  cat {home}/job.log
+They show the way of a record that nobody got done with, what else there is to ask for, and the job's log."""
 
 
 class Demo:
-    """The parts, in the order in which `run` starts them; `with` blocks end them, whatever happens."""
+    """The parts, in the order in which `run` starts them; what was started ends with it, whatever happens."""
 
     def __init__(self, records: int) -> None:
         self._records = records
         self._console = Console(width=None if sys.stdout.isatty() else 140)
-        self._display = Display(self._console, records)
+        self._display = Display(self._console, f"share group {GROUP_ID} on topic {TOPIC}", records)
         self._log_end_offsets = {(TOPIC, p): len(range(p, records, PARTITIONS)) for p in range(PARTITIONS)}
 
     def run(self) -> int:
         """The demo; returns the exit code."""
         shutil.rmtree(HOME, ignore_errors=True)
         HOME.mkdir(parents=True)
-        with EmbeddedKafka() as kafka:
-            self._display.say(f"a Kafka broker on {kafka.bootstrap_servers}")
-            (HOME / "share_group.yaml").write_text(CONFIG.format(bootstrap_servers=kafka.bootstrap_servers))
-            with self._job() as job, self._members(kafka) as members, self._gateway() as gateway:
-                kafka.create_topic(TOPIC, partitions=PARTITIONS)
-                produce(kafka.bootstrap_servers, self._records)
-                self._display.say(f"{self._records:,} records in topic {TOPIC}, {PARTITIONS} partitions")
-                job.await_log(RUNNING)
-                self._display.say(f"the share-group job runs; starting {MEMBERS} members")
-                client = self._kafka_client(gateway)
-                self._display.say(f"an unmodified ShareConsumer beside them, on {gateway.bootstrap_servers} (gateway)")
-                try:
-                    members.await_log("the members are running")
-                    with self._display.on():
-                        is_done = self._watch(job, members)
-                finally:
-                    did = _ended(client)
-                exit_codes = {
-                    "the members": members.terminate(),
-                    "the Kafka client": client.returncode,
-                    "the share-group job": job.terminate(),
-                }
-            problems = [f"{who} ended with exit code {code}" for who, code in exit_codes.items() if code]
-            if not is_done:
-                problems.append(f"not finished after {PATIENCE_S:.0f} s; logs: {HOME}/*.log")
-            self._tell_by_sql(kafka.bootstrap_servers)
-            counts = ", ".join(f"{what} {count:,}" for what, count in sorted(did.items())) or "nothing"
-            self._console.print(f"\nThe unmodified ShareConsumer acknowledged: {counts}", highlight=False)
+        with ExitStack() as stack:
+            kafka = broker()
+            write_config(kafka.bootstrap_servers)
+            # Both take their time, and the job waits for its broker.
+            starting = stack.enter_context(ThreadPoolExecutor(1)).submit(kafka.start)
+            stack.callback(kafka.stop)
+            job = stack.enter_context(share_group_job())
+            self._display.wait("a Kafka broker", starting.done)
+            starting.result()
+            gateway = self._prepared(kafka, stack)
+            self._await(job, RUNNING, "the share-group job, which starts Spark")
+            members = self._members(kafka, gateway, job, stack)
+            with self._display.on():
+                problems = self._watch(job, members)
+            problems += self._end(job, members)
+        self._tell_by_sql()
+        acknowledged = sum((client.did() for client in members if isinstance(client, KafkaClient)), Counter())
+        counts = ", ".join(f"{what} {count:,}" for what, count in sorted(acknowledged.items())) or "nothing"
+        self._console.print(f"\nThe unmodified ShareConsumers acknowledged: {counts}", highlight=False)
         return self._verdict(problems + audit(str(TABLES), GROUP_ID, self._log_end_offsets))
 
-    def _job(self) -> SubmittedJob:
-        arguments = ["--config", str(HOME / "share_group.yaml")]
-        return SubmittedJob("jobs/run_share_group.py", arguments, HOME / "job.log", working_directory=HOME)
+    def _prepared(self, kafka: EmbeddedKafka, stack: ExitStack) -> GatewayProcess:
+        """Records to read, and a gateway to read them through."""
+        self._display.say(f"a Kafka broker on {kafka.bootstrap_servers}")
+        kafka.create_topic(TOPIC, partitions=PARTITIONS)
+        produce(kafka.bootstrap_servers, self._records)
+        self._display.say(f"{self._records:,} records in topic {TOPIC}, {PARTITIONS} partitions")
+        gateway = stack.enter_context(GatewayProcess(HOME / "share_group.yaml", HOME / "gateway.log"))
+        self._display.say(f"a gateway on {gateway.bootstrap_servers}")
+        return gateway
 
-    def _members(self, kafka: EmbeddedKafka) -> SubmittedJob:
-        arguments = ["--bootstrap-servers", kafka.bootstrap_servers, "--group-id", GROUP_ID, "--topic", TOPIC]
-        arguments += ["--checkpoint", str(HOME / "members"), "--members", str(MEMBERS)]
-        return SubmittedJob("jobs/demo_consumers.py", arguments, HOME / "members.log", working_directory=HOME)
+    def _members(
+        self, kafka: EmbeddedKafka, gateway: GatewayProcess, job: LoggedProcess, stack: ExitStack
+    ) -> list[LoggedProcess]:
+        """The Kafka clients; and, when the first records are there, the Spark job, which needs time to start."""
+        self._display.say(f"the share-group job runs; starting {CLIENTS} unmodified Kafka clients at the gateway")
+        numbers = range(1, CLIENTS + 1)
+        clients = [stack.enter_context(KafkaClient(gateway.bootstrap_servers, number)) for number in numbers]
+        first = clients[0]
+        said = job.log_path
+        self._display.wait("the first records", lambda: first.has_logged(KafkaClient.FIRST), lambda: last_words(said))
+        self._display.say(f"delivered: {first.await_log(KafkaClient.FIRST).strip()}")
+        self._display.say("starting a fourth member, a Spark job")
+        return [*clients, stack.enter_context(spark_member(kafka.bootstrap_servers))]
 
-    def _gateway(self) -> GatewayProcess:
-        return GatewayProcess(HOME / "share_group.yaml", HOME / "gateway.log")
+    def _await(self, process: LoggedProcess, text: str, what: str, since: int = 0) -> None:
+        self._display.wait(what, lambda: process.has_logged(text, since), lambda: last_words(process.log_path))
 
-    def _kafka_client(self, gateway: GatewayProcess) -> subprocess.Popen[str]:
-        arguments = ["--bootstrap-servers", gateway.bootstrap_servers, "--group-id", GROUP_ID, "--topic", TOPIC]
-        command = [sys.executable, str(ROOT / "jobs" / "demo_kafka_client.py"), *arguments]
-        with (HOME / "kafka_client.log").open("w") as log:
-            return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
-
-    def _watch(self, job: SubmittedJob, members: SubmittedJob) -> bool:
-        """Until every record is finished, with the kill half-way; False when patience ends first."""
+    def _watch(self, job: LoggedProcess, members: list[LoggedProcess]) -> list[str]:
+        """Until every record is finished, with the kill half-way; the problem when patience ends first."""
         deadline = time.monotonic() + PATIENCE_S
         was_killed = False
         while time.monotonic() < deadline:
-            now = progress(str(TABLES), GROUP_ID)
+            now = _progress()
             self._display.show(now, self._log_end_offsets)
             if now.finished >= self._records and now.start_offsets == self._log_end_offsets:
-                return True
+                return []
             if now.finished >= self._records / 2 and not was_killed:
                 self._kill_and_restart(job)
                 was_killed = True
-            for name, process in (("share-group job", job), ("members'", members)):
-                if process.exit_code is not None:
-                    raise SubmittedJobError(f"the {name} process ended with {process.exit_code}:\n{process.log_tail()}")
+            for process in (job, *members):
+                process.check_alive()
             time.sleep(REFRESH_S)  # a display's rhythm, not a condition
-        return False
+        return [f"not finished after {PATIENCE_S:.0f} s; logs: {HOME}/*.log"]
 
-    def _kill_and_restart(self, job: SubmittedJob) -> None:
+    def _kill_and_restart(self, job: LoggedProcess) -> None:
         seen = job.log_path.stat().st_size
         job.kill()
         self._display.say("the share-group job was killed (SIGKILL); starting it again; the members go on")
         begin = time.monotonic()
         job.start()
-        job.await_log(RUNNING, since=seen)
+        self._await(job, RUNNING, "the share-group job to come back", seen)
         self._display.say(f"the share-group job runs again, after {time.monotonic() - begin:.1f} s")
 
-    def _tell_by_sql(self, bootstrap_servers: str) -> None:
-        from sharegroup.spark.session import build_session
-        from sharegroup.spark.views import create_log_end_offsets, create_views  # Spark only now
+    def _end(self, job: LoggedProcess, members: list[LoggedProcess]) -> list[str]:
+        """Members first, all at once, for they leave the group; what did not end well."""
+        *_, spark = members
+        self._await(spark, "the members are running", "the Spark job, to end it in order")
+        with ThreadPoolExecutor(len(members)) as pool:
+            ends = [pool.submit(member.terminate) for member in members]
+            self._display.wait("the members to leave", lambda: all(end.done() for end in ends))
+            codes = [end.result() for end in ends]
+            end = pool.submit(job.terminate)
+            self._display.wait("the share-group job to end", end.done)
+        names = [member.log_path.stem for member in members]
+        ended = dict(zip([*names, job.log_path.stem], [*codes, end.result()], strict=True))
+        return [f"{name} ended with exit code {code}" for name, code in ended.items() if code]
 
-        extra = {
-            "spark.ui.enabled": "false",
-            "spark.ui.showConsoleProgress": "false",
-            "spark.sql.shuffle.partitions": "2",
-            "spark.sql.warehouse.dir": str(HOME / "warehouse"),
-            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={ROOT / 'conf' / 'log4j2.properties'}",
-        }
-        spark = build_session("demo", master="local[2]", jars=jars("spark"), extra=extra)
-        spark.sparkContext.setLogLevel("ERROR")
-        try:
-            create_views(spark, str(TABLES))
-            create_log_end_offsets(spark, bootstrap_servers, [TOPIC])
-            for title, statement in QUERIES.items():
-                self._console.print(f"\n[bold]{title}[/bold]\n[dim]{statement}[/dim]", highlight=False, soft_wrap=True)
-                found = spark.sql(statement)
-                table = Table(*found.columns)
-                for row in found.collect():
-                    table.add_row(*(f"{value:,}" if isinstance(value, int) else str(value) for value in row))
-                self._console.print(table if table.rows else "nothing")
-        finally:
-            spark.sparkContext.setLogLevel("OFF")  # tasks that are cut short say so at length
-            spark.stop()
+    def _tell_by_sql(self) -> None:
+        for title, statement in QUERIES.items():
+            self._console.print(f"\n[bold]{title}[/bold]\n[dim]{statement}[/dim]", highlight=False, soft_wrap=True)
+            self._console.print(shown(query(str(TABLES), statement)))
 
     def _verdict(self, problems: list[str]) -> int:
         for problem in problems:
@@ -255,48 +187,27 @@ class Demo:
             self._display.say("something is wrong")
             return 1
         self._display.say(f"each of the {self._records:,} records reached exactly one final state; none was lost")
-        self._console.print(f"The tables are in {TABLES}, the logs beside them.", highlight=False, soft_wrap=True)
+        where = {"tables": TABLES.relative_to(Path.cwd()), "home": HOME.relative_to(Path.cwd())}
+        self._console.print(NEXT.format(**where), highlight=False, soft_wrap=True, markup=False)
         return 0
 
 
-def _ended(client: subprocess.Popen[str]) -> dict[str, int]:
-    """Have the client end, and what it did by its own count."""
-    client.terminate()
+def _progress() -> Progress:
     try:
-        output, _ = client.communicate(timeout=60)
-    except subprocess.TimeoutExpired:
-        client.kill()
-        output, _ = client.communicate()
-    lines = output.splitlines()
-    did: dict[str, int] = json.loads(lines[-1]) if lines else {}
-    return did
-
-
-def produce(bootstrap_servers: str, records: int) -> None:
-    """Write the records, numbered, to the partitions in turn; RuntimeError if the broker does not take them all."""
-    from confluent_kafka import Producer
-
-    producer = Producer({"bootstrap.servers": bootstrap_servers, "linger.ms": 50})
-    for number in range(records):
-        while True:
-            try:
-                producer.produce(TOPIC, partition=number % PARTITIONS, key=b"%d" % number, value=b"order %d" % number)
-                break
-            except BufferError:  # its queue holds 100,000 records, and a quick machine fills it before the broker reads
-                producer.poll(0.1)
-    if left := producer.flush(60):
-        raise RuntimeError(f"{left} records could not be produced")
+        return progress(str(TABLES), GROUP_ID)
+    except TableNotFoundError:
+        return Progress()
 
 
 def main() -> int:
     """Run the demo; returns the exit code."""
     parser = argparse.ArgumentParser(description="A share group at work: broker, job, members, a kill, and the audit.")
-    parser.add_argument("--records", type=int, default=200_000, help="how many (%(default)s)")
+    parser.add_argument("--records", type=int, default=60_000, help="how many (%(default)s)")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         return Demo(arguments.records).run()
-    except (SubmittedJobError, EmbeddedKafkaError, JarsError, RuntimeError) as error:
+    except (LoggedProcessError, EmbeddedKafkaError, JarsError, RuntimeError) as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:

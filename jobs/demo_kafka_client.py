@@ -13,9 +13,13 @@ import json
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections import Counter
 from typing import Any
+
+#: For each record: a demo that is over at once shows nothing.
+WORK_S = 0.001
 
 
 def verdict(offset: int, delivery_count: int) -> str:
@@ -27,6 +31,11 @@ def verdict(offset: int, delivery_count: int) -> str:
     if 2_000 <= offset % 4_000 <= 2_199 and delivery_count == 1:
         return "RELEASE"
     return "ACCEPT"
+
+
+def _tell_first(message: Any) -> None:
+    where = f"{message.topic()}-{message.partition()} at offset {message.offset()}"
+    print(f"first record: {message.value().decode()!r} of {where}, delivery {message.delivery_count()}", flush=True)
 
 
 def main() -> int:
@@ -41,7 +50,7 @@ def main() -> int:
     settings: dict[str, Any] = {
         "bootstrap.servers": arguments.bootstrap_servers,
         "group.id": arguments.group_id,
-        "client.id": "demo-kafka-client",
+        "client.id": arguments.client_id,
         "share.acknowledgement.mode": "explicit",
         "log_level": 3,
     }
@@ -55,6 +64,9 @@ def main() -> int:
                     what = verdict(message.offset(), message.delivery_count())
                     consumer.acknowledge(message, getattr(AcknowledgeType, what))
                     done[what] += 1
+                    if done.total() == 1:
+                        _tell_first(message)
+                    time.sleep(WORK_S)  # what a handler would do with it
     finally:
         consumer.close()
     print(json.dumps(done), flush=True)
@@ -66,6 +78,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--bootstrap-servers", required=True)
     parser.add_argument("--group-id", required=True)
     parser.add_argument("--topic", required=True)
+    parser.add_argument("--client-id", default="demo-kafka-client")
     return parser.parse_args()
 
 

@@ -1,69 +1,17 @@
-"""The share-group job: `spark-submit [--packages ...] jobs/run_share_group.py --config conf/share_group.yaml`.
+"""The share-group job, for spark-submit: `spark-submit ... jobs/run_share_group.py --config conf/share_group.yaml`.
 
 Runs until SIGTERM, then ends between batches with exit 0. Exit 1: the configuration is wrong, or the job cannot go on;
-exit 3: another job leads (FENCED_LEADER_EPOCH).
+exit 3: another job leads (FENCED_LEADER_EPOCH). On one machine, `sharegroup job` is the same without spark-submit.
 """
 
 from __future__ import annotations
 
-import argparse
-import dataclasses
-import logging
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the checkout, when the package is not installed
 
-from sharegroup.config import Config, load_config
-from sharegroup.errors import FencedLeaderError, InvalidConfigError, ShareGroupError
-from sharegroup.topics.kafka_client_log import set_up_kafka_client_log
-
-EXIT_FAILED = 1
-EXIT_FENCED = 3
-
-
-def main() -> int:
-    """Run the job; returns the exit code."""
-    parser = argparse.ArgumentParser(description="Kafka share groups (KIP-932) as a Spark job, on any broker.")
-    parser.add_argument("--config", required=True, type=Path, help="YAML file, see conf/share_group.yaml")
-    arguments = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    set_up_kafka_client_log(logging.WARNING)
-    logging.getLogger("py4j").setLevel(logging.WARNING)
-    try:
-        config = _absolute(load_config(arguments.config))
-    except InvalidConfigError as error:
-        print(error, file=sys.stderr)
-        return EXIT_FAILED
-    return _run(config)
-
-
-def _absolute(config: Config) -> Config:
-    """Paths that every process understands, whatever its working directory; URLs stay as they are."""
-    job = config.job
-    paths = {name: getattr(job, name) for name in ("tables_path", "checkpoint_path")}
-    absolute = {name: path if "://" in path else str(Path(path).resolve()) for name, path in paths.items()}
-    return dataclasses.replace(config, job=job.model_copy(update=absolute))
-
-
-def _run(config: Config) -> int:
-    from sharegroup.spark.job.job import ShareGroupJob  # Spark starts only when the configuration is right
-    from sharegroup.spark.job.job_session import job_session
-    from sharegroup.spark.job.stop_signal import StopSignal
-
-    spark = job_session(config)
-    try:
-        ShareGroupJob(spark, config, StopSignal(spark)).run()
-    except FencedLeaderError as error:
-        print(error, file=sys.stderr)
-        return EXIT_FENCED
-    except ShareGroupError as error:
-        logging.getLogger(__name__).error("%s", error, exc_info=error.__cause__)
-        return EXIT_FAILED
-    finally:
-        spark.stop()
-    return 0
-
+from sharegroup.spark.job.job.run_job import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -20,10 +20,21 @@ if TYPE_CHECKING:
     from sharegroup.testkit.share_group_job import ShareGroupJobRun
 
 TESTS = Path(__file__).parent
-TIERS = ("unit", "processes", "tables", "spark", "integration", "conformance", "notebooks", "benchmarks")
+TIERS = ("unit", "processes", "packaging", "tables", "spark", "integration", "conformance", "notebooks", "benchmarks")
 
 #: The tiers by what a file of theirs takes.
-_ORDER = ("", "unit", "processes", "tables", "spark", "notebooks", "conformance", "integration", "benchmarks")
+_ORDER = (
+    "",
+    "unit",
+    "processes",
+    "packaging",
+    "tables",
+    "spark",
+    "notebooks",
+    "conformance",
+    "integration",
+    "benchmarks",
+)
 
 # The same examples in every run, however busy the machine is; `make properties` looks for others.
 settings.register_profile("fixed", derandomize=True, deadline=None)

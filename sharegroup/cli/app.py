@@ -9,10 +9,12 @@ from typing import Annotated
 import typer
 
 from sharegroup.cli.gateway import run_gateway
-from sharegroup.cli.line_limit import LineLimit
+from sharegroup.cli.job import run_job
 from sharegroup.config import Config, load_config
 from sharegroup.errors import InvalidConfigError
+from sharegroup.testkit.jars import JarsError
 from sharegroup.topics.kafka_client_log import set_up_kafka_client_log
+from sharegroup.topics.line_limit import LineLimit
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Kafka share groups on Spark and Delta.")
 
@@ -43,6 +45,19 @@ def gateway(
 ) -> None:
     """Serve Kafka's wire protocol, so that KIP-932 clients connect: their bootstrap address is this port."""
     raise typer.Exit(run_gateway(_overridden(_load(config), port, bootstrap_servers)))
+
+
+@app.command()
+def job(
+    config: Annotated[Path, typer.Option(help="The job's configuration file.")],
+    driver_memory: Annotated[str, typer.Option(help="Of Spark's JVM.")] = "1g",
+) -> None:
+    """Run the share-group job on this machine; on a cluster, spark-submit runs jobs/run_share_group.py."""
+    try:
+        run_job(config, driver_memory)
+    except JarsError as error:
+        typer.echo(f"job: {error}", err=True)
+        raise typer.Exit(1) from None
 
 
 def _load(path: Path) -> Config:

@@ -147,6 +147,10 @@ class CommitSteps:
         """The rows of a table of current state. The job must lead."""
         return self._current[table].rows()
 
+    def row_like(self, table: str, row: Row) -> Row | None:
+        """The row of a table of current state that has this one's key, as of the last commit. The job must lead."""
+        return self._current[table].row_like(row)
+
     def put(self, table: str, rows: Iterable[Row], now_ms: int) -> None:
         """Put (or, where marked, remove) rows that no batch made, once by each leader. Raises FencedLeaderError."""
         writer = next(writer for writer in self.writers if writer.spec.name == table)

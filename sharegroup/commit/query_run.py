@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from sharegroup.commit.commit_steps import Batch, CommitSteps
+from sharegroup.commit.news import news
 from sharegroup.commit.stale_checkpoint import Checkpoint, refuse_stale_checkpoint
 from sharegroup.engine.output import Output
 from sharegroup.watch.hand_over import BatchMemory, HandOver
@@ -67,7 +68,10 @@ class QueryRun:
         """Take a batch, whose step 1 gave `bodies`, through the other steps. Raises FencedLeaderError."""
         batch = Batch.of(batch_id, map(Output.decode, bodies))
         self._report(batch)
+        happened = news(batch.tables, batch.responses, self.steps.row_like)
         self.steps.commit(batch)
+        for line in happened:
+            logger.info(line.text, *line.values)
         self._memory.update(batch.deadlines, batch.waiting)
         self._hand_over.write(self._memory.hand_over(self.steps.positions))
         self.batches += 1

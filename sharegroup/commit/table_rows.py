@@ -34,6 +34,10 @@ class CurrentRows:
         """The rows, ordered by key."""
         return [self._rows[key] for key in sorted(self._rows)]
 
+    def row_like(self, row: Row) -> Row | None:
+        """The row that has this one's key; None if there is none."""
+        return self._rows.get(self._key(row))
+
     def upsert(self, rows: Iterable[Row], now_ms: int) -> list[Row]:
         """Put (or, where marked, remove) rows and return all of the table's, ordered by key."""
         for row in rows:

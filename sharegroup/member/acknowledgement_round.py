@@ -5,7 +5,8 @@ member's any more is sent again in parts, until only what really is lost stays r
 it, is passed over without a word (Kafka's rule): only what an answer lists was renewed.
 
 Rows name the grants that they answer, with their delivery counts: what the member, or an earlier process of it, was
-granted anew in the meantime is not touched by them.
+granted anew in the meantime is not touched by them. They name the end of the first of their locks too, where it is
+known: who comes later is told so, even if others have finished the records since.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ class _Row:
 class AcknowledgementRound:
     """See the module. `granted` is what it answers; without any, whatever the member holds now.
 
-    `refused` fills with the batches that were not accepted, `gone` with the share-partitions that are no more, as their
-    topics were deleted; `not_allowed` tells that the group allows no renewals, `lock_deadline_ms` is the earliest
-    renewed lock's (0: none).
+    `refused` fills with the batches that were not accepted; `not_allowed` tells that the group allows no renewals,
+    `lock_deadline_ms` is the earliest renewed lock's (0: none). `locks`, by offset, are the ends of the locks that the
+    member holds, as far as it knows.
     """
 
     def __init__(
@@ -57,9 +58,9 @@ class AcknowledgementRound:
         is_renewal: bool = False,
     ) -> None:
         self.refused: list[tuple[AssignedPartition, AcknowledgementBatch]] = []
-        self.gone: set[AssignedPartition] = set()
         self.not_allowed = False
         self.lock_deadline_ms = 0
+        self.locks: Mapping[AssignedPartition, RangeMap[int]] = {}
         self._group_id, self._member_id, self._is_renewal = group_id, member_id, is_renewal
         self._ids = ids
         self._counts: dict[AssignedPartition, RangeMap[int]] = {}
@@ -97,7 +98,6 @@ class AcknowledgementRound:
         elif response.renewals_off:
             self.not_allowed = True
         elif code == ErrorCode.UNKNOWN_TOPIC_ID:
-            self.gone.add(row.share_partition)
             logger.info("%s-%d is no more, nor what was acquired of it", response.topic, response.partition)
         elif code not in _LOST and code in set(ErrorCode) and ErrorCode(code).retriable:
             row.due_ms = now_ms + RETRY_MS
@@ -122,6 +122,7 @@ class AcknowledgementRound:
         return SharePartitionRequest(
             ACKNOWLEDGE, request_id, self._group_id, *row.share_partition, self._member_id, member_epoch,
             reply_to=self._member_id, is_renew_ack=self._is_renewal, batches=row.batches, acquired=self._answered(row),
+            lock_deadline_ms=self._lock_end_ms(row),
         )  # fmt: skip
 
     def _answered(self, row: _Row) -> tuple[AcquiredRange, ...]:
@@ -131,6 +132,12 @@ class AcknowledgementRound:
             for first, last, count in counts.items(batch.first_offset, batch.last_offset):
                 answered.assign(first, last, count)
         return tuple(AcquiredRange(*item) for item in answered)
+
+    def _lock_end_ms(self, row: _Row) -> int:
+        """When the first of the locks ends that a row counts on, -1 if that is not known."""
+        locks = self.locks.get(row.share_partition, RangeMap())
+        ends_ms = (end for batch in row.batches for _, _, end in locks.items(batch.first_offset, batch.last_offset))
+        return min(ends_ms, default=-1)
 
     def _add(self, share_partition: AssignedPartition, batches: Sequence[AcknowledgementBatch], per_row: int) -> None:
         for listed in in_rows(batches, per_row):

@@ -96,9 +96,6 @@ class Beginning:
 
     def _again(self, renewal: AcknowledgementRound, now_ms: int) -> tuple[HeldRange, ...]:
         held = renewal.renewed(self._batch.ranges)
-        if renewal.not_allowed:
-            locked = (held for held in self._batch.ranges if held.lock_deadline_ms > now_ms)
-            held = tuple(held for held in locked if held.share_partition not in renewal.gone)
         self._member.holdings.run(self._batch.seq, held, now_ms)
         return held
 
@@ -141,15 +138,21 @@ class Acknowledging:
         """What is to be appended now; nothing while the member cannot read answers. Raises NotAnsweredError."""
         if self._append_until_ms is None:
             self._append_until_ms = now_ms + self._member.acknowledge_timeout_ms
+            self._end_renewals()
         elif now_ms > self._append_until_ms:
             raise NotAnsweredError("acknowledgements could not be appended to the request topic")
-        self._member.renewal = None
-        if self._member.holdings.running is not None:
-            self._member.holdings.running.renewable.clear()
         requests = self._following.due(self._member.member_epoch, now_ms) if self._member.is_open else []
         if requests:
             self._member.acknowledgements = self._following
         return requests
+
+    def _end_renewals(self) -> None:
+        """One that is on its way may be applied yet: then nobody knows when the locks end."""
+        running = self._member.holdings.running
+        if running is not None:
+            self._following.locks = running.known_locks() if self._member.renewal is None else {}
+            running.renewable.clear()
+        self._member.renewal = None
 
     def appended(self) -> None:
         """What was due is in the request topic."""

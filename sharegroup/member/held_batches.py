@@ -11,7 +11,7 @@ So it is when it is granted what its handler still has: these locks were lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -55,14 +55,13 @@ class RunningBatch:
     def __post_init__(self) -> None:
         self.locked_until(min((held.lock_deadline_ms for held in self.ranges), default=0), self.began_ms)
         self.renewable = set(self.ranges)
-        self._offsets: dict[AssignedPartition, RangeMap[bool]] = {}
-        for held in self.ranges:
-            self._offsets.setdefault(held.share_partition, RangeMap()).assign(held.first_offset, held.last_offset, True)
+        self._locks: dict[AssignedPartition, RangeMap[int]] = {}
+        self.take_locks(self.ranges)
 
     def has(self, wanted: HeldRange) -> bool:
         """Whether it has an offset of this range."""
-        offsets = self._offsets.get(wanted.share_partition, RangeMap())
-        return any(True for _ in offsets.items(wanted.first_offset, wanted.last_offset))
+        locks = self._locks.get(wanted.share_partition, RangeMap())
+        return any(True for _ in locks.items(wanted.first_offset, wanted.last_offset))
 
     def is_held(self, now_ms: int) -> bool:
         """Whether nobody else can have got any of it: an acknowledgement, so a renewal too, counts from its append."""
@@ -100,6 +99,16 @@ class RunningBatch:
         """Renew no more: the records go to others when their locks run out."""
         self.renewable.clear()
         self.is_lost = True
+
+    def known_locks(self) -> Mapping[AssignedPartition, RangeMap[int]]:
+        """When the lock of each offset ends; nothing while a renewal may have been applied."""
+        return {} if self.is_renewing else self._locks
+
+    def take_locks(self, ranges: Iterable[HeldRange]) -> None:
+        """These locks were granted or renewed, also when that is of no use any more."""
+        for held in ranges:
+            locks = self._locks.setdefault(held.share_partition, RangeMap())
+            locks.assign(held.first_offset, held.last_offset, held.lock_deadline_ms)
 
     def locked_until(self, deadline_ms: int, now_ms: int) -> None:
         """The locks end then; when half of that is gone they are to be renewed."""

@@ -272,6 +272,7 @@ class MemberLogic:
             running.is_renewing = False
             logger.warning("the group does not allow renewals: a batch must end before its locks do")
             return
+        running.take_locks(answered.renewed(running.ranges))
         missing = running.take_renewal(answered.renewed(running.renewable), bool(answered.refused), now_ms)
         if missing:
             logger.warning("the locks of %d records of the running batch could not be renewed", missing)

@@ -1,7 +1,8 @@
 """The JARs of `conf/ivy.xml`, resolved once by the Ivy that PySpark ships and kept in a cache that all clones share.
 
     jars("spark")                          # -> [.../spark/delta-spark_4.2_2.13-4.4.0.jar, ...]
-    python -m sharegroup.testkit.jars      # resolves every configuration, showing progress
+    python -m sharegroup.testkit.jars                  # resolves every configuration, showing progress
+    python -m sharegroup.testkit.jars --list spark     # the paths of one, as spark-submit --jars takes them
 
 The cache is `$SHAREGROUP_CACHE`, else `$XDG_CACHE_HOME/sharegroup`, else `~/.cache/sharegroup`:
 
@@ -9,6 +10,7 @@ The cache is `$SHAREGROUP_CACHE`, else `$XDG_CACHE_HOME/sharegroup`, else `~/.ca
     ivy/                                   Ivy's own cache, so that configurations share their downloads
 """
 
+import argparse
 import fcntl
 import hashlib
 import importlib.util
@@ -99,11 +101,10 @@ def _locked(cache: Path) -> Iterator[None]:
 
 def _resolve(conf: str, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    _say(f"resolving the {conf} JARs of conf/ivy.xml into {target}")
+    _say(f"those of {conf}, into {target}")
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{conf}-") as scratch:
         _run_ivy(conf, Path(scratch) / conf)
         (Path(scratch) / conf).rename(target)
-    _say(f"{len(list(target.glob('*.jar')))} JARs in {target}")
 
 
 def _run_ivy(conf: str, destination: Path) -> None:
@@ -116,7 +117,8 @@ def _run_ivy(conf: str, destination: Path) -> None:
         for line in ivy.stdout:
             said.append(line)
             if downloaded := _DOWNLOADED.search(line):
-                _say(f"  {downloaded['name']} {downloaded['rev']}")
+                _show(f"  {downloaded['name']} {downloaded['rev']}")
+    _show("")
     if ivy.returncode != 0:
         raise JarsError(f"Ivy could not resolve the {conf} JARs of conf/ivy.xml:\n{_complaints(said)}")
 
@@ -139,14 +141,28 @@ def _say(text: str) -> None:
     print(f"jars: {text}", file=sys.stderr, flush=True)
 
 
-def main(confs: list[str]) -> int:
+def _show(text: str) -> None:
+    """On a terminal, in the place of what was shown before: a line for each of a hundred files helps nobody."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+
+def main(command_line: list[str]) -> int:
     """Resolves the named configurations, all of them when none is named."""
+    parser = argparse.ArgumentParser(
+        prog="python -m sharegroup.testkit.jars",
+        description="Fetches the JARs of conf/ivy.xml that are not there yet, into a cache that all clones share.",
+    )
+    parser.add_argument("conf", nargs="*", help=f"what they are for: {', '.join(CONFS)} (without one: all)")
+    parser.add_argument("--list", action="store_true", help="print the paths, with commas")
+    arguments = parser.parse_args(command_line)
     try:
-        for conf in confs or CONFS:
-            jars(conf)
+        found = [str(path) for conf in arguments.conf or CONFS for path in jars(conf)]
     except JarsError as error:
         _say(str(error))
         return 1
+    if arguments.list:
+        print(",".join(found))
     return 0
 
 

@@ -84,6 +84,20 @@ class LoggedProcess:
                 raise self.error(f"no {text!r} in the {self._what}'s log after {timeout_s} s:\n{self.log_tail()}")
             time.sleep(_POLL_S)  # polls a file of another process
 
+    def has_logged(self, text: str, since: int = 0) -> bool:
+        """Whether the log holds `text` after its first `since` bytes. `error` when the process ended without it."""
+        is_alive = self.exit_code is None
+        if self._line_with(text, since) is not None:
+            return True
+        if not is_alive:
+            self.check_alive()
+        return False
+
+    def check_alive(self) -> None:
+        """`error` when the process has ended."""
+        if self.exit_code is not None:
+            raise self.error(f"the {self._what} ended with {self.exit_code}:\n{self.log_tail()}")
+
     def wait(self, timeout_s: float = 120) -> int:
         """Wait for the end; the exit code. Raises `error` when it goes on."""
         assert self._process is not None

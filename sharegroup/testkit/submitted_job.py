@@ -15,11 +15,10 @@ from pathlib import Path
 
 import pyspark
 
-from sharegroup.testkit.jars import jars
+from sharegroup.testkit.local_spark import local_settings
 from sharegroup.testkit.logged_process import LoggedProcess, LoggedProcessError
 
 ROOT = Path(__file__).resolve().parents[2]
-_LOG4J2_PROPERTIES = ROOT / "conf" / "log4j2.properties"
 _SUBMIT = Path(pyspark.__file__).parent / "bin" / "spark-submit"
 
 
@@ -44,14 +43,7 @@ class SubmittedJob(LoggedProcess):
         working_directory: Path | None = None,
         driver_memory: str = "1g",
     ) -> None:
-        settings = {
-            "spark.ui.enabled": "false",
-            "spark.jars": ",".join(str(path) for path in jars("spark")),
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOG4J2_PROPERTIES}",
-            **(conf or {}),
-        }
+        settings = {**local_settings(), **(conf or {})}
         command = [str(_SUBMIT), "--master", master, "--driver-memory", driver_memory]
         for key, value in settings.items():
             command += ["--conf", f"{key}={value}"]

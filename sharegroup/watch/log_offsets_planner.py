@@ -205,6 +205,8 @@ class LogOffsetsPlanner:
         for row in wanted:
             offsets = found.get(_topic_partition(row.key))
             if offsets is not None and self._topics.stands_for(row.key.topic, row.key.topic_id):
+                # A name that had stood for no topic when they were asked for stands for this one since they were.
+                offsets = offsets._replace(has_topic_id=self._topics.has_id(row.key.topic))
                 log.setdefault(row.key.topic_id, {})[str(row.key.partition)] = offsets
         return replace(offset, log=log)
 
@@ -218,7 +220,9 @@ class LogOffsetsPlanner:
         def ask(partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogOffsets]:
             known.update(self._known(offset, wanted, partitions))
             ends = self._logs.ends(partitions)
-            starts = self._logs.starts([p for p in partitions if whole or p not in known])
+            # A log whose end has fallen may be another one, with a start of its own.
+            new = [p for p in partitions if p not in known or ends[p] < known[p].log_end_offset]
+            starts = self._logs.starts(partitions if whole else new)
             of_committed = [p for p in partitions if p.topic in committed]
             stable = self._logs.ends(of_committed, read_committed=True) if of_committed else {}
             return {

@@ -1,31 +1,30 @@
-"""What the README shows, as it stands there: only the broker's address and the directories are this test's own."""
+"""What the README shows, as it stands there: each line is run as it is typed, in a directory of its own."""
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
+import signal
+import socket
+import subprocess
 import sys
-import time
-import warnings
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
-from confluent_kafka import Producer
+from kafka import KafkaConsumer, TopicPartition
 
 from sharegroup.testkit.delivery_audit import audit, progress
-from sharegroup.testkit.embedded_kafka import EmbeddedKafka
-from sharegroup.testkit.gateway_process import GatewayProcess
+from sharegroup.testkit.embedded_kafka import HOST
 from sharegroup.testkit.jars import IVY_XML
-from sharegroup.testkit.submitted_job import ROOT, SubmittedJob
+from sharegroup.testkit.logged_process import LoggedProcess
+from sharegroup.testkit.submitted_job import ROOT
 from tests.integration.waiting import wait_until
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from sharegroup.spark import ShareConsumerQuery
-
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PACKAGES = re.findall(r"--packages (\S+)", README)
+PACKAGES = re.findall(r"--packages (\S+:\S+)", README)
 
 
 def blocks(language: str) -> list[str]:
@@ -44,7 +43,7 @@ def test_the_commands_are_in_the_environment_that_is_activated_first() -> None:
     bash, shell = blocks("bash")[0], blocks("sh")[0]
     assert bash.startswith(". .venv/bin/activate\n")
     commands = re.findall(r"^(\S+) .*&$", bash + shell, re.MULTILINE)
-    assert commands == ["python", "spark-submit", "sharegroup"]
+    assert commands == ["python", "sharegroup", "sharegroup"]
     for command in ("activate", *commands):
         assert (Path(sys.prefix) / "bin" / command).is_file(), command
 
@@ -56,55 +55,125 @@ def test_links_lead_somewhere(text: str) -> None:
         assert target.startswith("http") or (source.parent / target).exists(), target
 
 
-@pytest.mark.timeout(900)
-def test_the_twenty_lines_run(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Broker, configuration, job, member and SQL; every record is finished, as the handler said."""
-    (shell,) = blocks("bash")
-    member, queries, client = blocks("python")
-    (topic,) = re.findall(r"embedded_kafka --topic (\w+):2 &", shell)
-    (config,) = re.findall(r"<<END\n(.*?)^END$", shell, re.DOTALL | re.MULTILINE)
-    (script,) = re.findall(r"spark-submit --packages \S+ (\S+) --config billing.yaml &", shell)
-    with EmbeddedKafka() as kafka:
+TOPIC, GROUP, TABLES = "orders", "billing", "data/tables"
+#: What a reader does between the lines: waits until all is billed, and looks at it; writes one more record.
+SESSION = """
+from sharegroup.testkit.delivery_audit import progress
 
-        def here(text: str) -> str:
-            text = re.sub(r"\bdata/", f"{tmp_path}/data/", text)
-            return text.replace("127.0.0.1:9092", kafka.bootstrap_servers)
+exec(compile({member!r}, "README.md", "exec"))
+while progress({tables!r}, {group!r}).finished < 1_000:
+    assert not query.await_termination(0.2), "the query ended"
+query.stop()
+exec(compile({queries!r}, "README.md", "exec"))
+print("billed", spark.read.format("delta").load("data/billed").count())
+spark.stop()
+"""
+CLIENT = """
+import warnings
+from confluent_kafka import Producer
 
-        kafka.create_topic(topic, partitions=2)
-        (tmp_path / "billing.yaml").write_text(here(config))
-        with SubmittedJob(script, ["--config", str(tmp_path / "billing.yaml")], tmp_path / "job.log") as job:
-            job.await_log("the share-group job is running")
-            names: dict[str, Any] = {}
-            exec(compile(here(member), "README.md", "exec"), names)
+warnings.simplefilter("ignore")  # confluent-kafka calls its ShareConsumer a preview
+producer = Producer({{"bootstrap.servers": "127.0.0.1:9192"}})
+producer.produce({topic!r}, b"through the gateway")
+assert producer.flush(60) == 0
+exec(compile({client!r}, "README.md", "exec"))
+"""
+
+
+class Typed(LoggedProcess):
+    """Lines in a shell of their own, whose last command goes on in the background; `exit` has how that one ended."""
+
+    def __init__(self, what: str, lines: str, directory: Path) -> None:
+        self._exit = directory / f"{what}.exit"
+        self._directory = directory
+        script = f"{lines}\nwait $!; echo $? >{shlex.quote(str(self._exit))}; wait"
+        environment = {"PYTHONPATH": str(ROOT)}
+        log = directory / f"{what}.log"
+        super().__init__(what, ["bash", "-c", script], log, environment=environment, working_directory=directory)
+
+    def tell_to_end(self, command: str) -> None:
+        """SIGTERM for one of its commands."""
+        (found,) = [p for p in psutil.Process(self.pid).children() if command in " ".join(p.cmdline())]
+        found.send_signal(signal.SIGTERM)
+
+    def exit_code_of_last(self) -> int:
+        """How the last command ended; waits until it has."""
+        wait_until(lambda: self._exit.exists() and bool(self._exit.read_text()), "the last command ends")
+        return int(self._exit.read_text())
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A directory like a clone after set-up, but for what is written there."""
+    for name in ("jobs", "conf", "sharegroup"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    return tmp_path
+
+
+def need_free_ports() -> None:
+    """README's ports are anybody's; where someone has them, its lines cannot be run."""
+    for port in (9092, 9192):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                await_finished(f"{tmp_path}/data/tables", 1_000, names["query"])
-            finally:
-                names["query"].stop()
-            exec(compile(here(queries), "README.md", "exec"), names)
-            assert "ACKNOWLEDGED" in capsys.readouterr().out
-            with GatewayProcess(tmp_path / "billing.yaml", tmp_path / "gateway.log") as gateway:
-                producer = Producer({"bootstrap.servers": gateway.bootstrap_servers})
-                producer.produce(topic, b"through the gateway")
-                assert producer.flush(60) == 0
-                with warnings.catch_warnings():
-                    warnings.simplefilter("ignore")  # confluent-kafka calls its ShareConsumer a preview
-                    client = client.replace("127.0.0.1:9192", gateway.bootstrap_servers)
-                    exec(compile(client, "README.md", "exec"), {})
-                assert capsys.readouterr().out == "1 b'through the gateway'\n"
+                probe.bind((HOST, port))
+            except OSError:
+                pytest.skip(f"port {port} is taken")
+
+
+def python(text: str, directory: Path) -> str:
+    """What these lines print, as a program of the environment that the shell's lines activate."""
+    (directory / "lines.py").write_text(text)
+    command = [sys.executable, "lines.py"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr[-5_000:]
+    return ended.stdout
+
+
+@pytest.mark.timeout(900)
+def test_the_twenty_lines_run(checkout: Path) -> None:
+    """Broker, configuration, job, member and SQL, gateway and client; every record is finished, as the handler said."""
+    (shell,), (gateway,) = blocks("bash"), blocks("sh")
+    member, queries, client = blocks("python")
+    tables = str(checkout / TABLES)
+    need_free_ports()
+    with Typed("job", shell, checkout) as job:
+        job.await_log("the share-group job is running", timeout_s=300)
+        said = python(SESSION.format(member=member, queries=queries, tables=TABLES, group=GROUP), checkout)
+        assert "ACKNOWLEDGED" in said
+        assert "billed 1000\n" in said
+        with Typed("gateway", f". .venv/bin/activate\n{gateway}", checkout) as served:
+            served.await_log("gateway: listening")
+            assert python(CLIENT.format(topic=TOPIC, client=client), checkout) == "1 b'through the gateway'\n"
             # SIGTERM stops the job before a batch that has not begun, and that one may have the acknowledgement.
-            wait_until(lambda: progress(f"{tmp_path}/data/tables", "billing").finished == 1_001, "the last is finished")
-            assert job.terminate() == 0
-    end_offsets = names["orders"].sparkSession.sql("SELECT partition, end_offset FROM share_group_offsets").collect()
-    ends = {(topic, row["partition"]): row["end_offset"] for row in end_offsets}
+            wait_until(lambda: progress(tables, GROUP).finished == 1_001, "the last is finished")
+            served.tell_to_end("gateway")
+            assert served.exit_code_of_last() == 0
+        ends = log_ends()
+        job.tell_to_end("sharegroup.spark.job.job.run_job")
+        assert job.exit_code_of_last() == 0
+        job.tell_to_end("embedded_kafka")
+        job.wait()
     assert sum(ends.values()) == 1_001
-    assert audit(f"{tmp_path}/data/tables", "billing", ends) == []
-    assert dict(progress(f"{tmp_path}/data/tables", "billing").outcomes) == {"accepted": 901, "rejected": 100}
-    assert spark.read.format("delta").load(f"{tmp_path}/data/billed").count() == 1_000
+    assert audit(tables, GROUP, ends) == []
+    assert dict(progress(tables, GROUP).outcomes) == {"accepted": 901, "rejected": 100}
+    check_log(job.log_path.read_text())
 
 
-def await_finished(tables_path: str, records: int, query: ShareConsumerQuery, timeout_s: float = 600) -> None:
-    """Until the tables say that so many records are finished; what ended the query before is raised."""
-    deadline = time.monotonic() + timeout_s
-    while (finished := progress(tables_path, "billing").finished) < records:
-        assert not query.await_termination(0.2), "the query ended"
-        assert time.monotonic() < deadline, f"{finished} of {records} records finished"
+def log_ends() -> dict[tuple[str, int], int]:
+    """Where the topic ends, by the broker."""
+    with closing(KafkaConsumer(bootstrap_servers=f"{HOST}:9092")) as consumer:
+        ends = consumer.end_offsets([TopicPartition(TOPIC, partition) for partition in range(2)])
+    return {(TOPIC, partition.partition): end for partition, end in ends.items()}
+
+
+def check_log(log: str) -> None:
+    """What happened, for people, and nothing that Spark says of each batch."""
+    assert len(re.findall(rf"group {GROUP}: member \S+ joined", log)) == 2
+    assert len(re.findall(rf"group {GROUP}: member \S+ left", log)) == 2
+    assert f"group {GROUP} discovers topic {TOPIC} (id " in log
+    assert "made progress" not in log
+    assert "Traceback" not in log
+    assert len(log) < 10_000

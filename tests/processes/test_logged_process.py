@@ -57,3 +57,14 @@ def test_killed_with_what_is_below_it(tmp_path: Path) -> None:
         process.kill()
         assert process.exit_code == -9
     assert not psutil.pid_exists(pid)
+
+
+def test_whoever_waits_otherwise_asks_what_was_said_and_hears_of_the_end(tmp_path: Path) -> None:
+    with python(tmp_path, "print('ready'); input()") as process:
+        process.wait()
+        assert process.has_logged("ready")
+        with pytest.raises(LoggedProcessError, match=r"(?s)the server ended with 1:.*EOFError"):
+            process.has_logged("gone")
+    with python(tmp_path, FOR_EVER) as process:
+        assert not process.has_logged("gone")
+        process.check_alive()

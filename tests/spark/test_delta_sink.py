@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 
 from sharegroup.member.ranges import HeldRange
-from sharegroup.spark.share_consumer.batch_runner import AcquiredBatch
+from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch
 from sharegroup.spark.share_consumer.delta_sink import DeltaSink
 
 if TYPE_CHECKING:

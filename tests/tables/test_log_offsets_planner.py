@@ -377,6 +377,28 @@ def test_without_topic_ids_a_log_that_falls_is_told_as_such() -> None:
     assert gone(world, 2 * GRACE_MS) is not None
 
 
+def test_a_log_that_falls_is_told_with_its_own_start() -> None:
+    """Else a new topic would be read from where the log before had begun, beyond its end."""
+    world = World(row(OLD), states={OLD: state()})
+    world.topics["orders"] = ("", (29, 29, 29))
+    world.read()
+    world.topics["orders"] = ("", (0, 15, 15))
+    assert world.read(waiting=frozenset({SHARD})) == [(SHARD, "log", [[0, 0, 15, None, False]])]
+
+
+def test_a_log_without_an_id_is_told_as_such_when_a_look_found_its_name_without_a_topic_before() -> None:
+    """Its leader is asked while nobody has looked again: what it says would be taken for a log with an id."""
+    world = World(row(OLD), states={OLD: state()})
+    world.topics["orders"] = ("", (0, 1_000, 1_000))
+    world.read_for(LOOK_MS)
+    looks = len(world.described)
+    world.topics["orders"] = None
+    world.read()
+    assert len(world.described) == looks + 1
+    world.topics["orders"] = ("", (0, 50, 50))
+    assert world.read(waiting=frozenset({SHARD})) == [(SHARD, "log", [[0, 0, 50, None, False]])]
+
+
 @pytest.mark.parametrize("name", ["bad name", "", ".."])
 def test_what_no_topic_can_be_called_is_not_looked_up(name: str) -> None:
     world = World(row(OLD._replace(topic=name)))

@@ -76,7 +76,7 @@ class Source:
             open_or_create(self._root, spec)
         monkeypatch.setattr(log_offsets_source, "LogPoll", brokers.poll)
         monkeypatch.setattr(log_offsets_source, "_now_ms", lambda: self._now_ms)
-        monkeypatch.setattr(log_offsets_source, "set_up_kafka_client_log", lambda _: None)
+        monkeypatch.setattr(log_offsets_source, "set_up_log", lambda *_: None)
         self._reader = LogOffsetsReader(
             {
                 "kafka": {},

@@ -65,7 +65,7 @@ def test_jars_are_resolved_once_and_kept_by_the_content_of_ivy_xml(
     assert [path.name for path in first] == ["a.jar", "b.jar"]
     assert re.fullmatch(r"jars/[0-9a-f]{16}/spark", first[0].parent.relative_to(cache).as_posix())
     assert runs.read_text().splitlines() == ["ran"]
-    assert "jars:   example 1.2" in capsys.readouterr().err
+    assert capsys.readouterr().err == f"jars: those of spark, into {first[0].parent}\n"
 
     changed = tmp_path / "ivy.xml"
     changed.write_text(IVY_XML.read_text() + "<!-- changed -->")
@@ -128,3 +128,16 @@ def test_the_cache_is_where_caches_are(monkeypatch: pytest.MonkeyPatch, tmp_path
 
     assert jars("tools") == []
     assert [path.name for path in (tmp_path / "xdg" / "sharegroup" / "jars").glob("*/*")] == ["tools"]
+
+
+def test_help_is_help_and_a_list_is_what_spark_submit_takes(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        module.main(["--help"])
+    assert end.value.code == 0
+    assert "conf/ivy.xml" in capsys.readouterr().out
+
+    monkeypatch.setattr(module, "jars", lambda conf: [Path(f"/cache/{conf}-1.jar"), Path(f"/cache/{conf}-2.jar")])
+    assert module.main(["--list", "spark"]) == 0
+    assert capsys.readouterr().out == "/cache/spark-1.jar,/cache/spark-2.jar\n"

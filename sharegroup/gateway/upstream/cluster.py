@@ -188,10 +188,9 @@ class UpstreamCluster:
     def deleted(self, topic_id: uuid.UUID) -> None:
         """The job says that the topic is no more, whatever brokers say; one of its name has another id."""
         topic = self.topic_by_id(topic_id)
-        if topic is None or not topic.has_made_id:  # a made id comes again with the name
-            self._deleted[topic_id] = None
-            if len(self._deleted) > MAX_DELETED:
-                self._deleted.popitem(last=False)
+        self._deleted[topic_id] = None
+        if len(self._deleted) > MAX_DELETED:
+            self._deleted.popitem(last=False)
         if topic is not None:
             self._replace({topic.name: topic}, {})
 
@@ -241,13 +240,15 @@ class UpstreamCluster:
             if found.error_code or not found.name:
                 continue
             topic_id = self.topic_id(found.name, found.topic_id)
-            if topic_id in self._deleted:
+            has_made_id = topic_id != found.topic_id
+            # A made id comes again with the name, whether the gateway knew the topic when it was deleted or not.
+            if topic_id in self._deleted and not has_made_id:
                 continue
             leaders = {
                 partition.partition_index: Leader(partition.leader_id, partition.leader_epoch)
                 for partition in found.partitions
             }
-            topics[found.name] = Topic(found.name, topic_id, leaders, topic_id != found.topic_id)
+            topics[found.name] = Topic(found.name, topic_id, leaders, has_made_id)
         return topics
 
     def _replace(self, before: Mapping[str, Topic], after: Mapping[str, Topic]) -> None:

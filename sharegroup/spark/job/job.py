@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -65,6 +66,7 @@ class ShareGroupJob:
 
     def run(self) -> None:
         """Start, watch, stop. Raises FencedLeaderError when another job took the lead, StaleCheckpointError."""
+        logger.info("looking for topics and tables, and who leads them")
         self._create_topics_and_tables()
         self._refuse_stale_checkpoints()
         lead = self._take_the_lead()
@@ -78,6 +80,7 @@ class ShareGroupJob:
                 if all_run and not before:
                     logger.info("the share-group job is running")
                 watch.look()
+            logger.info("told to stop: the share-group job ends after the batch")
         finally:
             self._stop_queries()
             for producer in self._producers.values():
@@ -178,7 +181,12 @@ class ShareGroupJob:
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def _stop_queries(self) -> None:
-        """Between batches: a batch that begins now stops itself, and a query without one can be stopped safely."""
+        """Between batches: a batch that begins now stops itself, and a query without one can be stopped safely.
+
+        Spark tells of either at length, as of failures. What fails is in Python's log.
+        """
+        log4j: Any = self._spark._jvm.org.apache.logging.log4j  # type: ignore[union-attr]  # py4j
+        log4j.core.config.Configurator.setAllLevels("", log4j.Level.OFF)  # Spark's setLogLevel leaves named loggers
         self._stop.request()
         for query in self._running.values():
             self._await_end(query)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pyspark import SparkConf
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from sharegroup.config import Config
@@ -19,6 +19,7 @@ _CHECKPOINT_FILES_KEY = "spark.sql.streaming.checkpointFileManagerClass"
 
 def job_session(config: Config) -> SparkSession:
     """The session; what `spark-submit --conf` says goes over what is set here."""
+    SparkContext._ensure_initialized()  # it is the JVM that knows what spark-submit was told
     given = SparkConf()
     spark = build_session(
         "share-groups",

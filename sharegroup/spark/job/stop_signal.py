@@ -1,9 +1,11 @@
-"""SIGTERM under spark-submit: it reaches the JVM (spark-submit's process is the JVM, Python its child), so the handler
-is a JVM signal handler that calls back into Python and only sets a flag."""
+"""SIGTERM and Ctrl-C, under spark-submit and without it.
+
+Under spark-submit SIGTERM reaches the JVM (spark-submit's process is the JVM, Python its child), so a JVM signal
+handler calls back into Python and only sets a flag. Without it, Python gets the signal.
+"""
 
 from __future__ import annotations
 
-import logging
 import signal
 import threading
 from typing import Any
@@ -12,11 +14,9 @@ from py4j.java_gateway import JavaObject
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
-logger = logging.getLogger(__name__)
-
 
 class StopSignal:
-    """A flag that SIGTERM sets, whichever of the two processes it was sent to."""
+    """A flag that SIGTERM and SIGINT set, whichever of the two processes it was sent to."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._event = threading.Event()
@@ -24,9 +24,11 @@ class StopSignal:
         ensure_callback_server_started(gateway)
         jvm = gateway.jvm
         self._handler = _JvmHandler(self._event)  # kept: the JVM refers to it
-        jvm.sun.misc.Signal.handle(jvm.sun.misc.Signal("TERM"), self._handler)
+        for name in ("TERM", "INT"):
+            jvm.sun.misc.Signal.handle(jvm.sun.misc.Signal(name), self._handler)
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGTERM, lambda number, frame: self._event.set())
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, lambda number, frame: self._event.set())
 
     @property
     def requested(self) -> bool:
@@ -50,7 +52,6 @@ class _JvmHandler:
 
     def handle(self, received: JavaObject) -> None:
         """Called by the JVM."""
-        logger.info("SIGTERM: stopping after the batch")
         self._event.set()
 
     class Java:

@@ -19,9 +19,9 @@ from typing import Any
 from kafka.errors import KafkaError
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
+from sharegroup.spark.log_set_up import set_up_log
 from sharegroup.tables.config_poll import ConfigPoll
 from sharegroup.tables.pinned_tables import PinnedTables
-from sharegroup.topics.kafka_client_log import set_up_kafka_client_log
 from sharegroup.watch.hand_over import HandOverFile
 from sharegroup.watch.log_offsets_plan import SourceOffset, TableReaders, rows_between
 from sharegroup.watch.log_offsets_planner import LOG_TIMEOUT_MS, LogOffsetsPlanner, PlannerSettings
@@ -44,7 +44,7 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
     """See the module. `options` is the JSON that `share_partition_query` makes."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
-        set_up_kafka_client_log(logging.ERROR)  # a worker's log, which nobody sets up: it shows each repeated request
+        set_up_log(logging.WARNING, logging.ERROR)  # a process of its own; kafka-python warns of each repeated request
         self._options = options
         self._tables = PinnedTables(options["tables"], options["storage_options"])
         self._hand_over = HandOverFile(options["hand_over"])

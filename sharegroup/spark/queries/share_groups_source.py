@@ -16,6 +16,7 @@ from kafka.errors import KafkaError
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
 from sharegroup.engine import rows
+from sharegroup.spark.log_set_up import set_up_log
 from sharegroup.tables.pinned_groups import PinnedGroups
 from sharegroup.watch.hand_over import HandOverFile
 from sharegroup.watch.log_poll import LogPoll
@@ -32,6 +33,7 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
     """The offset JSON: `versions` of the tables that were loaded (empty before), and the keys to tick at `clock_ms`."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
+        set_up_log(logging.WARNING, logging.ERROR)  # a process of its own; kafka-python warns of each repeated request
         self._options = options
         self._tables = PinnedGroups(options["tables"], options["storage_options"])
         self._hand_over = HandOverFile(options["hand_over"])

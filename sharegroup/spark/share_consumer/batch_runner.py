@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 from pyspark.sql import DataFrame
 
 from sharegroup.member.member import Member
-from sharegroup.member.ranges import HeldRange, OfferedBatch
+from sharegroup.member.ranges import OfferedBatch
 from sharegroup.spark.share_consumer.acknowledgements import (
     Acknowledgements,
     InvalidResultError,
@@ -17,24 +16,13 @@ from sharegroup.spark.share_consumer.acknowledgements import (
     acknowledge_with_exceptions,
     exception_runs,
 )
+from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch
 from sharegroup.spark.share_consumer.records import acquired_records, result_table
 from sharegroup.types import AcknowledgeType
 
 logger = logging.getLogger(__name__)
 
 Handler = Callable[[DataFrame, int], "DataFrame | None"]
-
-
-class AcquiredBatch(NamedTuple):
-    """What a handler may want to know besides the records: the query's id (it stays the same over restarts), the id of
-    the batch in it, the acquired ranges with their delivery counts, whether a process before this one has begun with
-    the batch, and which process this one is (`incarnation`, another one after each restart)."""
-
-    query_id: str
-    batch_id: int
-    ranges: tuple[HeldRange, ...]
-    is_rerun: bool = False
-    incarnation: str = ""
 
 
 class BatchRunner:
@@ -75,9 +63,7 @@ class BatchRunner:
             return
         ranges = self._member.begin(batch)
         if ranges:
-            incarnation = self._member.incarnation
-            is_rerun = batch.incarnation != incarnation
-            self.current = AcquiredBatch(self.query_id(), batch_id, ranges, is_rerun, incarnation)
+            self.current = AcquiredBatch.begun(batch, ranges, self.query_id(), batch_id, self._member.incarnation)
             try:
                 self._member.acknowledge(self._run(rows, self.current), ranges)
             finally:

@@ -17,7 +17,8 @@ from sharegroup.member.member import Member
 from sharegroup.member.member_logic import MemberSettings
 from sharegroup.member.offer_file import OfferFile
 from sharegroup.member.ranges import ROW_SCHEMA
-from sharegroup.spark.share_consumer.batch_runner import AcquiredBatch, BatchRunner, Handler
+from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch
+from sharegroup.spark.share_consumer.batch_runner import BatchRunner, Handler
 from sharegroup.spark.share_consumer.consumer_query import ShareConsumerQuery
 from sharegroup.spark.share_consumer.source import READER, SOURCE_NAME
 from sharegroup.spark.shipping import register_source

@@ -36,7 +36,7 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from sharegroup.member.batch_plan import reads_of
 from sharegroup.member.ranges import HeldRange
-from sharegroup.spark.share_consumer.batch_runner import AcquiredBatch
+from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch, delivered_before, transaction_of
 from sharegroup.spark.share_consumer.consumer import ShareConsumer
 from sharegroup.spark.share_consumer.lock_guard import only_while_held
 from sharegroup.spark.share_consumer.records import MAX_CASES, merged_pieces
@@ -98,16 +98,6 @@ class DeltaSink:
         if not self._has_topic_ids:
             self._has_topic_ids = "topic_id" in spark.read.format("delta").load(self._path).columns
         return not self._has_topic_ids
-
-
-def delivered_before(batch: AcquiredBatch) -> list[HeldRange]:
-    """What of the batch the sink may have already."""
-    return [held for held in batch.ranges if batch.is_rerun or held.delivery_count > 1]
-
-
-def transaction_of(batch: AcquiredBatch) -> str:
-    """Delta's txnAppId: each run of a batch is a transaction of its own."""
-    return f"{batch.query_id}/{batch.incarnation}"
 
 
 def _topic_id(batch: AcquiredBatch) -> Column:

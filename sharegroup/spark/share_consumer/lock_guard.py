@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 
 from sharegroup.errors import ShareGroupError
 
-_WATCH_S = 1.0
+#: How often the watch looks.
+WATCH_S = 1.0
 
 
 class LocksLostError(ShareGroupError):
@@ -39,7 +40,7 @@ def only_while_held(spark: SparkSession, is_held: Callable[[], bool]) -> Iterato
 
     def watch() -> None:
         with contextlib.suppress(Py4JError, ConnectionError):  # the JVM is gone, and its jobs with it
-            while not is_over.wait(_WATCH_S):
+            while not is_over.wait(WATCH_S):
                 if not is_held():
                     context.cancelJobsWithTag(tag)  # again and again: a job may be followed by another
 

@@ -39,7 +39,9 @@ class GatewayFleet:
         self.gateways = [
             SimulatedGateway(f"gateway-{at + 1}", around) for at in range(self._random.choice((1, 2, 2, 3)))
         ]
-        witness = Witness(world.clock, world.trace, world.kafka, world.judge, world.session_timeout_ms)
+        witness = Witness(
+            world.clock, world.trace, world.kafka, world.judge, world.session_timeout_ms, world.longest_lock_ms
+        )
         self.side = ClientSide(
             world.clock, world.trace, world.kafka, world.weather, self.gateways, witness, itertools.count(1)
         )
@@ -85,7 +87,11 @@ class GatewayFleet:
         """As by a debugger, or a machine without memory; some stand still beyond their locks and sessions."""
         alive = [member for member in self._members if member.alive]
         if alive:
-            self._random.choice(alive).pause(self._random.choice((3_000, 20_000, 200_000)))
+            self._random.choice(alive).pause(self._until_calm_ms(self._random.choice((3_000, 20_000, 200_000))))
+
+    def _until_calm_ms(self, ms: int) -> int:
+        """So long, but not beyond the last fault."""
+        return min(ms, self._world.calm_ms - self._world.clock.now_ms)
 
     def _break(self, gateway: SimulatedGateway, fault: str) -> None:
         random, clock = self._random, self._world.clock
@@ -96,7 +102,7 @@ class GatewayFleet:
                 gateway.stop()
             clock.after(random.choice((50, 2_000, 40_000)), lambda: None if gateway.is_up else gateway.start())
         elif fault == "gateway_paused":
-            gateway.pause(random.choice((500, 6_000, 20_000, 60_000)))
+            gateway.pause(self._until_calm_ms(random.choice((500, 6_000, 20_000, 60_000))))
         elif fault == "gateway_clock":
             gateway.skew_ms += round(random.uniform(-30_000, 30_000))
         elif fault == "slow_metadata":

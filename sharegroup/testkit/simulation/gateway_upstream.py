@@ -13,18 +13,26 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse, ListOffsetsRequ
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataResponse
 
 from sharegroup.errors import ErrorCode
-from sharegroup.gateway.records.log_reader import EARLIEST, IDS_FETCH_VERSION, READ_COMMITTED
+from sharegroup.gateway.records.log_reader import EARLIEST, IDS_FETCH_VERSION, NAMES_FETCH_VERSION, READ_COMMITTED
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.connection import Features, UpstreamUnavailableError
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID, topic_id_of, topic_id_text
 from sharegroup.testkit.simulation.gateway_batch_bytes import batch_bytes, producer_id
-from sharegroup.testkit.simulation.kafka_log import LogBatch, Metadata, PartitionLog, SimulatedKafka, TopicView
+from sharegroup.testkit.simulation.kafka_log import (
+    CLUSTER_ID,
+    LogBatch,
+    Metadata,
+    PartitionLog,
+    SimulatedKafka,
+    TopicView,
+)
 from sharegroup.testkit.simulation.log_clients import Weather
 from sharegroup.testkit.simulation.virtual_clock import Scheduler
 
 LATEST = -1
-#: What a broker offers of what the gateway asks it: {api key: (lowest, highest version)}.
+#: What a broker offers of what the gateway asks it: {api key: (lowest, highest version)}; and one without topic ids.
 OFFERED = {1: (4, 17), 2: (1, 10), 3: (0, 13), 16: (0, 4), 42: (0, 2)}
+OFFERED_WITHOUT_IDS = OFFERED | {1: (4, NAMES_FETCH_VERSION), 3: (0, 9)}
 
 
 @dataclass
@@ -44,11 +52,12 @@ class BatchBytes:
     """The bytes of the log's batches, for all gateways: each is made once."""
 
     def __init__(self) -> None:
-        self._made: dict[tuple[str, int, int], bytes] = {}
+        self._made: dict[tuple[str, int, int, int], bytes] = {}
 
     def of(self, topic_id: str, partition: int, batch: LogBatch) -> bytes:
         """The bytes of a batch."""
-        key = (topic_id, partition, batch.base_offset)
+        # The time tells it from the batch of an earlier topic, which has the same id where brokers have none.
+        key = (topic_id, partition, batch.base_offset, batch.append_ms)
         found = self._made.get(key)
         if found is None:
             found = self._made[key] = batch_bytes(batch)
@@ -77,16 +86,16 @@ class SimulatedUpstream(UpstreamCluster):
         await self._latency()
         view = self._kafka.metadata(self.faults.metadata_lag_ms)
         if names is not None:
-            return metadata_response(self._kafka.brokers, view, sorted(names))
+            return metadata_response(self._kafka, view, sorted(names))
         if self._told is None or self._told[0] is not view:
-            self._told = view, metadata_response(self._kafka.brokers, view, view)
+            self._told = view, metadata_response(self._kafka, view, view)
         return self._told[1]
 
     # -- requests ------------------------------------------------------------------------------------------------------
 
     async def features(self, node_id: int) -> Features:
         """The same of all brokers."""
-        return Features(OFFERED, ApiVersionsResponse())
+        return Features(OFFERED if self._kafka.has_topic_ids else OFFERED_WITHOUT_IDS, ApiVersionsResponse())
 
     async def ask(
         self, node_id: int, request: Any, response: Any, max_version: int | None = None, timeout_s: float = 30.0
@@ -139,7 +148,7 @@ class SimulatedUpstream(UpstreamCluster):
     def _name(self, topic: Any, max_version: int | None) -> str | None:
         if max_version is not None and max_version < IDS_FETCH_VERSION:
             return str(topic.topic)
-        found = self._kafka.topic_by_id(topic_id_text(topic.topic_id))
+        found = self._kafka.topic_by_id(topic_id_text(topic.topic_id)) if self._kafka.has_topic_ids else None
         return None if found is None else found.name
 
     def _fetched(
@@ -178,32 +187,32 @@ class SimulatedUpstream(UpstreamCluster):
                             error_code=code,
                             timestamp=-1,
                             offset=offset,
-                            leader_epoch=0,
+                            leader_epoch=epoch,
                         )
                         for asked in topic.partitions
-                        for code, offset in [self._offset(node_id, topic.name, asked)]
+                        for code, offset, epoch in [self._offset(node_id, topic.name, asked)]
                     ],
                 )
                 for topic in request.topics
             ],
         )
 
-    def _offset(self, node_id: int, topic: str, asked: Any) -> tuple[int, int]:
-        """(error code, offset)"""
+    def _offset(self, node_id: int, topic: str, asked: Any) -> tuple[int, int, int]:
+        """(error code, offset, leader epoch)"""
         try:
             log = self._kafka.log(topic, asked.partition_index)
         except LeaderNotAvailableError:
-            return int(ErrorCode.NOT_LEADER_OR_FOLLOWER), -1
+            return int(ErrorCode.NOT_LEADER_OR_FOLLOWER), -1, -1
         except KafkaError:
-            return int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), -1
+            return int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), -1, -1
         if log.leader != node_id:
-            return int(ErrorCode.NOT_LEADER_OR_FOLLOWER), -1
+            return int(ErrorCode.NOT_LEADER_OR_FOLLOWER), -1, -1
         if asked.timestamp == EARLIEST:
-            return 0, log.log_start_offset
+            return 0, log.log_start_offset, log.leader_epoch
         if asked.timestamp == LATEST:
-            return 0, log.log_end_offset
+            return 0, log.log_end_offset, log.leader_epoch
         at = log.first_at(asked.timestamp)
-        return 0, -1 if at is None else at
+        return 0, -1 if at is None else at, log.leader_epoch
 
     # -- the way -------------------------------------------------------------------------------------------------------
 
@@ -227,33 +236,33 @@ def _visible_end(request: Any, log: PartitionLog) -> int:
     return log.last_stable_offset if request.isolation_level == READ_COMMITTED else log.log_end_offset
 
 
-def metadata_response(brokers: tuple[int, ...], view: Metadata, names: Iterable[str]) -> Any:
+def metadata_response(kafka: SimulatedKafka, view: Metadata, names: Iterable[str]) -> Any:
     """All brokers, and the topics of these names."""
     return MetadataResponse(
         throttle_time_ms=0,
         brokers=[
             MetadataResponse.MetadataResponseBroker(node_id=node_id, host=f"broker-{node_id}", port=9092, rack=None)
-            for node_id in brokers
+            for node_id in kafka.brokers
         ],
-        cluster_id="simulated",
-        controller_id=brokers[0],
-        topics=[_topic(name, view.get(name)) for name in names],
+        cluster_id=CLUSTER_ID,
+        controller_id=kafka.brokers[0],
+        topics=[_topic(name, view.get(name), kafka.has_topic_ids) for name in names],
     )
 
 
-def _topic(name: str, found: TopicView | None) -> Any:
+def _topic(name: str, found: TopicView | None, has_id: bool) -> Any:
     topic = MetadataResponse.MetadataResponseTopic
-    leaders = () if found is None else found.leaders
+    leaders = () if found is None else zip(found.leaders, found.leader_epochs, strict=True)
     return topic(
         error_code=int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if found is None else ErrorCode.NONE),
         name=name,
-        topic_id=NO_TOPIC_ID if found is None else topic_id_of(found.topic_id),
+        topic_id=topic_id_of(found.topic_id) if found is not None and has_id else NO_TOPIC_ID,
         is_internal=False,
         partitions=[
             topic.MetadataResponsePartition(
-                error_code=0, partition_index=partition, leader_id=leader, leader_epoch=0,
+                error_code=0, partition_index=partition, leader_id=leader, leader_epoch=epoch,
                 replica_nodes=[leader], isr_nodes=[leader], offline_replicas=[],
             )
-            for partition, leader in enumerate(leaders)
+            for partition, (leader, epoch) in enumerate(leaders)
         ],
     )  # fmt: skip

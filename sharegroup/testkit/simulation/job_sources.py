@@ -80,7 +80,8 @@ class SimulatedLogPoll:
         metadata = self._kafka.metadata(self._lag_ms())
         return {
             topic: TopicDescription(
-                metadata[topic].topic_id, {p: at for p, at in enumerate(metadata[topic].leaders) if at >= 0}
+                metadata[topic].topic_id if self._kafka.has_topic_ids else "",
+                {p: at for p, at in enumerate(metadata[topic].leaders) if at >= 0},
             )
             if topic in metadata
             else None

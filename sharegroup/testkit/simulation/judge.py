@@ -10,6 +10,8 @@ any moment the judge knows less than the job: it says nothing of what may be eit
   for an older delivery;
 - nobody gets what the log does not have.
 
+What `DeltaSink` promises is judged in `sink_judge`.
+
 What remains to be judged at the end, from the tables, is in `last_judgement`.
 """
 
@@ -19,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
+from sharegroup.testkit.simulation.kafka_log import SimulatedKafka, Topic
 from sharegroup.testkit.simulation.trace import Trace
 from sharegroup.testkit.simulation.virtual_clock import Scheduler
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
@@ -173,14 +175,23 @@ class Judge:
     # -- records ---------------------------------------------------------------------------------------------------
 
     def delivered(
-        self, member_id: str, key: Key, acquired: Iterable[AcquiredRange], deadline_ms: int, response_id: str
+        self,
+        member_id: str,
+        key: Key,
+        acquired: Iterable[AcquiredRange],
+        deadline_ms: int,
+        response_id: str,
+        granted: Grant | None = None,
     ) -> None:
-        """A member has looked at what a response gave it; of a response that comes twice only the first time."""
+        """A member has looked at what a response gave it; of a response that comes twice only the first time.
+
+        Who has waited before it looks names the grant of then.
+        """
         life = self._lives.setdefault(key, _Life())
         # What was sent in an earlier life may be looked at in this one.
-        if life.in_question or deadline_ms <= life.begun_ms:
+        if self.is_in_question(key) or deadline_ms <= life.begun_ms:
             return
-        hold = self.grant(key.group_id, member_id, deadline_ms)
+        hold = granted or self.grant(key.group_id, member_id, deadline_ms)
         for first, last, count in acquired:
             self.deliveries += last - first + 1
             self._check_log(key, first, last)
@@ -196,11 +207,18 @@ class Judge:
         topic = self._kafka.topic_by_id(key.topic_id) or self._kafka.deleted.get(key.topic_id)
         if topic is None or key.partition >= len(topic.partitions):
             self.violate("no such log", f"{first}..{last} delivered of topic id {key.topic_id}", key)
-        elif topic.deleted_ms is not None and self._clock.now_ms - topic.deleted_ms < _NAMES_AGREE_MS:
-            return  # offsets are asked for by name: for a moment they are those of the next topic
-        elif last >= topic.partitions[key.partition].log_end_offset:
-            end = topic.partitions[key.partition].log_end_offset
-            self.violate("beyond the log", f"{first}..{last} delivered, the log ends at {end}", key)
+        else:
+            end = self._end_of(topic, key.partition)
+            if last >= end:
+                self.violate("beyond the log", f"{first}..{last} delivered, the log ends at {end}", key)
+
+    def _end_of(self, topic: Topic, partition: int) -> int:
+        """Offsets are asked for by name: of one that is no more they are, for a moment, those of the next topic."""
+        end = topic.partitions[partition].log_end_offset
+        if topic.deleted_ms is None or self._clock.now_ms - topic.deleted_ms >= _NAMES_AGREE_MS:
+            return end
+        nexts = (next_one.partitions[partition : partition + 1] for next_one in self._kafka.after(topic))
+        return max([end, *(log.log_end_offset for logs in nexts for log in logs)])
 
     def _check_delivery(self, key: Key, offset: int, story: _Story, new: _Delivery) -> None:
         if story.finished is not None and new.count > story.finished[0]:
@@ -244,7 +262,7 @@ class Judge:
         The answer may be looked at in the share-partition's next life: it is about what was delivered in its own.
         """
         life = self._lives.setdefault(key, _Life())
-        if life.in_question:
+        if self.is_in_question(key):
             return
         for first, last, types in batches:
             for at, offset in enumerate(range(first, last + 1)):
@@ -291,18 +309,26 @@ class Judge:
             self.violate("an acknowledgement in time counts", text, key)
 
     def renewed(self, member_id: str, key: Key, acquired: Iterable[AcquiredRange], deadline_ms: int) -> None:
-        """A renewal was answered with these locks."""
+        """A renewal was answered with these locks, of whichever delivery the member holds."""
         stories = self._lives.setdefault(key, _Life()).stories
-        for first, last, _ in acquired:
+        for first, last, count in acquired:
             for offset in range(first, last + 1):
                 story = stories.get(offset)
-                if story is not None and story.hold is not None and story.hold.member == member_id:
+                is_it = story is not None and story.deliveries and story.deliveries[-1].count == count
+                if story is not None and is_it and story.hold is not None and story.hold.member == member_id:
                     story.hold = story.hold._replace(deadline_ms=max(deadline_ms, story.hold.deadline_ms))
 
     def finished_by_answer(self, key: Key) -> Mapping[int, AcknowledgeType]:
         """Offsets whose acceptance or rejection was answered OK in the share-partition's present life."""
         stories = self._lives.get(key, _Life()).stories
         return {offset: story.finished[1] for offset, story in stories.items() if story.finished is not None}
+
+    def life_with(self, key: Key, offset: int, member_id: str, count: int) -> object | None:
+        """The share-partition's present life, if a member was delivered a record in it with that delivery count; None
+        if it was not, or where nothing is judged."""
+        life = self._lives.get(key, _Life())
+        is_known = offset in life.stories and life.stories[offset].was_delivered(member_id, count)
+        return life if is_known and not life.in_question else None
 
     def known(self) -> list[Key]:
         """All share-partitions that anything is known of."""
@@ -364,8 +390,13 @@ class Judge:
         return sorted(possible)
 
     def is_in_question(self, key: Key) -> bool:
-        """Whether an administrator's request is open."""
-        return key in self._lives and self._lives[key].in_question
+        """Whether an administrator's request is open, or the share-partition may be of another topic by now."""
+        return self.may_be_another(key.topic_id) or (key in self._lives and self._lives[key].in_question)
+
+    def may_be_another(self, topic_id: str) -> bool:
+        """Whether a topic was deleted that had no id: the next one of its name is taken for it, until the job sees that
+        its log ends too early, which nobody else can tell."""
+        return not self._kafka.has_topic_ids and topic_id in self._kafka.deleted
 
     def alters_configs(self, group_id: str, configs: Mapping[str, str | None]) -> ConfigChange:
         """A request to set configs is about to be sent; mark it when it was answered."""

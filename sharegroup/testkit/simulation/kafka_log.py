@@ -19,8 +19,11 @@ from kafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
+from sharegroup.protocol.topic_ids import made_topic_id, topic_id_text
 from sharegroup.testkit.simulation.trace import Trace
 from sharegroup.testkit.simulation.virtual_clock import Scheduler
+
+CLUSTER_ID = "simulated"
 
 Row = tuple[bytes | None, bytes]
 
@@ -134,10 +137,11 @@ class Topic:
 
 
 class TopicView(NamedTuple):
-    """What metadata says of a topic: its id and each partition's leader (-1: none)."""
+    """What metadata says of a topic: its id, each partition's leader (-1: none), and the leader's epoch."""
 
     topic_id: str
     leaders: tuple[int, ...]
+    leader_epochs: tuple[int, ...]
 
 
 Metadata = Mapping[str, TopicView]
@@ -145,14 +149,19 @@ AppendListener = Callable[[str, int], None]
 
 
 class SimulatedKafka:
-    """See the module. Raises kafka-python's errors. `listeners` hear of each append (topic, partition)."""
+    """See the module. Raises kafka-python's errors. `listeners` hear of each append (topic, partition).
 
-    def __init__(self, clock: Scheduler, trace: Trace, brokers: int = 3) -> None:
+    Without `has_topic_ids` a topic's id is the one that everybody makes of its name: brokers do not know it, and the
+    next topic of that name has the same.
+    """
+
+    def __init__(self, clock: Scheduler, trace: Trace, brokers: int = 3, has_topic_ids: bool = True) -> None:
         self._clock = clock
         self._trace = trace
+        self.has_topic_ids = has_topic_ids
         self.brokers = tuple(range(1, brokers + 1))
         self.topics: dict[str, Topic] = {}
-        #: Topics that are no more, by id: the judge asks what they held.
+        #: Topics that are no more, by id (the last one of each): the judge asks what they held.
         self.deleted: dict[str, Topic] = {}
         self.listeners: list[AppendListener] = []
         self._made = 0
@@ -164,9 +173,7 @@ class SimulatedKafka:
         """Make a topic with a new id. Raises TopicAlreadyExistsError."""
         if name in self.topics:
             raise TopicAlreadyExistsError(name)
-        self._made += 1
-        raw = self._made.to_bytes(4, "big") * 4
-        topic_id = base64.urlsafe_b64encode(raw).decode().rstrip("=")
+        topic_id = self._new_id(name)
         logs = [PartitionLog(self._broker(name, p), first_count=partitions) for p in range(partitions)]
         topic = self.topics[name] = Topic(name, topic_id, logs, self._clock.now_ms)
         self._changed(f"create topic {name} ({topic_id}) with {partitions} partitions")
@@ -210,6 +217,12 @@ class SimulatedKafka:
     def topic_by_id(self, topic_id: str) -> Topic | None:
         """The topic with that id, if it is there."""
         return next((topic for topic in self.topics.values() if topic.topic_id == topic_id), None)
+
+    def after(self, topic: Topic) -> Iterator[Topic]:
+        """The topics that have had the name of one that is no more since then."""
+        for found in (*self.deleted.values(), *self.topics.values()):
+            if found.name == topic.name and topic.deleted_ms is not None and found.created_ms >= topic.deleted_ms:
+                yield found
 
     # -- logs ------------------------------------------------------------------------------------------------------
 
@@ -267,12 +280,23 @@ class SimulatedKafka:
             raise UnknownTopicOrPartitionError(f"{name}-{partition}")
         return topic.partitions[partition]
 
+    def _new_id(self, name: str) -> str:
+        if not self.has_topic_ids:
+            return topic_id_text(made_topic_id(CLUSTER_ID, name))
+        self._made += 1
+        raw = self._made.to_bytes(4, "big") * 4
+        return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
     def _broker(self, name: str, partition: int) -> int:
         return self.brokers[(zlib.crc32(name.encode()) + partition) % len(self.brokers)]
 
     def _changed(self, text: str) -> None:
         view = {
-            name: TopicView(topic.topic_id, tuple(log.leader for log in topic.partitions))
+            name: TopicView(
+                topic.topic_id,
+                tuple(log.leader for log in topic.partitions),
+                tuple(log.leader_epoch for log in topic.partitions),
+            )
             for name, topic in self.topics.items()
         }
         self._metadata.append((self._clock.now_ms, view))

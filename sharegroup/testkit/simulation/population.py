@@ -7,9 +7,12 @@ import functools
 from sharegroup.testkit.simulation.administrators import Administrator
 from sharegroup.testkit.simulation.gateway_fleet import GatewayFleet
 from sharegroup.testkit.simulation.row_member import Habits, RowMember
+from sharegroup.testkit.simulation.spark_fleet import GOOD, SparkFleet
+from sharegroup.testkit.simulation.spark_member import SparkMember
 from sharegroup.testkit.simulation.wire_member import WireMember
 from sharegroup.testkit.simulation.world import World
 
+AnyMember = RowMember | SparkMember | WireMember
 _RESETS = ("earliest", "earliest", "latest", "by_duration:PT10M", "")
 
 
@@ -17,15 +20,21 @@ class Group:
     """One group: its administrator, and its members. One that only `visits_ms` has a single member."""
 
     def __init__(
-        self, world: World, fleet: GatewayFleet | None, group_id: str, topics: tuple[str, ...], visits_ms: int = 0
+        self,
+        world: World,
+        fleet: GatewayFleet | None,
+        spark: SparkFleet,
+        group_id: str,
+        topics: tuple[str, ...],
+        visits_ms: int = 0,
     ) -> None:
         self._world, self.group_id, self._topics, self._visits_ms = world, group_id, topics, visits_ms
-        self._fleet = fleet
+        self._fleet, self._spark = fleet, spark
         self._clock = world.clock
         self._random = world.random(f"group {group_id}")
         by_wire = fleet is not None and fleet.is_next()
         self._admin = fleet.administrator(group_id) if fleet and by_wire else Administrator(world, group_id)
-        self._members: list[RowMember | WireMember] = []
+        self._members: list[AnyMember] = []
         self._made = 0
 
     def start(self) -> None:
@@ -65,13 +74,13 @@ class Group:
         else:
             self._plan_end(member)
 
-    def _member(
-        self, name: str, topics: tuple[str, ...], habits: Habits, is_good: bool = False
-    ) -> RowMember | WireMember:
-        """One that talks rows, with these habits, or one at a gateway, with others."""
+    def _member(self, name: str, topics: tuple[str, ...], habits: Habits, is_good: bool = False) -> AnyMember:
+        """One that talks rows, with these habits, or a Spark job, or one at a gateway, with others."""
         name = f"{self.group_id}-{name}"
         if self._fleet is not None and self._fleet.is_next():
             return self._fleet.member(name, self.group_id, topics, is_good)
+        if self._spark.is_next():
+            return self._spark.member(name, self.group_id, topics, GOOD if is_good else None)
         return RowMember(self._world, name, self.group_id, topics, habits)
 
     def _habits(self) -> Habits:
@@ -88,14 +97,14 @@ class Group:
             max_wait_ms=self._random.choice((60_000, 600_000, 600_000)),
         )
 
-    def _plan_end(self, member: RowMember | WireMember) -> None:
+    def _plan_end(self, member: AnyMember) -> None:
         """Each lives for a while; some die and come back under the same id, some leave, some are replaced."""
         fault = self._random.choice(("dying_members", "leaving_members"))
         if fault not in self._world.faults:
             return
         self._clock.after(self._random.expovariate(1 / 300_000), lambda: self._end(member, fault))
 
-    def _end(self, member: RowMember | WireMember, fault: str) -> None:
+    def _end(self, member: AnyMember, fault: str) -> None:
         if not self._world.has(fault) or not member.alive:
             return
         if fault == "dying_members":
@@ -108,7 +117,7 @@ class Group:
         else:
             self._clock.after(delay_ms, self._come)
 
-    def _again(self, member: RowMember | WireMember) -> None:
+    def _again(self, member: AnyMember) -> None:
         if not member.alive and self._clock.now_ms < self._world.calm_ms:
             member.start()
             self._plan_end(member)
@@ -155,8 +164,8 @@ class Group:
 class Population:
     """All groups. New ones come until the run is calm."""
 
-    def __init__(self, world: World, topics: tuple[str, ...], fleet: GatewayFleet | None) -> None:
-        self._world, self._topics, self._fleet = world, topics, fleet
+    def __init__(self, world: World, topics: tuple[str, ...], fleet: GatewayFleet | None, spark: SparkFleet) -> None:
+        self._world, self._topics, self._fleet, self._spark = world, topics, fleet, spark
         self._random = world.random("population")
         self.groups: list[Group] = []
 
@@ -171,7 +180,9 @@ class Population:
 
     def _new(self, visits_ms: int = 0) -> None:
         if self._world.clock.now_ms < self._world.calm_ms:
-            group = Group(self._world, self._fleet, f"group-{len(self.groups) + 1}", self._topics, visits_ms)
+            group = Group(
+                self._world, self._fleet, self._spark, f"group-{len(self.groups) + 1}", self._topics, visits_ms
+            )
             self.groups.append(group)
             group.start()
 

@@ -11,6 +11,8 @@ from sharegroup.testkit.simulation.world import World
 TOPICS = ("orders", "events")
 #: The last records come so long after the last fault: all of them must be delivered when the run ends.
 _LAST_MS = 300_000
+#: So long before the last fault a topic may be away for long where it has no id.
+_FORGOTTEN_MS = 300_000
 
 
 class Producers:
@@ -118,4 +120,11 @@ class Producers:
                 for _ in range(self._random.choice((0, 1, 3))):
                     self._append(topic)
 
-        self._clock.after(self._random.choice((0, 100, 3_000, 20_000, 90_000)), again)
+        self._clock.after(self._random.choice(self._absences_ms()), again)
+
+    def _absences_ms(self) -> tuple[int, ...]:
+        """How long a topic may be away. After the longest the job takes it for deleted, and its id for deleted for ten
+        minutes: where the next one has the same id, there must be time for that."""
+        short = 0, 100, 3_000, 20_000
+        is_time_left = self._clock.now_ms < self._world.calm_ms - _FORGOTTEN_MS
+        return (*short, 90_000) if self._kafka.has_topic_ids or is_time_left else short

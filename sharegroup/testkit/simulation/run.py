@@ -16,6 +16,7 @@ from sharegroup.testkit.simulation.judge import Violation
 from sharegroup.testkit.simulation.last_judgement import judge_at_the_end
 from sharegroup.testkit.simulation.population import Population
 from sharegroup.testkit.simulation.producers import Producers
+from sharegroup.testkit.simulation.spark_fleet import SparkFleet
 from sharegroup.testkit.simulation.world import World, make_world
 
 
@@ -60,7 +61,9 @@ def _run(seed: int, hours: float, faults: Collection[str] | None, keep_trace: bo
     fleet = fleet_of(world)
     if fleet is not None:
         fleet.start()
-    population = Population(world, producers.topics, fleet)
+    spark = SparkFleet(world)
+    spark.start()
+    population = Population(world, producers.topics, fleet, spark)
     population.start()
     world.clock.run_until(world.end_ms)
     if fleet is not None:

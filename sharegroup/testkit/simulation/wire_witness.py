@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from sharegroup.testkit.simulation.judge import Judge, Key
 from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
@@ -13,21 +14,40 @@ from sharegroup.testkit.simulation.wire_observer import Acknowledgement, Deliver
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
 
 
+class _Seen(NamedTuple):
+    """A record as a member was given it: its delivery count, and when its lock is over for certain, by the brokers'
+    clock; None while nobody knows what came of a renewal."""
+
+    delivery_count: int
+    over_ms: int | None
+
+
 class Witness:
-    """An `Observer`. `session_ms` is the session timeout of a group.
+    """An `Observer`. `session_ms` is the session timeout of a group, `longest_lock_ms` how long its locks can be.
 
     The judge has to know which delivery an acknowledgement is for, which Kafka's protocol does not say: it is the
     newest one that the member had seen when it sent it.
+
+    A member is told what is left of the shortest lock in a response: the job's deadline may be later, where other
+    records of it were acquired later. But all of them were acquired before the response was made. So a lock is over
+    for certain when the longest one that begins with the response would be.
     """
 
     def __init__(
-        self, clock: Scheduler, trace: Trace, kafka: SimulatedKafka, judge: Judge, session_ms: Callable[[str], int]
+        self,
+        clock: Scheduler,
+        trace: Trace,
+        kafka: SimulatedKafka,
+        judge: Judge,
+        session_ms: Callable[[str], int],
+        longest_lock_ms: Callable[[str], int],
     ) -> None:
         self._clock, self._trace, self._kafka, self._judge, self._session_ms = clock, trace, kafka, judge, session_ms
+        self._longest_lock_ms = longest_lock_ms
         self._numbers = itertools.count(1)
-        #: Delivery counts of what a member has not acknowledged, as it saw them last.
-        self._counts: dict[tuple[str, Place], dict[int, int]] = {}
-        self._sent: dict[int, dict[int, int]] = {}
+        #: What a member has not acknowledged, as it saw it last.
+        self._seen: dict[tuple[str, Place], dict[int, _Seen]] = {}
+        self._sent: dict[int, dict[int, _Seen]] = {}
         self._let_go_ms: dict[tuple[str, Place], int] = {}
 
     def delivered(self, delivery: Delivery) -> None:
@@ -39,9 +59,10 @@ class Witness:
         )
         there = list(_there(delivery))
         self._judge.delivered(member_id, key, there, delivery.lock_end_ms, f"wire-{next(self._numbers)}")
-        counts = self._counts.setdefault((member_id, delivery.place), {})
+        seen = self._seen.setdefault((member_id, delivery.place), {})
+        over_ms = delivery.made_ms + self._longest_lock_ms(delivery.place.group_id)
         for first, last, count in there:
-            counts.update(dict.fromkeys(range(first, last + 1), count))
+            seen.update(dict.fromkeys(range(first, last + 1), _Seen(count, over_ms)))
         if delivery.made_ms <= self._let_go_ms.get((member_id, delivery.place), -1):
             self._drop(member_id, delivery.place)
 
@@ -50,17 +71,19 @@ class Witness:
         member_id, place, batches = acknowledgement.member_id, acknowledgement.place, acknowledgement.batches
         key = self._key(place)
         self._trace.add(member_id, lambda: f"acknowledges {_types(batches)} of {key}", str(key))
-        known = self._counts.get((member_id, place), {})
+        known = self._seen.get((member_id, place), {})
         offsets = (offset for first, last, _ in batches for offset in range(first, last + 1))
         sent = self._sent[acknowledgement.number] = {offset: known[offset] for offset in offsets if offset in known}
-        if not acknowledgement.is_renewal:
-            self._judge.acknowledges(member_id, key, batches)
-            for offset in sent:
-                del known[offset]
+        if acknowledgement.is_renewal:
+            known.update({offset: seen._replace(over_ms=None) for offset, seen in sent.items()})
+            return
+        self._judge.acknowledges(member_id, key, batches)
+        for offset in sent:
+            del known[offset]
 
     def acknowledge_answered(self, acknowledgement: Acknowledgement, error_code: int | None, lock_ms: int) -> None:
         """A lost answer may be either."""
-        key, counts = self._key(acknowledgement.place), self._sent.pop(acknowledgement.number, {})
+        key, sent = self._key(acknowledgement.place), self._sent.pop(acknowledgement.number, {})
         code = "lost" if error_code is None else error_code
         self._trace.add(
             acknowledgement.member_id,
@@ -69,10 +92,28 @@ class Witness:
         )
         if error_code != 0:
             return
+        counts = {offset: seen.delivery_count for offset, seen in sent.items()}
         self._judge.acknowledged_ok(acknowledgement.member_id, key, acknowledgement.batches, counts)
+        self._is_in_time(acknowledgement, key, sent.values())
         if acknowledgement.is_renewal:
+            self._renewed(acknowledgement, sent)
             ranges = [AcquiredRange(*run, 0) for run in _renewed(acknowledgement.batches)]
             self._judge.renewed(acknowledgement.member_id, key, ranges, acknowledgement.sent_ms + lock_ms)
+
+    def _is_in_time(self, acknowledgement: Acknowledgement, key: Key, sent: Iterable[_Seen]) -> None:
+        """All of it was sent while its locks may have lasted: it was appended after that."""
+        over_ms = min((seen.over_ms for seen in sent if seen.over_ms is not None), default=None)
+        if over_ms is not None:
+            grant = self._judge.grant(key.group_id, acknowledgement.member_id, over_ms)
+            self._judge.is_in_time(key, _types(acknowledgement.batches), grant, acknowledgement.sent_ms)
+
+    def _renewed(self, acknowledgement: Acknowledgement, sent: Iterable[int]) -> None:
+        """What was given anew meanwhile has its own lock."""
+        seen = self._seen[acknowledgement.member_id, acknowledgement.place]
+        over_ms = self._clock.now_ms + self._longest_lock_ms(acknowledgement.place.group_id)
+        for offset in sent:
+            if offset in seen and seen[offset].over_ms is None:
+                seen[offset] = seen[offset]._replace(over_ms=over_ms)
 
     def let_go(self, member_id: str, places: Sequence[Place], why: str) -> None:
         """What it holds there, it may hold no more."""
@@ -96,7 +137,7 @@ class Witness:
         self._judge.session_over(group_id, member_id)
 
     def _drop(self, member_id: str, place: Place) -> None:
-        offsets = self._counts.get((member_id, place), {})
+        offsets = self._seen.get((member_id, place), {})
         batches = [AcknowledgementBatch(offset, offset, (int(AcknowledgeType.RELEASE),)) for offset in offsets]
         self._judge.acknowledges(member_id, self._key(place), batches)
 

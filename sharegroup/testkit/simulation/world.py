@@ -47,6 +47,9 @@ FAULTS = (
     "gateway_moves",
 )
 
+#: What a run's brokers may be beside that.
+NO_TOPIC_IDS = "no_topic_ids"  # they are older than topic ids
+
 GROUP_REQUESTS, PARTITION_REQUESTS, RESPONSES = (
     "__share_group_requests", "__share_partition_requests", "__share_group_responses"
 )  # fmt: skip
@@ -84,6 +87,13 @@ class World:
         """Of a group: no administrator changes it."""
         return self.config.group_config(group_id).session_timeout_ms
 
+    def longest_lock_ms(self, group_id: str) -> int:
+        """How long a lock of a group can be, whatever its administrator has asked for up to now."""
+        default = str(self.config.group_config(group_id).record_lock_duration_ms)
+        now_ms = self.clock.now_ms
+        values = self.judge.possible_values(group_id, "share.record.lock.duration.ms", default, 0, now_ms)
+        return max(map(int, values))
+
     def random(self, name: str) -> Random:
         """A source of chance of its own, so that one actor more or less does not change all others."""
         if name not in self._streams:
@@ -96,10 +106,14 @@ class World:
 
 
 def faults_of(seed: int) -> frozenset[str]:
-    """Some seeds have all faults, most have about a third of them: too much noise hides what comes of few."""
+    """Some seeds have all faults, most have about a third of them: too much noise hides what comes of few.
+
+    One in five has brokers without topic ids.
+    """
     random = Random(f"{seed}/faults")
     share = random.choice((0.15, 0.3, 0.3, 0.5, 1.0))
-    return frozenset(fault for fault in FAULTS if random.random() < share)
+    brokers = {NO_TOPIC_IDS} if Random(f"{seed}/brokers").random() < 0.2 else set()
+    return frozenset(fault for fault in FAULTS if random.random() < share) | brokers
 
 
 def make_world(
@@ -113,7 +127,7 @@ def make_world(
     chosen = faults_of(seed) if faults is None else frozenset(faults)
     clock = Scheduler(seed)
     trace = Trace(clock, keep_trace)
-    kafka = SimulatedKafka(clock, trace)
+    kafka = SimulatedKafka(clock, trace, has_topic_ids=NO_TOPIC_IDS not in chosen)
     for topic in JOB_TOPICS:
         kafka.create_topic(topic, 2)
     tables = SimulatedTables()

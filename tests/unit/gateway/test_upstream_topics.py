@@ -194,6 +194,22 @@ def test_an_id_that_is_made_from_the_name_comes_again_with_the_name() -> None:
     run(test)
 
 
+def test_a_made_id_comes_again_when_the_gateway_had_seen_that_the_topic_is_gone_before_the_job_said_so() -> None:
+    async def test(cluster: KnownCluster) -> None:
+        cluster.there["orders"] = None, 1
+        await cluster.refresh()
+        made = cluster.topic("orders")
+        assert made is not None
+        del cluster.there["orders"]
+        await cluster.refresh()
+        assert cluster.topic("orders") is None
+        cluster.deleted(made.topic_id)
+        cluster.there["orders"] = None, 1
+        assert await cluster.topics(["orders"]) == {"orders": made}
+
+    run(test)
+
+
 def test_the_newest_of_named_topics() -> None:
     async def test(cluster: KnownCluster) -> None:
         cluster.there["orders"] = NEW, 1

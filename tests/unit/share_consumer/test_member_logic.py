@@ -16,8 +16,7 @@ from sharegroup.member.ranges import AssignedPartition, HeldRange, OfferedBatch
 from sharegroup.protocol.request_rows import ShareGroupRequest, TopicMetadata
 from sharegroup.protocol.response_rows import SharePartitionResponse
 from sharegroup.spark.share_consumer.acknowledgements import acknowledge_all
-from sharegroup.spark.share_consumer.batch_runner import AcquiredBatch
-from sharegroup.spark.share_consumer.delta_sink import delivered_before, transaction_of
+from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch, delivered_before, transaction_of
 from sharegroup.types import AcknowledgeType, AcquiredRange
 from tests.unit.engine.shard_driver import GROUP, LOCK_MS, T0, TOPIC
 
@@ -295,3 +294,39 @@ def test_a_batch_whose_topic_went_before_it_began_is_not_handled(job: EngineJob)
     for _ in range(2):
         drive.step()
     assert drive.begin(batch) == ()
+
+
+def test_who_accepts_after_the_lock_is_told_so_whoever_has_finished_the_records(job: EngineJob) -> None:
+    """Another member has accepted them in the meantime, and the start offset is behind them."""
+    drive = Drive(job)
+    ranges = drive.begin(drive.claim())
+    job.release("m")
+    assert job.fetch("other") == [(0, 99, 2)]
+    job.acknowledge("other", (0, 99, AcknowledgeType.ACCEPT))
+    job.advance(LOCK_MS + 1)
+    drive.accept(ranges)
+    drive.step()
+    assert drive.logic.redelivered == 1
+
+
+def test_what_an_acknowledgement_says_of_its_locks_is_what_their_renewal_said(job: EngineJob) -> None:
+    drive = Drive(job)
+    ranges = drive.begin(drive.claim())
+    drive.step()
+    job.advance(LOCK_MS // 2)
+    drive.step()
+    drive.step()
+    drive.accept(ranges)
+    [sent] = job.sent("acknowledge", is_renew_ack=False)
+    assert sent.lock_deadline_ms == T0 + LOCK_MS // 2 + LOCK_MS
+
+
+def test_an_acknowledgement_says_nothing_of_locks_that_are_being_renewed(job: EngineJob) -> None:
+    drive = Drive(job)
+    ranges = drive.begin(drive.claim())
+    drive.step()
+    job.advance(LOCK_MS // 2)
+    drive.step()  # the renewal goes out, and its answer is not looked at
+    drive.accept(ranges)
+    [sent] = job.sent("acknowledge", is_renew_ack=False)
+    assert sent.lock_deadline_ms == -1

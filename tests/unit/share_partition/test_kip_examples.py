@@ -43,7 +43,7 @@ class Example:
         batch = AcknowledgementBatch(first, last, (int(acknowledge_type),))
         self._replay(self.partition.acknowledge(member, [batch], self.now_ms, CONFIG, False))
 
-    def unacquired(self, member: str, first: int, last: int) -> None:
+    def give_back(self, member: str, first: int, last: int) -> None:
         """Records that the member never saw."""
         self._replay(self.partition.unacquire(member, [OffsetRange(first, last)]))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from sharegroup.tables.schemas import DELIVERY_LOG
@@ -26,8 +27,8 @@ _CONFIG = {
 class Stage:
     """See the module. `run` lets seconds pass."""
 
-    def __init__(self, seed: int, partitions: int = 1) -> None:
-        self.world = make_world(seed, 1.0, (), keep_trace=True, config=_CONFIG)
+    def __init__(self, seed: int, partitions: int = 1, faults: Collection[str] = ()) -> None:
+        self.world = make_world(seed, 1.0, faults, keep_trace=True, config=_CONFIG)
         use_virtual_time(self.world.clock)
         self.kafka = self.world.kafka
         self.kafka.create_topic(TOPIC, partitions)

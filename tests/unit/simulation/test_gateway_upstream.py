@@ -11,6 +11,7 @@ from sharegroup.errors import ErrorCode
 from sharegroup.gateway.records.batch_cache import BatchCache
 from sharegroup.gateway.records.log_reader import LogPosition, LogReader, LogReadError
 from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
+from sharegroup.protocol.topic_ids import made_topic_id
 from sharegroup.testkit.simulation.gateway_batch_bytes import record_offsets
 from sharegroup.testkit.simulation.gateway_upstream import BatchBytes, SimulatedUpstream, UpstreamFaults
 from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
@@ -23,9 +24,9 @@ from sharegroup.testkit.simulation.virtual_loop import VirtualLoop
 class Upstream:
     """A cluster with the topic `orders`, and a gateway's view of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, has_topic_ids: bool = True) -> None:
         self.clock = Scheduler(1)
-        self.kafka = SimulatedKafka(self.clock, Trace(self.clock), brokers=2)
+        self.kafka = SimulatedKafka(self.clock, Trace(self.clock), brokers=2, has_topic_ids=has_topic_ids)
         self.kafka.create_topic("orders", 1)
         self.loop = VirtualLoop(self.clock)
         self.faults = UpstreamFaults()
@@ -105,6 +106,23 @@ def test_a_leader_that_has_moved_says_so_and_is_found(upstream: Upstream) -> Non
         upstream.read(0)
 
 
+def test_a_leader_that_comes_back_has_another_epoch_and_what_was_read_is_read_anew(upstream: Upstream) -> None:
+    upstream.produce(1)
+    upstream.read(0)
+    topic = upstream.cluster.topic("orders")
+    assert topic is not None
+    before = topic.leaders[0]
+    told: list[int] = []
+    upstream.cluster.watch(lambda topic_id, partition: told.append(partition))
+    upstream.kafka.move_leader("orders", 0, -1)
+    upstream.kafka.move_leader("orders", 0, before.node_id)
+    assert upstream.reader.cached(LogPosition(topic, 0, False), 0, 1_000)
+    upstream.call(upstream.cluster.refresh)
+    assert upstream.cluster.leader(topic.topic_id, 0) == before._replace(epoch=2)
+    assert told == [0]
+    assert not upstream.reader.cached(LogPosition(topic, 0, False), 0, 1_000)
+
+
 def test_an_answer_may_be_empty_or_lost(upstream: Upstream) -> None:
     upstream.produce(1)
     upstream.faults.empty_answer = 1.0
@@ -135,3 +153,36 @@ def test_a_topic_that_is_made_again_has_another_id(upstream: Upstream) -> None:
     assert second is not None
     assert second.topic_id != first.topic_id
     assert gone == [(first.topic_id, 0)]
+
+
+def test_brokers_without_topic_ids_are_asked_by_name_and_the_id_is_made() -> None:
+    upstream = Upstream(has_topic_ids=False)
+    upstream.produce(3)
+    assert upstream.read(0) == [([0, 1, 2], True)]
+    topic = upstream.cluster.topic("orders")
+    assert topic is not None
+    assert topic.topic_id == made_topic_id("simulated", "orders")
+    assert topic.has_made_id
+
+
+def test_brokers_without_topic_ids_know_no_topic_by_its_id() -> None:
+    upstream = Upstream(has_topic_ids=False)
+    upstream.produce(3)
+    upstream.read(0)
+    topic = upstream.cluster.topic("orders")
+    assert topic is not None
+    position = LogPosition(topic._replace(has_made_id=False), 0, False)
+    with pytest.raises(LogReadError) as caught:
+        upstream.call(lambda: upstream.reader.read(position, 1))
+    assert caught.value.code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+def test_without_topic_ids_the_bytes_of_another_topic_are_its_own() -> None:
+    upstream = Upstream(has_topic_ids=False)
+    upstream.produce(3)
+    assert upstream.read(0) == [([0, 1, 2], True)]
+    upstream.kafka.delete_topic("orders")
+    upstream.call(upstream.cluster.refresh)
+    upstream.kafka.create_topic("orders", 1)
+    upstream.produce(2)
+    assert upstream.read(0) == [([0, 1], True)]

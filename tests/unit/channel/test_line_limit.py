@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sharegroup.cli.line_limit import LINES, WINDOW_S, LineLimit
+from sharegroup.topics.line_limit import LINES, WINDOW_S, LineLimit
 
 
 @pytest.fixture
@@ -61,3 +61,10 @@ def test_what_logging_itself_puts_in_goes_on_working(lines: pytest.LogCaptureFix
         logging.getLogger("one").exception("it failed: %d %%", 3)
     assert lines.messages == ["it failed: 3 %"]
     assert "ValueError: why" in lines.text
+
+
+def test_messages_said_in_one_place_count_apart(lines: pytest.LogCaptureFixture) -> None:
+    for text in ("member %s joined", "member %s left"):
+        for number in range(LINES + 5):
+            logging.getLogger("one").info(text, number)
+    assert [text.rpartition(" ")[2] for text in lines.messages] == ["joined"] * LINES + ["left"] * LINES

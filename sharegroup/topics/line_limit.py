@@ -10,22 +10,22 @@ LINES, WINDOW_S = 10, 10.0
 
 
 class LineLimit(logging.Filter):
-    """For a log handler: at most `LINES` lines of each message in `WINDOW_S`, whatever the values in it.
+    """For a log handler: at most `LINES` lines of each message in `window_s`, whatever the values in it.
 
     The first line of the next window tells how many were left out. Line ends and the like, which come from outside if
     they come at all, are escaped. Messages are told apart by the code's own texts, so that there are few of them.
     """
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, window_s: float = WINDOW_S, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
-        self._now = now
-        self._windows: dict[tuple[str, int], tuple[float, int]] = {}
+        self._window_s, self._now = window_s, now
+        self._windows: dict[tuple[str, int, str], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         """logging's: whether the record is written."""
-        now, place = self._now(), (record.pathname, record.lineno)
+        now, place = self._now(), (record.pathname, record.lineno, str(record.msg) if record.args else "")
         start, count = self._windows.get(place, (float("-inf"), 0))
-        is_new = now - start >= WINDOW_S
+        is_new = now - start >= self._window_s
         self._windows[place] = (now, 1) if is_new else (start, count + 1)
         if not is_new and count >= LINES:
             return False

@@ -1,0 +1,17 @@
+"""Running the share-group job on this machine, with the JARs that set-up has fetched."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+from sharegroup.testkit.local_spark import local_settings, pyspark_environment
+
+
+def run_job(config: Path, driver_memory: str) -> NoReturn:
+    """Become the job: this process goes on as `sharegroup.spark.job.job.run_job`. Raises JarsError."""
+    environment = pyspark_environment("local[*]", driver_memory, local_settings())
+    command = [sys.executable, "-m", "sharegroup.spark.job.job.run_job", "--config", str(config)]
+    os.execve(sys.executable, command, {**os.environ, **environment})

@@ -1,0 +1,70 @@
+"""The share-group job as a program: `jobs/run_share_group.py` under spark-submit, `sharegroup job` on this machine.
+
+Runs until SIGTERM, or Ctrl-C, and then ends between batches with exit 0. Exit 1: the configuration is wrong, or the job
+cannot go on; exit 3: another job leads (FENCED_LEADER_EPOCH).
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import logging
+import sys
+from pathlib import Path
+
+from sharegroup.config import Config, load_config
+from sharegroup.errors import FencedLeaderError, InvalidConfigError, ShareGroupError
+from sharegroup.spark.log_set_up import set_up_log
+
+logger = logging.getLogger("sharegroup.spark.job.job.run_job")  # as a program it is __main__
+
+EXIT_FAILED = 1
+EXIT_FENCED = 3
+EXIT_INTERRUPTED = 130
+
+
+def main() -> int:
+    """Run the job; returns the exit code."""
+    parser = argparse.ArgumentParser(description="Kafka share groups (KIP-932) as a Spark job, on any broker.")
+    parser.add_argument("--config", required=True, type=Path, help="YAML file, see conf/share_group.yaml")
+    arguments = parser.parse_args()
+    set_up_log()
+    try:
+        return _run(_absolute(load_config(arguments.config)))
+    except InvalidConfigError as error:
+        print(error, file=sys.stderr)
+        return EXIT_FAILED
+    except KeyboardInterrupt:  # Ctrl-C before the job listens to it
+        return EXIT_INTERRUPTED
+
+
+def _absolute(config: Config) -> Config:
+    """Paths that every process understands, whatever its working directory; URLs stay as they are."""
+    job = config.job
+    paths = {name: getattr(job, name) for name in ("tables_path", "checkpoint_path")}
+    absolute = {name: path if "://" in path else str(Path(path).resolve()) for name, path in paths.items()}
+    return dataclasses.replace(config, job=job.model_copy(update=absolute))
+
+
+def _run(config: Config) -> int:
+    from sharegroup.spark.job.job import ShareGroupJob  # Spark starts only when the configuration is right
+    from sharegroup.spark.job.job_session import job_session
+    from sharegroup.spark.job.stop_signal import StopSignal
+
+    logger.info("starting Spark; tables in %s, brokers %s", config.job.tables_path, config.job.bootstrap_servers)
+    spark = job_session(config)
+    try:
+        ShareGroupJob(spark, config, StopSignal(spark)).run()
+    except FencedLeaderError as error:
+        print(error, file=sys.stderr)
+        return EXIT_FENCED
+    except ShareGroupError as error:
+        logger.error("%s", error, exc_info=error.__cause__)
+        return EXIT_FAILED
+    finally:
+        spark.stop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

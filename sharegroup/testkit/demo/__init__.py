@@ -1,0 +1,1 @@
+"""What `make demo` (jobs/demo.py) shows, and the processes that it starts."""

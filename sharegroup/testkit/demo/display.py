@@ -1,0 +1,80 @@
+"""The demo's screen: lines that stay, what is waited for, and a table that renews itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from sharegroup.testkit.delivery_audit import Progress, TopicPartition
+
+#: Nobody looks at a still screen for longer.
+WORD_S = 3.0
+_POLL_S = 0.1
+
+
+class Display:
+    """On a terminal a table that renews itself, elsewhere a line each time."""
+
+    def __init__(self, console: Console, title: str, records: int) -> None:
+        self._console, self._title, self._records = console, title, records
+        self._begin = time.monotonic()
+        self._last = (self._begin, 0)
+        self._live: Live | None = None
+        self._shown: Progress | None = None
+
+    @contextmanager
+    def on(self) -> Iterator[None]:
+        """While this lasts, `show` renews the table in place."""
+        if not self._console.is_terminal:
+            yield
+            return
+        with Live(console=self._console, auto_refresh=False) as self._live:
+            yield
+        self._live = None
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        self._console.print(f"{time.monotonic() - self._begin:6.1f} s  {text}", highlight=False, soft_wrap=True)
+
+    def wait(self, what: str, is_done: Callable[[], bool], stands: Callable[[], str] = lambda: "") -> None:
+        """Return when it is done; tells what is waited for, and after a while how that stands, again and again."""
+        self.say(f"waiting for {what}")
+        said = time.monotonic()
+        while not is_done():
+            if time.monotonic() - said >= WORD_S:
+                said = time.monotonic()
+                self.say(f"  still waiting for {what}{(how := stands()) and ': '}{how}")
+            time.sleep(_POLL_S)  # other processes are asked, there is nothing to wait on
+
+    def show(self, now: Progress, log_end_offsets: Mapping[TopicPartition, int]) -> None:
+        """The state of things."""
+        rate = self._rate(now.finished)
+        lag = now.lag(log_end_offsets)
+        deliveries = "  ".join(f"{count}x {records:,}" for count, records in sorted(now.deliveries.items())) or "-"
+        if self._live is None:
+            if now != self._shown:
+                self.say(
+                    f"{now.finished:>7,} of {self._records:,} finished, {rate:>6,.0f} rec/s, "
+                    f"in flight {now.acquired.total():,}, lag {lag:,}, deliveries {deliveries}"
+                )
+            self._shown = now
+            return
+        outcomes = ", ".join(f"{what} {records:,}" for what, records in sorted(now.outcomes.items())) or "-"
+        held = ", ".join(f"{records:,}" for _, records in sorted(now.acquired.items())) or "none"
+        table = Table(title=self._title, show_header=False, min_width=70)
+        table.add_row("finished", f"{now.finished:,} of {self._records:,}   {outcomes}")
+        table.add_row("throughput", f"{rate:,.0f} records/s")
+        table.add_row("in flight", f"{now.acquired.total():,} acquired, by member: {held}; {now.available:,} available")
+        table.add_row("lag", f"{lag:,}")
+        table.add_row("delivered", f"{deliveries}   ({now.redelivered:,} redeliveries)")
+        self._live.update(table, refresh=True)
+
+    def _rate(self, finished: int) -> float:
+        (then, before), now = self._last, time.monotonic()
+        self._last = (now, finished)
+        return (finished - before) / max(now - then, 1e-3)

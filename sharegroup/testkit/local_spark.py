@@ -1,0 +1,36 @@
+"""Spark on this machine, with the JARs that set-up has fetched: settings for a driver that is a process of its own."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from sharegroup.testkit.jars import jars
+
+LOG4J2_PROPERTIES = Path(__file__).resolve().parents[1] / "spark" / "log4j2.properties"
+
+
+def local_settings() -> dict[str, str]:
+    """What goes to spark-submit as `--conf`. Raises JarsError."""
+    return {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.jars": ",".join(str(path) for path in jars("spark")),
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG4J2_PROPERTIES}",
+    }
+
+
+def pyspark_environment(master: str, driver_memory: str, settings: Mapping[str, str]) -> dict[str, str]:
+    """Variables with which a Python that imports PySpark starts such a driver, with workers of this same Python."""
+    arguments = ["--master", master, "--driver-memory", driver_memory]
+    for key, value in settings.items():
+        arguments += ["--conf", f"{key}={value}"]
+    return {
+        "PYSPARK_SUBMIT_ARGS": shlex.join([*arguments, "pyspark-shell"]),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+    }

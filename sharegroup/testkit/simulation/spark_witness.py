@@ -1,0 +1,186 @@
+"""What the judge is told of a Spark member, over all of its processes: by its rows, and by what it begins with.
+
+A record counts as delivered when a batch begins with it: what is given back before that was not seen by anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from sharegroup.errors import ErrorCode
+from sharegroup.member.member_logic import Request
+from sharegroup.member.ranges import OfferedBatch
+from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, HEARTBEAT, ShareGroupRequest, SharePartitionRequest
+from sharegroup.protocol.response_rows import Response, ShareGroupResponse, SharePartitionResponse
+from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch
+from sharegroup.testkit.simulation.judge import Grant, Key
+from sharegroup.testkit.simulation.kafka_log import LogBatch
+from sharegroup.testkit.simulation.log_clients import OnAppended
+from sharegroup.testkit.simulation.world import World
+from sharegroup.types import AcknowledgementBatch
+
+_UNKNOWN = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
+
+
+@dataclass
+class _Sent:
+    """An acknowledgement that waits for its answer, and when it was first appended."""
+
+    request: SharePartitionRequest
+    key: Key
+    appended_ms: int | None = None
+
+
+class SparkWitness:
+    """See the module."""
+
+    def __init__(self, world: World, group_id: str, member_id: str) -> None:
+        self._world, self._judge, self._trace = world, world.judge, world.trace
+        self.group_id, self.member_id = group_id, member_id
+        self._fetches: set[str] = set()
+        self._acknowledgements: dict[str, _Sent] = {}
+        self._renewals: dict[str, _Sent] = {}
+        #: By offset, with the delivery count.
+        self._grants: dict[Key, dict[int, tuple[int, Grant]]] = {}
+
+    def begins_anew(self) -> None:
+        """Another process: what an earlier one asked for is not its own."""
+        self._fetches.clear()
+
+    def tells(self, text: str, batch: AcquiredBatch | None = None) -> None:
+        """A line of the trace."""
+        named = batch.ranges if batch is not None else ()
+        about = {str(Key(self.group_id, *held.share_partition)) for held in named}
+        self._trace.add(self.member_id, text, *sorted(about))
+
+    # -- rows ------------------------------------------------------------------------------------------------------
+
+    def sends(self, request: Request) -> OnAppended:
+        """A row is about to be sent; hear of its append."""
+        if isinstance(request, ShareGroupRequest):
+            return self._heartbeat(request)
+        if request.type == FETCH:
+            self._fetches.add(request.id)
+        elif request.type == ACKNOWLEDGE:
+            return self._acknowledgement(request)
+        return lambda answer: None
+
+    def hears(self, response: Response) -> None:
+        """The member looks at a response."""
+        if isinstance(response, ShareGroupResponse):
+            if response.type == HEARTBEAT and response.error_code in _UNKNOWN:
+                self._trace.add(self.member_id, f"heartbeat refused: {ErrorCode(response.error_code).name}")
+                self._judge.session_over(self.group_id, self.member_id)
+        elif response.type == FETCH:
+            if response.id in self._fetches:
+                self._fetches.discard(response.id)
+                self._take_grant(response)
+        elif response.id in self._renewals:
+            self._renewed(self._renewals[response.id], response)
+        elif response.id in self._acknowledgements:
+            self._acknowledged(self._acknowledgements.pop(response.id), response)
+
+    def _heartbeat(self, request: ShareGroupRequest) -> OnAppended:
+        if request.member_epoch < 0:
+            self._trace.add(self.member_id, f"leaves {self.group_id}")
+            self._judge.session_over(self.group_id, self.member_id)
+            return lambda answer: None
+        if request.member_epoch == 0:
+            self._trace.add(self.member_id, f"joins {self.group_id}: {', '.join(sorted(request.topics))}")
+        self._judge.wants(self.group_id, [topic.topic_id for topic in request.topics.values()])
+        session_ms = self._world.session_timeout_ms(self.group_id)
+
+        def appended(answer: object) -> None:
+            if isinstance(answer, LogBatch):
+                self._judge.heartbeat_appended(self.group_id, self.member_id, answer.append_ms, session_ms)
+
+        return appended
+
+    def _acknowledgement(self, request: SharePartitionRequest) -> OnAppended:
+        waiting = self._renewals if request.is_renew_ack else self._acknowledgements
+        sent = waiting.setdefault(request.id, _Sent(request, _key(request)))
+        self._trace.add(self.member_id, f"acknowledges {sent.key} {_acks(request.batches)}", str(sent.key))
+        if not request.is_renew_ack:
+            self._judge.acknowledges(self.member_id, sent.key, request.batches)
+
+        def appended(answer: object) -> None:
+            if isinstance(answer, LogBatch) and sent.appended_ms is None:
+                sent.appended_ms = answer.append_ms
+
+        return appended
+
+    # -- answers ---------------------------------------------------------------------------------------------------
+
+    def _take_grant(self, response: SharePartitionResponse) -> None:
+        grant = self._judge.grant(self.group_id, self.member_id, response.lock_deadline_ms)
+        known = self._grants.setdefault(_key(response), {})
+        for first, last, count in response.acquired:
+            known.update((offset, (count, grant)) for offset in range(first, last + 1))
+
+    def _renewed(self, sent: _Sent, response: SharePartitionResponse) -> None:
+        """Renewals before it, answered or not, are decided too."""
+        for request_id in [at for at, old in self._renewals.items() if old.key == sent.key]:
+            del self._renewals[request_id]
+            if request_id == response.id:
+                break
+        if response.error_code:
+            name = ErrorCode(response.error_code).name
+            self._trace.add(self.member_id, f"renewal of {sent.key} refused: {name}", str(sent.key))
+            return
+        self._judge.renewed(self.member_id, sent.key, response.acquired, response.lock_deadline_ms)
+        self._take_grant(response)
+
+    def _acknowledged(self, sent: _Sent, response: SharePartitionResponse) -> None:
+        request, key, told = sent.request, sent.key, _acks(sent.request.batches)
+        counts = {offset: count for first, last, count in request.acquired for offset in range(first, last + 1)}
+        grants = [self._grant(key, offset, counts) for offset in _offsets(request.batches)]
+        known = [grant for grant in grants if grant is not None]
+        if response.error_code:
+            name = ErrorCode(response.error_code).name
+            self._trace.add(self.member_id, f"acknowledgement of {key} {told} refused: {name}", str(key))
+            if len(known) == len(grants):
+                first = min(known, key=lambda grant: (grant.generation, grant.deadline_ms))
+                self._judge.acknowledgement_refused(key, told, first, sent.appended_ms, name)
+            return
+        self._trace.add(self.member_id, f"acknowledgement of {key} {told} OK", str(key))
+        self._judge.acknowledged_ok(self.member_id, key, request.batches, counts)
+        is_renewing = any(renewal.key == key for renewal in self._renewals.values())
+        if sent.appended_ms is not None and len(known) == len(grants) and not is_renewing:
+            last = max(known, key=lambda grant: grant.deadline_ms)
+            self._judge.is_in_time(key, told, last, sent.appended_ms)
+
+    def _grant(self, key: Key, offset: int, counts: dict[int, int]) -> Grant | None:
+        """What the member was granted with that delivery count, as far as it is known."""
+        count, grant = self._grants.get(key, {}).get(offset, (0, None))
+        return grant if counts.get(offset) == count else None
+
+    # -- batches ---------------------------------------------------------------------------------------------------
+
+    def begins(self, offered: OfferedBatch, batch: AcquiredBatch) -> None:
+        """A batch begins, maybe once more."""
+        name = f"{offered.incarnation}-{offered.seq}"
+        for held in batch.ranges:
+            key = Key(self.group_id, *held.share_partition)
+            told = f"{held.first_offset}..{held.last_offset} ({held.delivery_count})"
+            self._trace.add(self.member_id, f"begins batch {batch.batch_id}, {name}: {key} {told}", str(key))
+            _, grant = self._grants.get(key, {}).get(held.first_offset, (0, None))
+            if grant is not None:
+                grant = grant._replace(deadline_ms=held.lock_deadline_ms)
+            self._judge.delivered(self.member_id, key, [held.grant], held.lock_deadline_ms, name, grant)
+
+
+def _key(named: SharePartitionRequest | SharePartitionResponse) -> Key:
+    return Key(named.group_id, named.topic, named.topic_id, named.partition)
+
+
+def _offsets(batches: tuple[AcknowledgementBatch, ...]) -> Iterator[int]:
+    for batch in batches:
+        yield from range(batch.first_offset, batch.last_offset + 1)
+
+
+def _acks(batches: tuple[AcknowledgementBatch, ...]) -> str:
+    names = ("gap", "accept", "release", "reject", "renew")
+    return ", ".join(
+        f"{first}..{last} {'/'.join(dict.fromkeys(names[kind] for kind in kinds))}" for first, last, kinds in batches
+    )

@@ -1,0 +1,152 @@
+"""The lines of the job's log: from the rows of a group's batches, each said once."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from sharegroup.commit.commit_steps import CommitSteps
+from sharegroup.commit.query_run import QueryRun
+from sharegroup.config import parse_config
+from sharegroup.engine import rows
+from sharegroup.engine.share_group_operator import run_share_group
+from sharegroup.protocol.request_rows import (
+    DELETE_GROUP,
+    DELETED,
+    HEARTBEAT,
+    INITIALIZED,
+    TOPIC_DELETED,
+    ShareGroupRequest,
+    TopicMetadata,
+)
+from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES
+from sharegroup.testkit.memory_tables import MemoryTables
+from tests.tables.job_tables import T0
+
+GROUP = "billing"
+ORDERS = {"orders": TopicMetadata("id-1", 3)}
+
+
+class Nobody:
+    """Whom a query writes to."""
+
+    def write(self, content: object) -> None:
+        """The hand-over."""
+
+    def send(self, responses: object, requests: object) -> None:
+        """To Kafka."""
+
+
+class Job:
+    """One group's operator, and the batches of its query on tables in memory."""
+
+    def __init__(self, tables: MemoryTables, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.INFO)
+        self._caplog = caplog
+        self._state: str | None = None
+        self._bodies: list[str] = []
+        self._batch_id, self._offset = -1, 0
+        writers = [tables.writer(spec, "job") for spec in GROUP_COORDINATOR_TABLES]
+        steps = CommitSteps(writers, Nobody())
+        self._run = QueryRun("group_coordinator", steps, Nobody(), lambda: None, lambda: None, 100)
+        self._run.lead(1, None, lambda query_id: 0)
+        steps.query_id = "query-1"
+
+    def batch(self, *requests: ShareGroupRequest, tick_ms: int | None = None) -> list[str]:
+        """What a batch with these requests logs."""
+        lines = [self._line(request) for request in requests]
+        lines += [] if tick_ms is None else [rows.encode(rows.TICK, str(tick_ms))]
+        output, self._state = run_share_group(GROUP, parse_config({}, "test"), lines, T0, self._state)
+        self._bodies = [output.encode()]
+        self._batch_id += 1
+        return self._finish()
+
+    def batch_again(self) -> list[str]:
+        """What the last batch logs when it is run again by a job that died before Spark heard of it."""
+        return self._finish()
+
+    def _finish(self) -> list[str]:
+        self._caplog.clear()
+        self._run.finish(self._batch_id, self._bodies)
+        return list(self._caplog.messages)
+
+    def _line(self, request: ShareGroupRequest) -> str:
+        self._offset += 1
+        return rows.encode(rows.REQUEST, f"0\t{self._offset}\t{T0}\t{request.encode().decode()}")
+
+
+@pytest.fixture
+def job(caplog: pytest.LogCaptureFixture) -> Job:
+    return Job(MemoryTables(), caplog)
+
+
+def heartbeat(epoch: int, member_id: str = "m1", topics: dict[str, TopicMetadata] | None = None) -> ShareGroupRequest:
+    names = ("orders",) if epoch == 0 else None
+    return ShareGroupRequest(
+        HEARTBEAT,
+        f"{member_id}-{epoch}",
+        GROUP,
+        member_id,
+        epoch,
+        reply_to="me",
+        client_id="till",
+        client_host="10.0.0.7",
+        subscribed_topic_names=names,
+        topics=ORDERS if topics is None else topics,
+    )
+
+
+def notice(kind: str, **fields: object) -> ShareGroupRequest:
+    return ShareGroupRequest(kind, kind, GROUP, **fields)  # type: ignore[arg-type]
+
+
+JOINED = "group billing: member m1 joined (till at 10.0.0.7), for orders"
+
+
+def test_a_members_life_is_said_in_lines_and_each_of_them_once(job: Job) -> None:
+    assert job.batch(heartbeat(0)) == [
+        "group billing discovers topic orders (id id-1), partitions 0-2",
+        JOINED,
+    ]
+    assert job.batch_again() == []
+    ready = [("id-1", 0, 1), ("id-1", 2, 1)]
+    assert job.batch(notice(INITIALIZED, initialized=tuple(ready))) == [
+        "group billing has topic orders (id id-1) ready, partitions 0, 2"
+    ]
+    assert job.batch(notice(INITIALIZED, initialized=(*ready, ("id-1", 1, 1)))) == [
+        "group billing has topic orders (id id-1) ready, partitions 1"
+    ]
+    assert job.batch(heartbeat(1), heartbeat(3)) == []
+    assert job.batch(heartbeat(-1)) == [
+        "group billing: member m1 left",
+        "group billing is empty: its last member has gone",
+    ]
+    assert job.batch(heartbeat(-1)) == []
+
+
+def test_one_that_is_not_heard_of_timed_out_and_one_with_a_wrong_epoch_is_fenced(job: Job) -> None:
+    job.batch(heartbeat(0, topics={}), heartbeat(0, "m2", {}))
+    assert job.batch(heartbeat(7, "m2")) == ["group billing fences member m2: it has to join again"]
+    assert job.batch(heartbeat(-1), tick_ms=T0 + 3_600_000) == [
+        "group billing: member m1 left",
+        "group billing: member m2 timed out",
+        "group billing is empty: its last member has gone",
+    ]
+
+
+def test_one_that_came_and_went_in_a_batch_is_told_whole(job: Job) -> None:
+    assert job.batch(heartbeat(0), heartbeat(-1))[1:] == [JOINED, "group billing: member m1 left"]
+
+
+def test_topics_and_groups_that_go(job: Job) -> None:
+    job.batch(heartbeat(0))
+    forgets = "group billing forgets topic orders (id id-1), partitions 0-2"
+    assert job.batch(notice(TOPIC_DELETED, topic_ids=("id-1",))) == [forgets]
+    assert job.batch(notice(DELETED, deleted=tuple(("id-1", p, 1) for p in range(3)))) == []
+    assert job.batch(heartbeat(0, "m2", {"orders": TopicMetadata("id-2", 1)}))[0] == (
+        "group billing discovers topic orders (id id-2), partitions 0"
+    )
+    job.batch(heartbeat(-1), heartbeat(-1, "m2"))
+    gone = notice(DELETE_GROUP, reply_to="me")
+    assert job.batch(gone)[-1] == "group billing is deleted"

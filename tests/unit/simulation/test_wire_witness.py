@@ -1,0 +1,113 @@
+"""What the judge is told of acknowledgements at gateways: whether they were sent within their locks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+
+from sharegroup.gateway.sessions.holdings import Holdings
+from sharegroup.gateway.sessions.read_ahead_buffer import Grant
+from sharegroup.testkit.simulation.judge import Judge
+from sharegroup.testkit.simulation.wire_observer import Acknowledgement, Delivery, Place
+from sharegroup.testkit.simulation.wire_witness import Witness
+from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
+from tests.unit.simulation.gateway_world import LOCK_MS, GatewayWorld
+
+RULE = "an acknowledgement after its lock"
+
+
+class Watched:
+    """A world whose clients are heard by the judge."""
+
+    def __init__(self, seed: int = 1, longest_lock_ms: int = LOCK_MS) -> None:
+        self.world = GatewayWorld(seed, gateways=1, produce_s=15)
+        world = self.world
+        self.judge = Judge(world.clock, world.trace, world.kafka)
+        self.witness = Witness(
+            world.clock, world.trace, world.kafka, self.judge, lambda _: 60_000, lambda _: longest_lock_ms
+        )
+        world.side.observer = self.witness
+        self.place = Place("g", world.kafka.topics["orders"].topic_id, 0)
+
+    def rules(self) -> list[str]:
+        return [violation.rule for violation in self.judge.violations]
+
+
+class Member(Watched):
+    """One that was given a record, with 5 s of its lock left: others of the response were acquired before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.world.produce(1)
+        now_ms = self.world.clock.now_ms
+        acquired = (AcquiredRange(0, 0, 1),)
+        self.witness.delivered(Delivery(self.place, "m", acquired, (0,), now_ms, now_ms + 5_000))
+        self._sent = 0
+
+    def asks(self, kind: AcknowledgeType, code: int | None, after_ms: int = 0) -> None:
+        """It sends a request after a while, which is answered at once."""
+        self.world.run(after_ms / 1000)
+        self._sent += 1
+        now_ms, is_renewal = self.world.clock.now_ms, kind is AcknowledgeType.RENEW
+        batches = (AcknowledgementBatch(0, 0, (kind,)),)
+        acknowledgement = Acknowledgement(self._sent, self.place, "m", batches, is_renewal, now_ms)
+        self.witness.acknowledge_sent(acknowledgement)
+        self.witness.acknowledge_answered(acknowledgement, code, LOCK_MS)
+
+
+@pytest.mark.parametrize(("after_ms", "rules"), [(5_001, []), (LOCK_MS, []), (LOCK_MS + 1, [RULE])])
+def test_an_acknowledgement_is_in_time_while_the_longest_lock_lasts(after_ms: int, rules: list[str]) -> None:
+    member = Member()
+    member.asks(AcknowledgeType.ACCEPT, 0, after_ms)
+    assert member.rules() == rules
+
+
+def test_what_is_refused_is_not_judged() -> None:
+    member = Member()
+    member.asks(AcknowledgeType.ACCEPT, 121, LOCK_MS + 1)
+    assert member.rules() == []
+
+
+@pytest.mark.parametrize(
+    ("code", "after_ms", "rules"), [(0, LOCK_MS, []), (0, LOCK_MS + 1, [RULE]), (None, LOCK_MS + 1, [])]
+)
+def test_a_renewal_moves_the_locks_end_and_one_without_an_answer_leaves_it_open(
+    code: int | None, after_ms: int, rules: list[str]
+) -> None:
+    member = Member()
+    member.asks(AcknowledgeType.RENEW, code, LOCK_MS)
+    member.asks(AcknowledgeType.ACCEPT, 0, after_ms)
+    assert member.rules() == rules
+
+
+def test_a_renewal_comes_within_its_lock_as_well() -> None:
+    member = Member()
+    member.asks(AcknowledgeType.RENEW, 0, LOCK_MS + 1)
+    assert member.rules() == [RULE]
+
+
+def rules_of_members_who_are_late() -> set[str]:
+    found: set[str] = set()
+    for seed in range(4):
+        watched = Watched(seed)
+        for habit in ("at_lock_end", "slow_beyond_lock", "renewing"):
+            watched.world.client(habit)
+        watched.world.run(300)
+        assert watched.judge.acknowledged > 0
+        found |= set(watched.rules())
+    return found
+
+
+def test_members_who_are_late_are_refused() -> None:
+    assert rules_of_members_who_are_late() == set()
+
+
+def test_a_gateway_that_takes_locks_to_last_longer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    handed_out = Holdings.handed_out
+
+    def longer(holdings: Holdings, grants: Iterable[Grant], now_ms: int) -> None:
+        handed_out(holdings, [g._replace(lock_deadline_ms=g.lock_deadline_ms + 60_000) for g in grants], now_ms)
+
+    monkeypatch.setattr(Holdings, "handed_out", longer)
+    assert RULE in rules_of_members_who_are_late()
