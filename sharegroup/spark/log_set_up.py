@@ -7,13 +7,16 @@ names (conf/log4j2.properties is the same file).
 from __future__ import annotations
 
 import logging
+import os
 
 from sharegroup.errors import StopRequested
 from sharegroup.topics.kafka_client_log import set_up_kafka_client_log
-from sharegroup.topics.line_limit import LineLimit
+from sharegroup.topics.line_limit import LINES, LineLimit
 
 #: At most ten lines of a kind in so long. Members that come and go all day, in every way, fill less than 10 MB.
 WINDOW_S = 90.0
+#: The environment variable for another number than ten.
+LINES_VARIABLE = "SHAREGROUP_LOG_LINES"
 
 
 class _NoStops(logging.Filter):
@@ -28,7 +31,7 @@ def set_up_log(level: int = logging.INFO, of_kafka_clients: int = logging.WARNIN
     """Once in a process: lines of this project from `level` on, those of kafka-python from `of_kafka_clients` on."""
     lines = logging.StreamHandler()
     lines.addFilter(_NoStops())
-    lines.addFilter(LineLimit(WINDOW_S))
+    lines.addFilter(LineLimit(WINDOW_S, lines=int(os.environ.get(LINES_VARIABLE, LINES))))
     logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s", handlers=[lines])
     set_up_kafka_client_log(of_kafka_clients)
     logging.getLogger("kafka.net.selector").setLevel(logging.ERROR)  # it warns of each busy third of a second

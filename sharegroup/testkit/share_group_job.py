@@ -20,6 +20,7 @@ import yaml
 
 from sharegroup.commit.fault_points import VARIABLE as FAULT_POINT
 from sharegroup.config import Config, load_config
+from sharegroup.spark.log_set_up import LINES_VARIABLE
 from sharegroup.testkit.raw_member import RawMember, RequestClient
 from sharegroup.testkit.submitted_job import SubmittedJob, SubmittedJobError
 
@@ -49,6 +50,8 @@ _GROUP: Mapping[str, Any] = {
     "group.share.max.record.lock.duration.ms": 3_600_000,
 }
 _RUNNING = "the share-group job is running"
+#: Tests wait for lines of the log: none is left out.
+_EVERY_LINE = 1_000_000
 #: In the job's log when a query failed for a reason that may pass.
 QUERY_FAILED = "failed, will start again"
 
@@ -126,7 +129,7 @@ class ShareGroupJobRun:
             ["--config", str(self.config_path)],
             self.log_path,
             master=self._master,
-            environment={FAULT_POINT: fault_point},
+            environment={FAULT_POINT: fault_point, LINES_VARIABLE: str(_EVERY_LINE)},
             working_directory=working_directory or self._directory,
         )
         return self._job.start()

@@ -282,7 +282,7 @@ class Judge:
 
     def is_in_time(self, key: Key, batches: str, grant: Grant, appended_ms: int) -> None:
         """An acknowledgement that named its grant was answered without an error: it came within the grant's lock."""
-        if appended_ms > grant.deadline_ms:
+        if appended_ms > grant.deadline_ms and not self.is_in_question(key):
             late_ms = appended_ms - grant.deadline_ms
             text = f"{batches} of {grant.member}, appended {late_ms} ms after its lock's end, was answered OK"
             self.violate("an acknowledgement after its lock", text, key)
@@ -329,7 +329,7 @@ class Judge:
         if it was not, or where nothing is judged."""
         life = self._lives.get(key, _Life())
         is_known = offset in life.stories and life.stories[offset].was_delivered(member_id, count)
-        return life if is_known and not life.in_question else None
+        return life if is_known and not self.is_in_question(key) else None
 
     def known(self) -> list[Key]:
         """All share-partitions that anything is known of."""

@@ -68,3 +68,9 @@ def test_messages_said_in_one_place_count_apart(lines: pytest.LogCaptureFixture)
         for number in range(LINES + 5):
             logging.getLogger("one").info(text, number)
     assert [text.rpartition(" ")[2] for text in lines.messages] == ["joined"] * LINES + ["left"] * LINES
+
+
+def test_a_handler_may_have_another_limit() -> None:
+    limit = LineLimit(90.0, lambda: 0.0, lines=2)
+    record = logging.LogRecord("sharegroup", logging.INFO, __file__, 1, "something", (), None)
+    assert [limit.filter(record) for _ in range(3)] == [True, True, False]
