@@ -1,6 +1,6 @@
 """A share group at work, on this machine: `make demo`.
 
-A broker, a topic with 2 partitions and 60,000 records, the share-group job, and four members, more than there are
+A broker, a topic with 2 partitions and 40,000 records, the share-group job, and four members, more than there are
 partitions: three that know nothing of this project, confluent-kafka's unmodified ShareConsumer, which come through the
 gateway, and a Spark job. Half-way the share-group job is killed with SIGKILL and started again. In the end SQL over the
 Delta tables tells what became of the records, and an audit goes through them one by one.
@@ -202,7 +202,7 @@ def _progress() -> Progress:
 def main() -> int:
     """Run the demo; returns the exit code."""
     parser = argparse.ArgumentParser(description="A share group at work: broker, job, members, a kill, and the audit.")
-    parser.add_argument("--records", type=int, default=60_000, help="how many (%(default)s)")
+    parser.add_argument("--records", type=int, default=40_000, help="how many (%(default)s)")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, _interrupt)
     try:
