@@ -15,6 +15,7 @@ from sharegroup.commit.versioned_table import Row
 from sharegroup.errors import ErrorCode
 from sharegroup.group_coordinator.records import GroupState, SharePartitionStatus
 from sharegroup.protocol.request_rows import HEARTBEAT
+from sharegroup.range_map import RangeMap
 from sharegroup.tables.schemas import SHARE_GROUP_MEMBERS, SHARE_GROUPS, SHARE_PARTITIONS, TableSpec
 
 _LEAVES = -1
@@ -62,13 +63,8 @@ def news(tables: Mapping[str, Iterable[Row]], responses: Iterable[Mapping[str, A
 
 def ranges(numbers: Iterable[int]) -> str:
     """Numbers in a few characters: "0-2, 5"."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and runs[-1][1] == number - 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+    runs = RangeMap((number, number, True) for number in numbers)
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last, _ in runs)
 
 
 def _changes(

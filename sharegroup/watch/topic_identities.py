@@ -71,10 +71,12 @@ class TopicIdentities:
         self._retry_ms = 0
 
     def look(self, topics: Collection[tuple[str, str]], now_ms: int) -> None:
-        """Look these (name, id) up, if it is time to; they are all that anybody asks for from now on."""
+        """Look these (name, id) up, if it is time to; they are all that anybody asks for from then on."""
+        if now_ms < self._due_ms:
+            return
         self._asked = {topic: self._asked.get(topic, now_ms) for topic in topics}
         names = sorted({name for name, _ in topics if is_topic_name(name)})
-        if not names or now_ms < self._due_ms:
+        if not names:
             return
         if not self.look_now(names, now_ms):
             self._retry_ms = min(2 * self._retry_ms or LOOK_MS, _MAX_RETRY_MS)

@@ -14,7 +14,7 @@ from sharegroup.gateway.handlers.share_responses import AcknowledgeResponse, Fet
 from sharegroup.gateway.job_client.job_channel import JobChannel
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
-from sharegroup.gateway.sessions.member_partition import AckResult
+from sharegroup.gateway.sessions.member_partition import AckResult, settled
 from sharegroup.gateway.sessions.member_session import FetchLimits, MemberSession
 from sharegroup.gateway.sessions.member_sessions import MemberSessions
 from sharegroup.gateway.sessions.share_session import ContextKind, FetchContext, ShareSession, TopicIdPartition
@@ -215,11 +215,11 @@ class ShareApis:
         for key, batches in acknowledgements.items():
             topic = self._cluster.topic_by_id(key.topic_id)
             if topic is None:
-                outcomes[key] = _settled(ErrorCode.UNKNOWN_TOPIC_ID)
+                outcomes[key] = settled(ErrorCode.UNKNOWN_TOPIC_ID)
             elif key.partition not in topic.leaders:
-                outcomes[key] = _settled(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                outcomes[key] = settled(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             elif not self._security.may_read(caller, topic.name):
-                outcomes[key] = _settled(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+                outcomes[key] = settled(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             else:
                 part = self.sessions.holder(session, key)
                 lease = self._lease(caller, session, topic.leaders[key.partition])
@@ -276,12 +276,6 @@ async def _wait_for_all(
 
 def _is_renew_ack(request: Request[ShareFetchRequest] | Request[ShareAcknowledgeRequest]) -> bool:
     return bool(request.version >= 2 and request.body.is_renew_ack)
-
-
-def _settled(code: ErrorCode) -> asyncio.Future[AckResult]:
-    outcome: asyncio.Future[AckResult] = asyncio.get_running_loop().create_future()
-    outcome.set_result((int(code), None))
-    return outcome
 
 
 def _partitions(topics: Iterable[DataContainer]) -> list[TopicIdPartition]:

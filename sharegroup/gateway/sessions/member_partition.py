@@ -215,10 +215,10 @@ class MemberPartition:
         try:
             check_batches(batches, is_renew_ack)
         except RequestError as error:
-            return _settled((int(error.code), error.message))
+            return settled(error.code, error.message)
         held = self.holdings.held(batches, now_ms)
         if held is None:
-            return _settled((int(ErrorCode.INVALID_RECORD_STATE), "the member does not hold these records (any more)"))
+            return settled(ErrorCode.INVALID_RECORD_STATE, "the member does not hold these records (any more)")
         latest_ms = now_ms + margin_ms
         is_early = not is_renew_ack and held.is_settled and latest_ms < held.deadline_ms and lease.lasts(latest_ms)
         outcomes: list[Awaitable[AckResult]] = []
@@ -229,7 +229,7 @@ class MemberPartition:
                 try:
                     outcomes.append(self._early(row, self._job.append(row), held, lease))
                 except JobUnavailableError as error:
-                    outcomes.append(_settled((int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error))))
+                    outcomes.append(settled(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)))
                     break  # what follows can be sent again as well
             self.holdings.asked(row.batches, row.id)
         return outcomes[0] if len(outcomes) == 1 else _first_error(outcomes)
@@ -277,7 +277,10 @@ class MemberPartition:
         return SharePartitionRequest(kind, request_id, *self.key, self.member_id, -1, reply_to)
 
 
-async def _settled(outcome: AckResult) -> AckResult:
+def settled(code: ErrorCode, message: str | None = None) -> asyncio.Future[AckResult]:
+    """A result that nobody has to be asked for."""
+    outcome: asyncio.Future[AckResult] = asyncio.get_running_loop().create_future()
+    outcome.set_result((int(code), message))
     return outcome
 
 
