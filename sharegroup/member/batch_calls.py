@@ -147,10 +147,10 @@ class Acknowledging:
         return requests
 
     def _end_renewals(self) -> None:
-        """One that is on its way may be applied yet: then nobody knows when the locks end."""
+        """One that is on its way may be applied yet: what it renews is held, whatever end of the lock a row names."""
         running = self._member.holdings.running
         if running is not None:
-            self._following.locks = running.known_locks() if self._member.renewal is None else {}
+            self._following.locks = running.locks
             running.renewable.clear()
         self._member.renewal = None
 

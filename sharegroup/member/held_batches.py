@@ -11,7 +11,7 @@ So it is when it is granted what its handler still has: these locks were lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -40,7 +40,8 @@ class Offers(Protocol):
 class RunningBatch:
     """The batch that Spark has, since `began_ms`. `renewable` are the ranges whose locks are renewed at `renew_at_ms`,
     `lock_deadline_ms` is when the first of their locks ends; `is_lost`: others may have got some of its records;
-    `gone` are those of its share-partitions that are no more."""
+    `gone` are those of its share-partitions that are no more; `locks` is when the lock of each offset ends, as far as
+    that was answered."""
 
     seq: int
     ranges: tuple[HeldRange, ...]
@@ -51,16 +52,16 @@ class RunningBatch:
     is_renewing: bool = False
     is_lost: bool = False
     gone: set[AssignedPartition] = field(default_factory=set)
+    locks: dict[AssignedPartition, RangeMap[int]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.locked_until(min((held.lock_deadline_ms for held in self.ranges), default=0), self.began_ms)
         self.renewable = set(self.ranges)
-        self._locks: dict[AssignedPartition, RangeMap[int]] = {}
         self.take_locks(self.ranges)
 
     def has(self, wanted: HeldRange) -> bool:
         """Whether it has an offset of this range."""
-        locks = self._locks.get(wanted.share_partition, RangeMap())
+        locks = self.locks.get(wanted.share_partition, RangeMap())
         return any(True for _ in locks.items(wanted.first_offset, wanted.last_offset))
 
     def is_held(self, now_ms: int) -> bool:
@@ -100,14 +101,10 @@ class RunningBatch:
         self.renewable.clear()
         self.is_lost = True
 
-    def known_locks(self) -> Mapping[AssignedPartition, RangeMap[int]]:
-        """When the lock of each offset ends; nothing while a renewal may have been applied."""
-        return {} if self.is_renewing else self._locks
-
     def take_locks(self, ranges: Iterable[HeldRange]) -> None:
         """These locks were granted or renewed, also when that is of no use any more."""
         for held in ranges:
-            locks = self._locks.setdefault(held.share_partition, RangeMap())
+            locks = self.locks.setdefault(held.share_partition, RangeMap())
             locks.assign(held.first_offset, held.last_offset, held.lock_deadline_ms)
 
     def locked_until(self, deadline_ms: int, now_ms: int) -> None:

@@ -321,12 +321,29 @@ def test_what_an_acknowledgement_says_of_its_locks_is_what_their_renewal_said(jo
     assert sent.lock_deadline_ms == T0 + LOCK_MS // 2 + LOCK_MS
 
 
-def test_an_acknowledgement_says_nothing_of_locks_that_are_being_renewed(job: EngineJob) -> None:
+def test_who_accepts_after_a_lock_whose_renewal_came_late_is_told_so(job: EngineJob) -> None:
+    """The renewal's answer is not there when the acknowledgement goes out."""
+    drive = Drive(job)
+    ranges = drive.begin(drive.claim())
+    drive.step()
+    job.release("m")
+    assert job.fetch("other") == [(0, 99, 2)]
+    job.acknowledge("other", (0, 99, AcknowledgeType.ACCEPT))
+    job.advance(LOCK_MS + 1)
+    drive.step()  # the renewal goes out, and its answer is not looked at
+    drive.accept(ranges)
+    drive.step()
+    assert drive.logic.redelivered == 1
+
+
+def test_what_is_renewed_is_held_whatever_lock_its_acceptance_names(job: EngineJob) -> None:
     drive = Drive(job)
     ranges = drive.begin(drive.claim())
     drive.step()
     job.advance(LOCK_MS // 2)
     drive.step()  # the renewal goes out, and its answer is not looked at
+    job.advance(LOCK_MS // 2 + 1)
     drive.accept(ranges)
     [sent] = job.sent("acknowledge", is_renew_ack=False)
-    assert sent.lock_deadline_ms == -1
+    assert sent.lock_deadline_ms == T0 + LOCK_MS
+    assert job.log_of("accept") == [(0, 99, "m", 1)]
