@@ -14,7 +14,7 @@ from sharegroup.commit.table_rows import DELETED
 from sharegroup.commit.versioned_table import Row
 from sharegroup.errors import ErrorCode
 from sharegroup.group_coordinator.records import GroupState, SharePartitionStatus
-from sharegroup.protocol.request_rows import HEARTBEAT
+from sharegroup.protocol.share_group_requests import HEARTBEAT
 from sharegroup.range_map import RangeMap
 from sharegroup.tables.schemas import SHARE_GROUP_MEMBERS, SHARE_GROUPS, SHARE_PARTITIONS, TableSpec
 

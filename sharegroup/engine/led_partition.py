@@ -10,7 +10,7 @@ from sharegroup.engine.log_offsets import LogOffsets
 from sharegroup.engine.partition_configs import PartitionConfig
 from sharegroup.engine.snapshot_rules import SnapshotRules
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.protocol.request_rows import SharePartitionRequest
+from sharegroup.protocol.share_partition_requests import AcknowledgeRequest, UnacquireRequest
 from sharegroup.share_coordinator.next_record import StateWrite, initial_record, next_record
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffsetHeader
 from sharegroup.share_partition import Outcome, SharePartition, SharePartitionConfig
@@ -100,7 +100,7 @@ class LedPartition:
         return self._replay(self.window.acquire(member_id, max_records, now_ms, config))
 
     def acknowledge(
-        self, request: SharePartitionRequest, append_ms: int, now_ms: int, config: SharePartitionConfig
+        self, request: AcknowledgeRequest, append_ms: int, now_ms: int, config: SharePartitionConfig
     ) -> tuple[AcquiredRange, ...]:
         """Apply an acknowledgement; what it renewed, which may be less than it names. Raises RequestError.
 
@@ -113,7 +113,7 @@ class LedPartition:
             raise RequestError(ErrorCode.INVALID_RECORD_STATE, "the records were finished after the lock's end")
         return self._replay(self.window.acknowledge(member_id, batches, now_ms, config, request.is_renew_ack, grants))
 
-    def unacquire(self, request: SharePartitionRequest) -> None:
+    def unacquire(self, request: UnacquireRequest) -> None:
         """Give back ranges that never left the gateway. Raises RequestError."""
         self._replay(self.window.unacquire(request.member_id, request.ranges))
         self._replay(self.window.never_delivered(request.member_id, request.acquired))

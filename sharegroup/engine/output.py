@@ -9,6 +9,12 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from sharegroup.engine.rows import RequestRow
+from sharegroup.protocol.broadcasts import Broadcast, broadcast_row
+from sharegroup.protocol.response_rows import Response, encode_response
+from sharegroup.protocol.share_group_requests import ShareGroupRequest
+from sharegroup.protocol.share_partition_requests import SharePartitionRequest
+
 
 @dataclass(slots=True)
 class Output:
@@ -36,9 +42,27 @@ class Output:
         """Add a row of `table`."""
         self.tables.setdefault(table, []).append(row)
 
-    def read_up_to(self, kafka_partition: int, next_offset: int) -> None:
-        """Note that the request partition was read up to `next_offset` (exclusive)."""
-        self.positions[kafka_partition] = max(next_offset, self.positions.get(kafka_partition, 0))
+    def respond(self, response: Response) -> None:
+        """Tell who asked; nobody is told who gave no `reply_to`."""
+        if response.reply_to:
+            self.responses.append(encode_response(response))
+
+    def tell(self, broadcast: Broadcast) -> None:
+        """Tell all gateways and members."""
+        self.responses.append(broadcast_row(broadcast))
+
+    def send(self, request: ShareGroupRequest | SharePartitionRequest) -> None:
+        """Send a request row to the other operator."""
+        self.requests.append((request.kafka_key.decode(), request.encode().decode()))
+
+    def reject(self, row: RequestRow, reason: str) -> None:
+        """Say in the job's tables what was wrong with a row."""
+        self.rejected.append((row.kafka_partition, row.kafka_offset, reason))
+
+    def read(self, row: RequestRow) -> None:
+        """Note that its request partition was read up to this row."""
+        read_up_to = self.positions.get(row.kafka_partition, 0)
+        self.positions[row.kafka_partition] = max(row.kafka_offset + 1, read_up_to)
 
     def encode(self) -> str:
         """The output row's body. (`asdict` copies every value: 100 ms at 1,000 share-partitions.)"""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from sharegroup.protocol.request_rows import ShareGroupRequest, decode_share_group_request
+from sharegroup.protocol.share_group_requests import HeartbeatRequest, decode_share_group_request
 
 #: How long a heartbeat waits; a client has far more patience, and hears something when initializing takes longer.
 PARKED_MS = 2_000
@@ -29,7 +29,7 @@ class ParkedHeartbeats:
         """What is parked, JSON-able; the constructor reads it back."""
         return self._parked
 
-    def park(self, request: ShareGroupRequest, value: str, append_ms: int) -> None:
+    def park(self, request: HeartbeatRequest, value: str, append_ms: int) -> None:
         """Let a heartbeat wait; `value` is its row."""
         self._parked[request.member_id] = _ParkedHeartbeat(value, append_ms + PARKED_MS)
 
@@ -37,12 +37,13 @@ class ParkedHeartbeats:
         """The member has sent another request, so nobody waits for this one's answer any more."""
         self._parked.pop(member_id, None)
 
-    def take_ready(self, now_ms: int, waits: Callable[[str], bool]) -> list[ShareGroupRequest]:
+    def take_ready(self, now_ms: int, waits: Callable[[str], bool]) -> list[HeartbeatRequest]:
         """Hand out those that have waited long enough, or whose member does not wait (`waits`) any more."""
         ready = [
             member_id for member_id, parked in self._parked.items() if parked.until_ms <= now_ms or not waits(member_id)
         ]
-        return [decode_share_group_request(self._parked.pop(member_id).value) for member_id in ready]
+        requests = (decode_share_group_request(self._parked.pop(member_id).value) for member_id in ready)
+        return [request for request in requests if isinstance(request, HeartbeatRequest)]
 
     def next_deadline_ms(self) -> int | None:
         """When the first has waited long enough; None when there is none."""

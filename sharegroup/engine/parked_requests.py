@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from sharegroup.engine.rows import RequestRow
-from sharegroup.protocol.request_rows import FETCH, SharePartitionRequest
+from sharegroup.protocol.share_partition_requests import FetchRequest, SharePartitionRequest
 
 #: How long a request waits for its share-partition to be loaded before it is refused; a fetch not longer than it wants.
 PARKED_MS = 10_000
@@ -38,7 +38,7 @@ class ParkedRequests:
 
     def park(self, row: RequestRow, request: SharePartitionRequest, now_ms: int) -> bool:
         """Let a row wait; False when it has waited long enough, or too many wait."""
-        waits_ms = min(request.max_wait_ms, PARKED_MS) if request.type == FETCH else PARKED_MS
+        waits_ms = min(request.max_wait_ms, PARKED_MS) if isinstance(request, FetchRequest) else PARKED_MS
         until_ms = row.append_ms + waits_ms
         if now_ms > until_ms or len(self._parked) >= MAX_PARKED:
             return False

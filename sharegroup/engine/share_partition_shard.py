@@ -27,11 +27,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 from sharegroup.config import GroupConfig
 from sharegroup.engine import rows
-from sharegroup.engine.answers import answer, answer_demand, refuse, refuse_demand, refuse_undecoded, tell_wanted
+from sharegroup.engine.answers import demand_refusal, refusal, request_named
 from sharegroup.engine.demands import Demand, Demands
 from sharegroup.engine.departed_members import DepartedMembers
 from sharegroup.engine.durable_rows import log_row, tombstone_row
@@ -45,14 +45,24 @@ from sharegroup.engine.requesters import Requesters
 from sharegroup.engine.rows import InputRow, RequestRow
 from sharegroup.engine.snapshot_rules import SnapshotRules
 from sharegroup.errors import ErrorCode, InvalidRequestRow, RequestError
-from sharegroup.protocol.request_rows import (
-    ACKNOWLEDGE,
-    CONFIGURE,
-    FETCH,
-    RELEASE_MEMBER,
+from sharegroup.protocol.response_rows import share_partition_refusal
+from sharegroup.protocol.share_partition_requests import (
+    AcknowledgeRequest,
     AnswerableError,
+    ConfigureRequest,
+    FetchRequest,
+    ReleaseMemberRequest,
     SharePartitionRequest,
+    UnacquireRequest,
     decode_share_partition_request,
+)
+from sharegroup.protocol.share_partition_responses import (
+    AcknowledgeResponse,
+    FetchResponse,
+    ReleaseMemberResponse,
+    SharePartitionResponse,
+    UnacquireResponse,
+    WantedNotice,
 )
 from sharegroup.types import AcquiredRange, Cause, SharePartitionKey
 
@@ -137,7 +147,7 @@ class Shard:
 
     def _take(self, row: InputRow) -> None:
         if row.request is not None:
-            self._output.read_up_to(row.request.kafka_partition, row.request.kafka_offset + 1)
+            self._output.read(row.request)
             self._take_request(row.request)
         else:
             take = self._of_source[row.kind]
@@ -222,7 +232,7 @@ class Shard:
             led.forget(Cause.TOPIC_DELETED)
             self._write_record(partition, led)
             for demand in self._demands.drop(partition):
-                refuse_demand(self._output, self._partition_key(partition), demand, self._is_gone())
+                self._output.respond(demand_refusal(self._partition_key(partition), demand, self._is_gone()))
             self._forget(partition)
         self._take_parked()
         tell_topic_deleted(self._output, self._group_id, self._topic_id)
@@ -256,38 +266,65 @@ class Shard:
         try:
             request = decode_share_partition_request(row.value)
         except AnswerableError as error:
-            refuse_undecoded(self._output, row, error)
+            self._output.reject(row, str(error))
+            self._output.respond(share_partition_refusal(error.row, error.code, error.message))
             return
         except InvalidRequestRow as error:
-            self._output.rejected.append((row.kafka_partition, row.kafka_offset, str(error)))
+            self._output.reject(row, str(error))
             return
         try:
             self._check_keys(request)
-            led = self._led(request.partition)
-            if request.type == CONFIGURE:
-                self._configs.set(request.partition, PartitionConfig.of_request(request.config))
-                self._look_again(request.partition)
-            elif led is None:
-                self._park(row, request)
-            else:
-                led.expire(row.append_ms, self._configs.of(request.partition).machine)
-                self._apply(row, request, led)
+            responses = self._responses(row, request)
         except RequestError as error:
-            refuse(self._output, row, request, error)
+            if not request.reply_to:
+                self._output.reject(row, str(error))
+            responses = [refusal(request, error)]
+        for response in responses:
+            self._output.respond(response)
+
+    def _responses(self, row: RequestRow, request: SharePartitionRequest) -> Sequence[SharePartitionResponse]:
+        """Carry a request out: the responses to it, and to others that it ends. Raises RequestError."""
+        if isinstance(request, ConfigureRequest):
+            self._configs.set(request.partition, PartitionConfig.of_request(request.config))
+            self._look_again(request.partition)
+            return ()
+        led = self._led(request.partition)
+        if led is None:
+            return self._park(row, request)
+        led.expire(row.append_ms, self._configs.of(request.partition).machine)
+        if isinstance(request, ReleaseMemberRequest):
+            return self._release_member(row, request, led)
+        self._check_member(request)
+        match request:
+            case FetchRequest():
+                return self._demand(row, request)
+            case AcknowledgeRequest():
+                return (self._acknowledge(row, request, led),)
+            case UnacquireRequest():
+                led.unacquire(request)
+                return (UnacquireResponse(*request_named(request)),)
+            case _:
+                assert_never(request)
 
     def _check_keys(self, request: SharePartitionRequest) -> None:
         """A request may name another group or topic than its key: ids that no topic has, such as ones with tabs."""
         if (request.group_id, request.topic_id) != (self._group_id, self._topic_id):
             raise RequestError(ErrorCode.INVALID_REQUEST, f"invalid topic id {request.topic_id!r}")
 
-    def _park(self, row: RequestRow, request: SharePartitionRequest) -> None:
+    def _check_member(self, request: SharePartitionRequest) -> None:
+        """A request that was on its way when its member left comes too late."""
+        if self._departed.has_left(request.partition, request.member_id, request.member_epoch):
+            message = f"member {request.member_id} left with epoch {request.member_epoch} or a later one"
+            raise RequestError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, message)
+
+    def _park(self, row: RequestRow, request: SharePartitionRequest) -> Sequence[SharePartitionResponse]:
+        """The share-partition is not here: it may come, it may be gone, or there is none."""
         if self._gone_ms is not None:
-            if request.type != RELEASE_MEMBER:
+            if not isinstance(request, ReleaseMemberRequest):
                 raise self._is_gone()
-            answer(self._output, request)
-            return
+            return (ReleaseMemberResponse(*request_named(request)),)
         if self._parked.park(row, request, max(self._clock_ms, self._now_ms)):
-            return
+            return ()
         if self._here():
             message = f"group {request.group_id} has no share-partition {request.topic}-{request.partition}"
             raise RequestError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, message)
@@ -298,46 +335,38 @@ class Shard:
         message = f"topic {self._topic} with id {self._topic_id} was deleted"
         return RequestError(ErrorCode.UNKNOWN_TOPIC_ID, message)
 
-    def _apply(self, row: RequestRow, request: SharePartitionRequest, led: LedPartition) -> None:
-        has_left = self._departed.has_left(request.partition, request.member_id, request.member_epoch)
-        if request.type == RELEASE_MEMBER:
-            who = request.partition, request.member_id
-            is_old = self._requesters.has_asked_since(*who, request.opened_ms)
-            is_last = self._requesters.ended(*who, request.requester)
-            if is_last and not (has_left or is_old):  # said twice, or after the member came back, it does nothing
-                self._release_member(row, request, led)
-            answer(self._output, request)
-        elif has_left:
-            message = f"member {request.member_id} left with epoch {request.member_epoch} or a later one"
-            raise RequestError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, message)
-        elif request.type == FETCH:
-            self._demand(row, request)
-        elif request.type == ACKNOWLEDGE:
-            config = self._configs.of(request.partition).machine
-            renewed = led.acknowledge(request, row.append_ms, self._now_ms, config)
-            deadline_ms = self._now_ms + config.record_lock_duration_ms if renewed else -1
-            answer(self._output, request, renewed, deadline_ms)
-        else:
-            led.unacquire(request)
-            answer(self._output, request)
+    def _acknowledge(self, row: RequestRow, request: AcknowledgeRequest, led: LedPartition) -> AcknowledgeResponse:
+        config = self._configs.of(request.partition).machine
+        renewed = led.acknowledge(request, row.append_ms, self._now_ms, config)
+        deadline_ms = self._now_ms + config.record_lock_duration_ms if renewed else -1
+        return AcknowledgeResponse(*request_named(request), acquired=renewed, lock_deadline_ms=deadline_ms)
 
-    def _demand(self, row: RequestRow, request: SharePartitionRequest) -> None:
+    def _demand(self, row: RequestRow, request: FetchRequest) -> list[FetchResponse]:
         """One demand stands for each member: a new one takes the old one's place, which is answered with nothing."""
         deadline_ms = row.append_ms + request.max_wait_ms
         demand = Demand(
             request.id, request.reply_to, request.member_id, request.max_records, deadline_ms, row.append_ms
         )
-        for old in self._demands.add(request.partition, demand):
-            self._answer_demand(request.partition, old)
+        replaced = self._demands.add(request.partition, demand)
+        return [self._demand_response(request.partition, old) for old in replaced]
 
-    def _release_member(self, row: RequestRow, request: SharePartitionRequest, led: LedPartition) -> None:
-        """The member's session is over, and so is its wait: a demand of it is answered with nothing."""
-        if request.member_epoch >= 0:
-            self._departed.add(request.partition, request.member_id, request.member_epoch, row.append_ms)
-        for demand in self._demands.drop_member(request.partition, request.member_id):
-            self._answer_demand(request.partition, demand)
-        led.release_member(request.member_id, self._configs.of(request.partition).machine, request.delivered)
-        self._requesters.forget(request.partition, request.member_id)
+    def _release_member(
+        self, row: RequestRow, request: ReleaseMemberRequest, led: LedPartition
+    ) -> list[SharePartitionResponse]:
+        """Said twice, or after the member came back, it does nothing."""
+        partition, member_id = request.partition, request.member_id
+        has_left = self._departed.has_left(partition, member_id, request.member_epoch)
+        is_old = self._requesters.has_asked_since(partition, member_id, request.opened_ms)
+        is_last = self._requesters.ended(partition, member_id, request.requester)
+        responses: list[SharePartitionResponse] = []
+        if is_last and not (has_left or is_old):
+            if request.member_epoch >= 0:
+                self._departed.add(partition, member_id, request.member_epoch, row.append_ms)
+            given_up = self._demands.drop_member(partition, member_id)
+            responses += [self._demand_response(partition, demand) for demand in given_up]
+            led.release_member(member_id, self._configs.of(partition).machine, request.delivered)
+            self._requesters.forget(partition, member_id)
+        return [*responses, ReleaseMemberResponse(*request_named(request))]
 
     # -- demands ---------------------------------------------------------------------------------------------------
 
@@ -368,7 +397,7 @@ class Shard:
         """A gateway whose members hold records cannot know of those of another one who wait."""
         requesters = {demand.reply_to for demand in waiting}
         for requester in self._requesters.to_tell(partition, requesters, led.window.holds, self._now_ms):
-            tell_wanted(self._output, self._partition_key(partition), requester)
+            self._output.respond(WantedNotice("", requester, *self._partition_key(partition), ""))
 
     def _give_up_demands(self, partition: int) -> None:
         """The share-partition is not here any more, or not the same: its members fetch again."""
@@ -378,9 +407,16 @@ class Shard:
     def _answer_demand(
         self, partition: int, demand: Demand, acquired: tuple[AcquiredRange, ...] = (), lock_deadline_ms: int = -1
     ) -> None:
+        self._output.respond(self._demand_response(partition, demand, acquired, lock_deadline_ms))
+
+    def _demand_response(
+        self, partition: int, demand: Demand, acquired: tuple[AcquiredRange, ...] = (), lock_deadline_ms: int = -1
+    ) -> FetchResponse:
+        named = demand.id, demand.reply_to, *self._partition_key(partition), demand.member_id
         read_committed = self._configs.of(partition).read_committed
-        key = self._partition_key(partition)
-        answer_demand(self._output, key, demand, read_committed, acquired, lock_deadline_ms)
+        return FetchResponse(
+            *named, acquired=acquired, lock_deadline_ms=lock_deadline_ms, read_committed=read_committed
+        )
 
     # -- the end of a run ------------------------------------------------------------------------------------------
 

@@ -31,14 +31,14 @@ from sharegroup.group_coordinator.records import (
     SharePartitionRecord,
     SharePartitionStatus,
 )
-from sharegroup.group_coordinator.results import CoordinatorResult, response_to
-from sharegroup.protocol.request_rows import ShareGroupRequest
-from sharegroup.protocol.response_rows import TopicError
+from sharegroup.group_coordinator.results import CoordinatorResult, named
+from sharegroup.protocol.share_group_requests import DeleteGroupRequest, DeleteOffsetsRequest
+from sharegroup.protocol.share_group_responses import DeleteGroupResponse, DeleteOffsetsResponse, TopicError
 
 __all__ = ["delete_group", "delete_offsets", "deleted", "deleting", "topic_deleted"]
 
 
-def delete_offsets(group: GroupMetadata, request: ShareGroupRequest) -> CoordinatorResult:
+def delete_offsets(group: GroupMetadata, request: DeleteOffsetsRequest) -> CoordinatorResult:
     """Delete what the group has of some topics, and tell of each topic; one that is being deleted already is fine.
 
     Raises RequestError: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
@@ -53,10 +53,11 @@ def delete_offsets(group: GroupMetadata, request: ShareGroupRequest) -> Coordina
             change.add(record)
     there = {record.topic for records in group.share_partitions.values() for record in records.values()}
     errors = tuple(_topic_error(topic, topic in there) for topic in dict.fromkeys(request.topic_names))
-    return CoordinatorResult(*change.records(), response=response_to(request, topic_errors=errors))
+    response = DeleteOffsetsResponse(*named(request), topic_errors=errors)
+    return CoordinatorResult(*change.records(), response=response)
 
 
-def delete_group(group: GroupMetadata, request: ShareGroupRequest) -> CoordinatorResult:
+def delete_group(group: GroupMetadata, request: DeleteGroupRequest) -> CoordinatorResult:
     """Delete the group; what was configured for it stays.
 
     Raises RequestError: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
@@ -69,7 +70,7 @@ def delete_group(group: GroupMetadata, request: ShareGroupRequest) -> Coordinato
         for record in deleting(group, topic_id):
             change.add(record)
     _bury(change)
-    return CoordinatorResult(*change.records(), response=response_to(request))
+    return CoordinatorResult(*change.records(), response=DeleteGroupResponse(*named(request)))
 
 
 def deleted(group: GroupMetadata, share_partitions: Iterable[tuple[str, int, int]]) -> CoordinatorResult:

@@ -16,7 +16,7 @@ from sharegroup.group_coordinator.records import (
     SharePartitionRecord,
     SharePartitionStatus,
 )
-from sharegroup.protocol.request_rows import TopicMetadata
+from sharegroup.protocol.share_group_requests import TopicMetadata
 
 __all__ = ["discovered_partitions"]
 

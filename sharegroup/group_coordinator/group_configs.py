@@ -21,13 +21,14 @@ from sharegroup.group_coordinator.records import (
     SharePartitionRecord,
     SharePartitionStatus,
 )
-from sharegroup.group_coordinator.results import Configure, CoordinatorResult, response_to
-from sharegroup.protocol.request_rows import ShareGroupRequest
+from sharegroup.group_coordinator.results import Configure, CoordinatorResult, named
+from sharegroup.protocol.share_group_requests import AlterConfigsRequest
+from sharegroup.protocol.share_group_responses import AlterConfigsResponse
 
 __all__ = ["alter_configs"]
 
 
-def alter_configs(group: GroupMetadata, request: ShareGroupRequest, job: Config) -> CoordinatorResult:
+def alter_configs(group: GroupMetadata, request: AlterConfigsRequest, job: Config) -> CoordinatorResult:
     """Set the named values, or take them away where they are None; all or nothing.
 
     Raises RequestError: INVALID_REQUEST for a blank group id, INVALID_CONFIG with every problem of the values.
@@ -42,12 +43,13 @@ def alter_configs(group: GroupMetadata, request: ShareGroupRequest, job: Config)
         for name, value in sorted(request.configs.items()):
             if group.configs.get(name) != value:
                 change.add(ShareGroupConfigRecord(group.group_id, name, value))
+    response = AlterConfigsResponse(*named(request))
     if change.after is group:
-        return CoordinatorResult(response=response_to(request))
+        return CoordinatorResult(response=response)
     config = job.effective(group.group_id, change.after.configs).config
     _start_anew(change, config)
     configure = _configure(change.after, request, config)
-    return CoordinatorResult(*change.records(), response=response_to(request), configure=configure)
+    return CoordinatorResult(*change.records(), response=response, configure=configure)
 
 
 def _start_anew(change: Change, config: GroupConfig) -> None:
@@ -67,7 +69,7 @@ def _initializing(group: GroupMetadata) -> Iterator[SharePartitionRecord]:
                 yield record
 
 
-def _configure(group: GroupMetadata, request: ShareGroupRequest, config: GroupConfig) -> Configure | None:
+def _configure(group: GroupMetadata, request: AlterConfigsRequest, config: GroupConfig) -> Configure | None:
     topics = group.topics(SharePartitionStatus.INITIALIZING, SharePartitionStatus.INITIALIZED)
     return Configure(group.group_id, request.id, config, tuple(topics.values())) if topics else None
 

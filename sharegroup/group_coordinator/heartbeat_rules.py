@@ -5,7 +5,8 @@ from __future__ import annotations
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.group_coordinator.group_metadata import GroupMetadata
 from sharegroup.group_coordinator.records import ShareGroupMemberRecord
-from sharegroup.protocol.request_rows import MAX_MEMBER_ID_LENGTH, ShareGroupRequest
+from sharegroup.protocol.row_fields import MAX_MEMBER_ID_LENGTH
+from sharegroup.protocol.share_group_requests import HeartbeatRequest
 from sharegroup.types import is_topic_name
 
 __all__ = ["JOIN_GROUP_EPOCH", "LEAVE_GROUP_EPOCH", "check_capacity", "check_request", "existing_member", "fence"]
@@ -14,7 +15,7 @@ JOIN_GROUP_EPOCH = 0
 LEAVE_GROUP_EPOCH = -1
 
 
-def check_request(request: ShareGroupRequest) -> None:
+def check_request(request: HeartbeatRequest) -> None:
     """Raise RequestError when the request is wrong whatever the group's state is.
 
     INVALID_REQUEST, or INVALID_TOPIC_EXCEPTION for a subscription to what no topic can be called.

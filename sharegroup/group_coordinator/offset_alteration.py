@@ -17,14 +17,14 @@ from sharegroup.group_coordinator.change import Change
 from sharegroup.group_coordinator.deletion import deleting
 from sharegroup.group_coordinator.group_metadata import GroupMetadata
 from sharegroup.group_coordinator.records import SharePartitionRecord, SharePartitionStatus
-from sharegroup.group_coordinator.results import CoordinatorResult, response_to
-from sharegroup.protocol.request_rows import ShareGroupRequest, StartOffset, TopicMetadata
-from sharegroup.protocol.response_rows import PartitionError
+from sharegroup.group_coordinator.results import CoordinatorResult, named
+from sharegroup.protocol.share_group_requests import AlterOffsetsRequest, StartOffset, TopicMetadata
+from sharegroup.protocol.share_group_responses import AlterOffsetsResponse, PartitionError
 
 __all__ = ["alter_offsets"]
 
 
-def alter_offsets(group: GroupMetadata, request: ShareGroupRequest, now_ms: int) -> CoordinatorResult:
+def alter_offsets(group: GroupMetadata, request: AlterOffsetsRequest, now_ms: int) -> CoordinatorResult:
     """Alter what can be altered, and tell of each share-partition; an unknown group is made, empty.
 
     Raises RequestError: INVALID_GROUP_ID, NON_EMPTY_GROUP.
@@ -41,7 +41,8 @@ def alter_offsets(group: GroupMetadata, request: ShareGroupRequest, now_ms: int)
         change.bump_group_epoch()
         for record in (*_deleting(group, request, altered), *_initializing(change.after, request, altered)):
             change.add(record)
-    return CoordinatorResult(*change.records(), response=response_to(request, partition_errors=tuple(errors)))
+    response = AlterOffsetsResponse(*named(request), partition_errors=tuple(errors))
+    return CoordinatorResult(*change.records(), response=response)
 
 
 def _error(offset: StartOffset, topic: TopicMetadata | None) -> PartitionError:
@@ -55,7 +56,7 @@ def _error(offset: StartOffset, topic: TopicMetadata | None) -> PartitionError:
 
 
 def _initializing(
-    group: GroupMetadata, request: ShareGroupRequest, altered: list[StartOffset]
+    group: GroupMetadata, request: AlterOffsetsRequest, altered: list[StartOffset]
 ) -> Iterator[SharePartitionRecord]:
     for topic, partition, start_offset in altered:
         yield SharePartitionRecord(
@@ -70,7 +71,7 @@ def _initializing(
 
 
 def _deleting(
-    group: GroupMetadata, request: ShareGroupRequest, altered: list[StartOffset]
+    group: GroupMetadata, request: AlterOffsetsRequest, altered: list[StartOffset]
 ) -> Iterator[SharePartitionRecord]:
     """What there is of the topics that had these names before."""
     topic_ids = group.topic_ids()

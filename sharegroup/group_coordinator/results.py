@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sharegroup.config import GroupConfig
 from sharegroup.errors import RequestError
 from sharegroup.group_coordinator.records import SoftRecord, TableRecord, TopicPartitions
-from sharegroup.protocol.request_rows import ShareGroupRequest
-from sharegroup.protocol.response_rows import ShareGroupResponse
+from sharegroup.protocol.share_group_requests import (
+    AdministratorRequest,
+    AlterConfigsRequest,
+    AlterOffsetsRequest,
+    DeleteGroupRequest,
+    DeleteOffsetsRequest,
+    HeartbeatRequest,
+)
+from sharegroup.protocol.share_group_responses import (
+    AlterConfigsResponse,
+    AlterOffsetsResponse,
+    DeleteGroupResponse,
+    DeleteOffsetsResponse,
+    HeartbeatResponse,
+    ShareGroupResponse,
+)
 
-__all__ = ["Configure", "CoordinatorResult", "ReleaseMember", "refused", "response_to"]
+__all__ = ["Configure", "CoordinatorResult", "ReleaseMember", "named", "refused"]
 
 
 class ReleaseMember(NamedTuple):
@@ -47,11 +61,27 @@ class CoordinatorResult(NamedTuple):
     configure: Configure | None = None
 
 
-def response_to(request: ShareGroupRequest, **fields: Any) -> ShareGroupResponse:
-    """The response to a request; `fields` are those beside the request's own."""
-    return ShareGroupResponse(request.type, request.id, request.reply_to, request.group_id, request.member_id, **fields)
+def named(request: HeartbeatRequest | AdministratorRequest) -> tuple[str, str, str]:
+    """What a response to the request begins with."""
+    return request.id, request.reply_to, request.group_id
 
 
-def refused(request: ShareGroupRequest, error: RequestError) -> CoordinatorResult:
+def refused(request: HeartbeatRequest | AdministratorRequest, error: RequestError) -> CoordinatorResult:
     """A response with the error, and nothing else."""
-    return CoordinatorResult(response=response_to(request, error_code=int(error.code), error_message=error.message))
+    return CoordinatorResult(response=_refusal(request, (*named(request), int(error.code), error.message)))
+
+
+def _refusal(
+    request: HeartbeatRequest | AdministratorRequest, refusal: tuple[str, str, str, int, str]
+) -> ShareGroupResponse:
+    match request:
+        case HeartbeatRequest():
+            return HeartbeatResponse(*refusal, member_id=request.member_id)
+        case AlterOffsetsRequest():
+            return AlterOffsetsResponse(*refusal)
+        case DeleteOffsetsRequest():
+            return DeleteOffsetsResponse(*refusal)
+        case DeleteGroupRequest():
+            return DeleteGroupResponse(*refusal)
+        case AlterConfigsRequest():
+            return AlterConfigsResponse(*refusal)

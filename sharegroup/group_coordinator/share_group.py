@@ -54,13 +54,16 @@ from sharegroup.group_coordinator.records import (
     SharePartitionStatus,
     TableRecord,
 )
-from sharegroup.group_coordinator.results import CoordinatorResult, ReleaseMember, refused, response_to
-from sharegroup.protocol.request_rows import (
-    ALTER_CONFIGS,
-    ALTER_OFFSETS,
-    DELETE_GROUP,
-    ShareGroupRequest,
+from sharegroup.group_coordinator.results import CoordinatorResult, ReleaseMember, named, refused
+from sharegroup.protocol.share_group_requests import (
+    AdministratorRequest,
+    AlterConfigsRequest,
+    AlterOffsetsRequest,
+    DeleteGroupRequest,
+    DeleteOffsetsRequest,
+    HeartbeatRequest,
 )
+from sharegroup.protocol.share_group_responses import HeartbeatResponse
 
 __all__ = ["CoordinatorResult", "ReleaseMember", "ShareGroup"]
 
@@ -108,7 +111,7 @@ class ShareGroup:
         for record in (*result.records, *result.soft_records):
             self.replay(record)
 
-    def heartbeat(self, request: ShareGroupRequest, now_ms: int, config: GroupConfig) -> CoordinatorResult:
+    def heartbeat(self, request: HeartbeatRequest, now_ms: int, config: GroupConfig) -> CoordinatorResult:
         """Join (epoch 0), leave (-1) or stay (n). A refusal is a response with an error code, and no records.
 
         Codes: INVALID_REQUEST, INVALID_TOPIC_EXCEPTION, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,
@@ -122,20 +125,22 @@ class ShareGroup:
         except RequestError as error:
             return refused(request, error)
 
-    def administer(self, request: ShareGroupRequest, job: Config, now_ms: int) -> CoordinatorResult:
+    def administer(self, request: AdministratorRequest, job: Config, now_ms: int) -> CoordinatorResult:
         """alter_offsets, delete_offsets, delete_group or alter_configs. A refusal is a response with an error code.
 
         Codes: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, INVALID_CONFIG, INVALID_REQUEST.
         """
         group = self.metadata
         try:
-            if request.type == ALTER_CONFIGS:
-                return alter_configs(group, request, job)
-            if request.type == ALTER_OFFSETS:
-                return alter_offsets(group, request, now_ms)
-            if request.type == DELETE_GROUP:
-                return deletion.delete_group(group, request)
-            return deletion.delete_offsets(group, request)
+            match request:
+                case AlterConfigsRequest():
+                    return alter_configs(group, request, job)
+                case AlterOffsetsRequest():
+                    return alter_offsets(group, request, now_ms)
+                case DeleteGroupRequest():
+                    return deletion.delete_group(group, request)
+                case DeleteOffsetsRequest():
+                    return deletion.delete_offsets(group, request)
         except RequestError as error:
             return refused(request, error)
 
@@ -174,15 +179,17 @@ class ShareGroup:
         deadlines = sorted(self.metadata.session_deadlines.items())
         return self._remove([member_id for member_id, deadline_ms in deadlines if deadline_ms <= now_ms])
 
-    def _leave(self, request: ShareGroupRequest, now_ms: int) -> CoordinatorResult:
+    def _leave(self, request: HeartbeatRequest, now_ms: int) -> CoordinatorResult:
         existing_member(self.metadata, request.member_id)
         others_rely = self._others_rely_on(request, now_ms)
         result = self._remove([request.member_id])
         if others_rely:
             result = result._replace(releases=tuple(release._replace(topics=()) for release in result.releases))
-        return result._replace(response=response_to(request, member_epoch=LEAVE_GROUP_EPOCH))
+        return result._replace(
+            response=HeartbeatResponse(*named(request), member_id=request.member_id, member_epoch=LEAVE_GROUP_EPOCH)
+        )
 
-    def _others_rely_on(self, request: ShareGroupRequest, now_ms: int) -> bool:
+    def _others_rely_on(self, request: HeartbeatRequest, now_ms: int) -> bool:
         """Whether a gateway may still take the member for one that is leaving through another.
 
         It answers acknowledgements for the member by itself until the session deadline that it was told, unless it
@@ -202,15 +209,16 @@ class ShareGroup:
         releases = [ReleaseMember(m.group_id, m.member_id, m.member_epoch, assignable) for m in leaving if assignable]
         return CoordinatorResult(*change.records(), releases=tuple(releases))
 
-    def _join_or_stay(self, request: ShareGroupRequest, now_ms: int, config: GroupConfig) -> CoordinatorResult:
+    def _join_or_stay(self, request: HeartbeatRequest, now_ms: int, config: GroupConfig) -> CoordinatorResult:
         before = self._member(request, config)
         change = self._joined_or_stayed(before, request, now_ms, config)
         told = change.after.members[before.member_id]
         # Not earlier than before: a clock that steps back must not shorten a session.
         deadline_ms = max(now_ms + config.session_timeout_ms, self.metadata.session_deadlines.get(told.member_id, 0))
         records, soft_records = change.records()
-        response = response_to(
-            request,
+        response = HeartbeatResponse(
+            *named(request),
+            member_id=told.member_id,
             member_epoch=told.member_epoch,
             heartbeat_interval_ms=_heartbeat_interval_ms(told, change.after, config),
             assignment=_wire_assignment(told) if _must_be_told(told, before, request) else None,
@@ -220,7 +228,7 @@ class ShareGroup:
         session = SessionRecord(told.member_id, deadline_ms, request.reply_to, self._told_to_others_ms(request))
         return CoordinatorResult(records, (*soft_records, session), response)
 
-    def _told_to_others_ms(self, request: ShareGroupRequest) -> int:
+    def _told_to_others_ms(self, request: HeartbeatRequest) -> int:
         """The latest session deadline that other gateways than this requester were told for the member.
 
         A member that asks for itself is no gateway: its acknowledgements are answered by the job alone.
@@ -231,7 +239,7 @@ class ShareGroup:
         return max(others_until_ms, self.metadata.session_deadlines[request.member_id])
 
     def _joined_or_stayed(
-        self, before: ShareGroupMemberRecord, request: ShareGroupRequest, now_ms: int, config: GroupConfig
+        self, before: ShareGroupMemberRecord, request: HeartbeatRequest, now_ms: int, config: GroupConfig
     ) -> Change:
         """The steps of a heartbeat: member, partitions, group epoch, assignor, and the member at the new epoch."""
         change = Change(self.metadata)
@@ -252,7 +260,7 @@ class ShareGroup:
             change.add(_reconciled(member, change.after))
         return change
 
-    def _member(self, request: ShareGroupRequest, config: GroupConfig) -> ShareGroupMemberRecord:
+    def _member(self, request: HeartbeatRequest, config: GroupConfig) -> ShareGroupMemberRecord:
         """The member as it is before this heartbeat, a new one with epoch 0; RequestError when it may not be one."""
         group = self.metadata
         if request.member_epoch != JOIN_GROUP_EPOCH:
@@ -267,7 +275,7 @@ class ShareGroup:
         )
 
 
-def _with_request(member: ShareGroupMemberRecord, request: ShareGroupRequest) -> ShareGroupMemberRecord:
+def _with_request(member: ShareGroupMemberRecord, request: HeartbeatRequest) -> ShareGroupMemberRecord:
     """The member with what the request says; None means unchanged, and the order of topics means nothing."""
     names = request.subscribed_topic_names
     return member._replace(
@@ -287,7 +295,7 @@ def _reconciled(member: ShareGroupMemberRecord, group: GroupMetadata) -> ShareGr
     )
 
 
-def _must_be_told(told: ShareGroupMemberRecord, before: ShareGroupMemberRecord, request: ShareGroupRequest) -> bool:
+def _must_be_told(told: ShareGroupMemberRecord, before: ShareGroupMemberRecord, request: HeartbeatRequest) -> bool:
     """Whether the response holds the assignment: after a full request (a join is one), or when it changed.
 
     Changed, seen from the member: one that still names its previous epoch did not get the response that told it.

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 from sharegroup.errors import ErrorCode
 from sharegroup.member.ranges import AssignedPartition, HeldRange
-from sharegroup.protocol.request_rows import ACKNOWLEDGE, MAX_RANGES_PER_ROW, SharePartitionRequest, in_rows
-from sharegroup.protocol.response_rows import SharePartitionResponse
+from sharegroup.protocol.share_partition_requests import MAX_RANGES_PER_ROW, AcknowledgeRequest, in_rows
+from sharegroup.protocol.share_partition_responses import AcknowledgeResponse
 from sharegroup.range_map import RangeMap
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
 
@@ -77,7 +77,7 @@ class AcknowledgementRound:
         """Whether everything is answered."""
         return not self._open
 
-    def due(self, member_epoch: int, now_ms: int) -> list[SharePartitionRequest]:
+    def due(self, member_epoch: int, now_ms: int) -> list[AcknowledgeRequest]:
         """The rows to send now."""
         requests = []
         for request_id, row in self._open.items():
@@ -86,7 +86,7 @@ class AcknowledgementRound:
                 requests.append(self._request(request_id, row, member_epoch))
         return requests
 
-    def take(self, response: SharePartitionResponse, now_ms: int) -> bool:
+    def take(self, response: AcknowledgeResponse, now_ms: int) -> bool:
         """Take an answer in; False if it is to none of this round's rows, or to one that has been answered."""
         row = self._open.pop(response.id, None)
         if row is None:
@@ -119,9 +119,9 @@ class AcknowledgementRound:
             for part in held.parts(ascending.get(held.share_partition, ()), self.lock_deadline_ms)
         )
 
-    def _request(self, request_id: str, row: _Row, member_epoch: int) -> SharePartitionRequest:
-        return SharePartitionRequest(
-            ACKNOWLEDGE, request_id, self._group_id, *row.share_partition, self._member_id, member_epoch,
+    def _request(self, request_id: str, row: _Row, member_epoch: int) -> AcknowledgeRequest:
+        return AcknowledgeRequest(
+            request_id, self._group_id, *row.share_partition, self._member_id, member_epoch,
             reply_to=self._member_id, is_renew_ack=self._is_renewal, batches=row.batches, acquired=self._answered(row),
             lock_deadline_ms=self._lock_end_ms(row),
         )  # fmt: skip

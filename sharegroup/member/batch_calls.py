@@ -13,7 +13,7 @@ from sharegroup.errors import ShareGroupError
 from sharegroup.member.acknowledgement_round import AcknowledgementRound
 from sharegroup.member.held_batches import HeldBatches
 from sharegroup.member.ranges import HeldRange, OfferedBatch, records_in
-from sharegroup.protocol.request_rows import SharePartitionRequest
+from sharegroup.protocol.share_partition_requests import AcknowledgeRequest
 
 logger = logging.getLogger(__name__)
 
@@ -134,7 +134,7 @@ class Acknowledging:
         """Whether `due` may be called now."""
         return self._answers.poll(now_ms)
 
-    def due(self, now_ms: int) -> list[SharePartitionRequest]:
+    def due(self, now_ms: int) -> list[AcknowledgeRequest]:
         """What is to be appended now; nothing while the member cannot read answers. Raises NotAnsweredError."""
         if self._append_until_ms is None:
             self._append_until_ms = now_ms + self._member.acknowledge_timeout_ms

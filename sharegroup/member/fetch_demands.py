@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from sharegroup.errors import ErrorCode
 from sharegroup.member.ranges import AssignedPartition, HeldRange
-from sharegroup.protocol.request_rows import FETCH, SharePartitionRequest
-from sharegroup.protocol.response_rows import SharePartitionResponse
+from sharegroup.protocol.share_partition_requests import FetchRequest
+from sharegroup.protocol.share_partition_responses import FetchResponse
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class FetchDemands:
 
     def due(
         self, assignment: Collection[AssignedPartition], held: int, member_epoch: int, now_ms: int
-    ) -> list[SharePartitionRequest]:
+    ) -> list[FetchRequest]:
         """The fetches to send now; `held` is how many records are held that no batch has begun with."""
         for share_partition in [known for known in self._demands if known not in assignment]:
             del self._demands[share_partition]  # an answer on its way is still taken: its locks are valid
@@ -56,8 +56,8 @@ class FetchDemands:
         free = [share_partition for share_partition in sorted(assignment) if self._is_free(share_partition, now_ms)]
         requests = []
         for share_partition, asked in self._sizes(free, len(assignment), held).items():
-            request = SharePartitionRequest(
-                FETCH, next(self._ids), self._group_id, *share_partition, self._member_id, member_epoch,
+            request = FetchRequest(
+                next(self._ids), self._group_id, *share_partition, self._member_id, member_epoch,
                 reply_to=self._member_id, max_records=asked, max_wait_ms=self._max_wait_ms,
             )  # fmt: skip
             demand = self._demands[share_partition]
@@ -68,7 +68,7 @@ class FetchDemands:
         self._forget_old()
         return requests
 
-    def take(self, response: SharePartitionResponse, now_ms: int) -> tuple[HeldRange, ...]:
+    def take(self, response: FetchResponse, now_ms: int) -> tuple[HeldRange, ...]:
         """What an answer grants; nothing for one that was taken before, or that is to nobody's demand."""
         share_partition = self._unanswered.pop(response.id, None)
         if share_partition is None:
@@ -81,7 +81,7 @@ class FetchDemands:
             logger.info("fetch of %s-%d refused: %s", response.topic, response.partition, response.error_message)
         return ranges_of(response)
 
-    def awaits(self, response: SharePartitionResponse) -> bool:
+    def awaits(self, response: FetchResponse) -> bool:
         """Whether this answers a demand for the first time."""
         return response.id in self._unanswered
 
@@ -110,7 +110,7 @@ class FetchDemands:
             del self._unanswered[next(iter(self._unanswered))]
 
 
-def ranges_of(response: SharePartitionResponse) -> tuple[HeldRange, ...]:
+def ranges_of(response: FetchResponse) -> tuple[HeldRange, ...]:
     """The ranges that a fetch response grants."""
     where = response.topic, response.topic_id, response.partition
     return tuple(

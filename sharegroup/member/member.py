@@ -28,8 +28,8 @@ from sharegroup.member.batch_calls import Acknowledging
 from sharegroup.member.held_batches import Offers
 from sharegroup.member.member_logic import MemberLogic, MemberSettings, Request, renews
 from sharegroup.member.ranges import AssignedPartition, HeldRange, OfferedBatch
-from sharegroup.protocol.request_rows import TopicMetadata
 from sharegroup.protocol.response_rows import Response
+from sharegroup.protocol.share_group_requests import TopicMetadata
 from sharegroup.types import AcknowledgementBatch
 
 logger = logging.getLogger(__name__)

@@ -25,18 +25,18 @@ from sharegroup.member.fetch_demands import FetchDemands, ranges_of
 from sharegroup.member.held_batches import HeldBatches, Offers
 from sharegroup.member.membership import Membership
 from sharegroup.member.ranges import AssignedPartition, HeldRange, OfferedBatch
-from sharegroup.protocol.request_rows import (
-    ACKNOWLEDGE,
-    FETCH,
+from sharegroup.protocol.response_rows import Response
+from sharegroup.protocol.share_group_requests import ShareGroupRequest, TopicMetadata
+from sharegroup.protocol.share_group_responses import HeartbeatResponse
+from sharegroup.protocol.share_partition_requests import (
     MAX_RANGES_PER_ROW,
-    UNACQUIRE,
-    ShareGroupRequest,
+    AcknowledgeRequest,
     SharePartitionRequest,
-    TopicMetadata,
+    UnacquireRequest,
     in_rows,
 )
-from sharegroup.protocol.response_rows import Response, ShareGroupResponse, SharePartitionResponse
-from sharegroup.types import AcknowledgementBatch, AcknowledgeType
+from sharegroup.protocol.share_partition_responses import AcknowledgeResponse, FetchResponse
+from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class MemberSettings(NamedTuple):
 
 def renews(requests: Iterable[Request]) -> bool:
     """Whether there is a renewal among them: the locks count on it, so it is not on its way but appended, or not."""
-    return any(isinstance(request, SharePartitionRequest) and request.is_renew_ack for request in requests)
+    return any(isinstance(request, AcknowledgeRequest) and request.is_renew_ack for request in requests)
 
 
 class MemberLogic:
@@ -217,23 +217,27 @@ class MemberLogic:
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def _take(self, response: Response, now_ms: int) -> list[Request]:
-        if isinstance(response, ShareGroupResponse):
-            self._take_heartbeat(response, now_ms)
-        elif response.type != FETCH:
-            for waiting in (self.acknowledgements, self.renewal):
-                if waiting is not None and waiting.take(response, now_ms):
-                    self._see_gone(response, now_ms)
-                    self._settle(waiting, now_ms)
-                    break
-        elif not response.id.startswith(self.incarnation):
-            return self._release_foreign(response)
-        elif self._demands.awaits(response):
-            self._see_gone(response, now_ms)
-            granted = self._demands.take(response, now_ms)
-            self.holdings.add([held for held in granted if not self._is_replaced(held.share_partition)], now_ms)
+        match response:
+            case HeartbeatResponse():
+                self._take_heartbeat(response, now_ms)
+            case AcknowledgeResponse():
+                self._take_acknowledged(response, now_ms)
+            case FetchResponse() if not response.id.startswith(self.incarnation):
+                return self._release_foreign(response)
+            case FetchResponse() if self._demands.awaits(response):
+                self._see_gone(response, now_ms)
+                granted = self._demands.take(response, now_ms)
+                self.holdings.add([held for held in granted if not self._is_replaced(held.share_partition)], now_ms)
         return []
 
-    def _take_heartbeat(self, response: ShareGroupResponse, now_ms: int) -> None:
+    def _take_acknowledged(self, response: AcknowledgeResponse, now_ms: int) -> None:
+        for waiting in (self.acknowledgements, self.renewal):
+            if waiting is not None and waiting.take(response, now_ms):
+                self._see_gone(response, now_ms)
+                self._settle(waiting, now_ms)
+                return
+
+    def _take_heartbeat(self, response: HeartbeatResponse, now_ms: int) -> None:
         before = self.assignment
         if self._membership.take(response, now_ms):
             self._demands.forget()
@@ -247,7 +251,7 @@ class MemberLogic:
         """Whether the name belongs to another topic now."""
         return self._topic_ids.get(share_partition.topic, share_partition.topic_id) != share_partition.topic_id
 
-    def _see_gone(self, response: SharePartitionResponse, now_ms: int) -> None:
+    def _see_gone(self, response: FetchResponse | AcknowledgeResponse, now_ms: int) -> None:
         """The job does not lead what it was asked for: its topic is no more, and one of its name is another."""
         if response.error_code == ErrorCode.UNKNOWN_TOPIC_ID:
             gone = AssignedPartition(response.topic, response.topic_id, response.partition)
@@ -281,11 +285,11 @@ class MemberLogic:
         if missing:
             logger.warning("the locks of %d records of the running batch could not be renewed", missing)
 
-    def _release_foreign(self, response: SharePartitionResponse) -> list[Request]:
+    def _release_foreign(self, response: FetchResponse) -> list[Request]:
         """A fetch of an earlier process of this member was granted: to be delivered again, visibly a second time."""
         found = [held for held in ranges_of(response) if not self.holdings.has(held)]
         return [
-            self._partition_request(ACKNOWLEDGE, ranges, released)
+            AcknowledgeRequest(*self._named(ranges), batches=tuple(released), acquired=_grants(ranges))
             for ranges in in_rows(found, MAX_RANGES_PER_ROW)
             for released in uniform(ranges, AcknowledgeType.RELEASE).values()
         ]
@@ -332,18 +336,20 @@ class MemberLogic:
         for held in sorted(ranges):
             by_share_partition.setdefault(held.share_partition, []).append(held)
         return [
-            self._partition_request(UNACQUIRE, found)
+            UnacquireRequest(*self._named(found), acquired=_grants(found))
             for listed in by_share_partition.values()
             for found in in_rows(listed, MAX_RANGES_PER_ROW)
         ]
 
-    def _partition_request(
-        self, kind: str, granted: Sequence[HeldRange], batches: Iterable[AcknowledgementBatch] = ()
-    ) -> SharePartitionRequest:
-        """A request about ranges of one share-partition whose answer nobody waits for; it is asked for, because the job
-        logs refusals it cannot tell."""
-        return SharePartitionRequest(
-            kind, next(self._ids), self.settings.group_id, *granted[0].share_partition, self.settings.member_id,
-            self.member_epoch, reply_to=self.settings.member_id, batches=tuple(batches),
-            acquired=tuple(held.grant for held in granted),
-        )  # fmt: skip
+    def _named(self, ranges: Sequence[HeldRange]) -> tuple[str, str, str, str, int, str, int, str]:
+        """What a request begins with that is about ranges of one share-partition, and whose answer nobody waits for.
+
+        The answer is asked for, because the job logs refusals that it cannot tell.
+        """
+        member_id = self.settings.member_id
+        who = self.settings.group_id, *ranges[0].share_partition, member_id, self.member_epoch, member_id
+        return next(self._ids), *who
+
+
+def _grants(ranges: Iterable[HeldRange]) -> tuple[AcquiredRange, ...]:
+    return tuple(held.grant for held in ranges)

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.member.ranges import AssignedPartition
-from sharegroup.protocol.request_rows import HEARTBEAT, ShareGroupRequest, TopicMetadata
-from sharegroup.protocol.response_rows import ShareGroupResponse
+from sharegroup.protocol.share_group_requests import HeartbeatRequest, TopicMetadata
+from sharegroup.protocol.share_group_responses import HeartbeatResponse
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +69,7 @@ class Membership:
         """Whether the coordinator has answered the join."""
         return self.member_epoch > JOIN_EPOCH
 
-    def heartbeat(self, metadata: Mapping[str, TopicMetadata], now_ms: int) -> ShareGroupRequest | None:
+    def heartbeat(self, metadata: Mapping[str, TopicMetadata], now_ms: int) -> HeartbeatRequest | None:
         """The heartbeat that is due, if one is; `metadata` is what is known of the subscribed topics."""
         if now_ms < self._due_ms or self._leaving or self.fatal:
             return None
@@ -80,7 +80,7 @@ class Membership:
         """There is news for the coordinator: the next heartbeat is due now."""
         self._due_ms = min(self._due_ms, now_ms)
 
-    def leave(self) -> ShareGroupRequest | None:
+    def leave(self) -> HeartbeatRequest | None:
         """The last heartbeat, None for one who never asked to join; `left` is set by its answer."""
         self._leaving = True
         if not self.has_joined and not self._unanswered:
@@ -88,7 +88,7 @@ class Membership:
             return None
         return self._request(LEAVE_EPOCH, {})
 
-    def take(self, response: ShareGroupResponse, now_ms: int) -> bool:
+    def take(self, response: HeartbeatResponse, now_ms: int) -> bool:
         """Take an answer in; True when the member was fenced, and so holds nothing any more."""
         epoch = self._unanswered.pop(response.id, None)
         if epoch is None:
@@ -115,7 +115,7 @@ class Membership:
     def _who(self) -> tuple[str, str]:
         return self.member_id, self.group_id
 
-    def _refused(self, response: ShareGroupResponse, epoch: int, now_ms: int) -> bool:
+    def _refused(self, response: HeartbeatResponse, epoch: int, now_ms: int) -> bool:
         code = response.error_code
         if code in _FENCED:
             if epoch != self.member_epoch or epoch == JOIN_EPOCH:
@@ -132,14 +132,13 @@ class Membership:
         self.fatal = RequestError(known, response.error_message or f"error {code}")
         return False
 
-    def _request(self, member_epoch: int, metadata: Mapping[str, TopicMetadata]) -> ShareGroupRequest:
-        request = ShareGroupRequest(
-            HEARTBEAT,
+    def _request(self, member_epoch: int, metadata: Mapping[str, TopicMetadata]) -> HeartbeatRequest:
+        request = HeartbeatRequest(
             next(self._ids),
             self.group_id,
-            self.member_id,
-            member_epoch,
             reply_to=self.member_id,
+            member_id=self.member_id,
+            member_epoch=member_epoch,
             client_id=self._client_id,
             client_host=self._client_host,
             subscribed_topic_names=self._topics if member_epoch == JOIN_EPOCH else None,

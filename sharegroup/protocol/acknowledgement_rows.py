@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
-from sharegroup.protocol.request_rows import MAX_RANGES_PER_ROW
+from sharegroup.protocol.share_partition_requests import MAX_RANGES_PER_ROW
 from sharegroup.types import AcknowledgementBatch, AcquiredRange
 
 __all__ = ["MAX_ROW_BYTES", "acknowledgement_rows"]

@@ -61,6 +61,14 @@ def answerable(row: dict[str, Any], types: tuple[str, ...]) -> dict[str, Any]:
     return row
 
 
+def is_awaited(value: bytes) -> bool:
+    """Whether a row names someone who waits for its response; False for what is no row at all."""
+    try:
+        return bool(json_object(value.decode(errors="replace")).get("reply_to"))
+    except InvalidRequestRow:
+        return False
+
+
 def text(
     row: Mapping[str, Any],
     field: str,

@@ -20,16 +20,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from sharegroup.config import JobConfig
-from sharegroup.protocol.request_rows import (
-    ACKNOWLEDGE,
-    FETCH,
-    HEARTBEAT,
-    UNACQUIRE,
-    ShareGroupRequest,
+from sharegroup.protocol.response_rows import Response, decode_response
+from sharegroup.protocol.share_group_requests import HeartbeatRequest, ShareGroupRequest, TopicMetadata
+from sharegroup.protocol.share_group_responses import HeartbeatResponse
+from sharegroup.protocol.share_partition_requests import (
+    AcknowledgeRequest,
+    FetchRequest,
     SharePartitionRequest,
-    TopicMetadata,
+    UnacquireRequest,
 )
-from sharegroup.protocol.response_rows import Response, ShareGroupResponse, SharePartitionResponse, decode_response
+from sharegroup.protocol.share_partition_responses import AcknowledgeResponse, FetchResponse
 from sharegroup.topics.topic_lookup import TopicLookup
 from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange
 
@@ -153,10 +153,10 @@ class RawMember:
 
     def heartbeat(
         self, topics: Mapping[str, int] | None = None, timeout_s: float = RESPONSE_DEADLINE_S
-    ) -> ShareGroupResponse:
+    ) -> HeartbeatResponse:
         """One heartbeat and its response; `topics` maps the names to subscribe to to their partitions."""
         response = self.client.call(self.heartbeat_request(topics, self.epoch), timeout_s)
-        assert isinstance(response, ShareGroupResponse)
+        assert isinstance(response, HeartbeatResponse)
         if response.error_code == 0:
             self.epoch = response.member_epoch
             if response.assignment is not None:
@@ -174,21 +174,20 @@ class RawMember:
         assert response.error_code == 0, response
         assert set(self.assignment) == set(topics), f"not assigned in time: {self.assignment}"
 
-    def leave(self) -> ShareGroupResponse:
+    def leave(self) -> HeartbeatResponse:
         """Leave the group."""
         self.epoch = -1
         return self.heartbeat()
 
-    def heartbeat_request(self, topics: Mapping[str, int] | None, epoch: int) -> ShareGroupRequest:
+    def heartbeat_request(self, topics: Mapping[str, int] | None, epoch: int) -> HeartbeatRequest:
         """The row of a heartbeat."""
         self.topic_ids |= {name: self.client.topic_id(name) for name in topics or ()}
-        return ShareGroupRequest(
-            HEARTBEAT,
+        return HeartbeatRequest(
             self.client.next_id(),
             self.group_id,
-            self.member_id,
-            epoch,
             self.client.reply_to,
+            member_id=self.member_id,
+            member_epoch=epoch,
             client_id="raw",
             subscribed_topic_names=None if topics is None else tuple(topics),
             topics={name: TopicMetadata(self.topic_ids[name], count) for name, count in (topics or {}).items()},
@@ -196,11 +195,11 @@ class RawMember:
 
     # -- its share-partitions
 
-    def fetch(
-        self, topic: str, partition: int, max_records: int, max_wait_ms: int = MAX_WAIT_MS
-    ) -> SharePartitionResponse:
+    def fetch(self, topic: str, partition: int, max_records: int, max_wait_ms: int = MAX_WAIT_MS) -> FetchResponse:
         """Acquire up to `max_records`, waiting for the first one."""
-        return self._call(self.fetch_request(topic, partition, max_records, max_wait_ms))
+        response = self.client.call(self.fetch_request(topic, partition, max_records, max_wait_ms))
+        assert isinstance(response, FetchResponse)
+        return response
 
     def acknowledge(
         self,
@@ -209,15 +208,17 @@ class RawMember:
         batches: Sequence[tuple[int, int, int]],
         is_renew_ack: bool = False,
         acquired: Iterable[AcquiredRange] = (),
-    ) -> SharePartitionResponse:
+    ) -> AcknowledgeResponse:
         """Acknowledge (first_offset, last_offset, acknowledge type) ranges of what was `acquired`, or else is held."""
-        return self._call(self.acknowledge_request(topic, partition, batches, is_renew_ack, acquired))
+        response = self.client.call(self.acknowledge_request(topic, partition, batches, is_renew_ack, acquired))
+        assert isinstance(response, AcknowledgeResponse)
+        return response
 
     def fetch_request(
         self, topic: str, partition: int, max_records: int, max_wait_ms: int = MAX_WAIT_MS
-    ) -> SharePartitionRequest:
+    ) -> FetchRequest:
         """The row of a fetch."""
-        return self._request(FETCH, topic, partition)._replace(max_records=max_records, max_wait_ms=max_wait_ms)
+        return FetchRequest(*self._named(topic, partition), max_records=max_records, max_wait_ms=max_wait_ms)
 
     def acknowledge_request(
         self,
@@ -226,34 +227,21 @@ class RawMember:
         batches: Sequence[tuple[int, int, int]],
         is_renew_ack: bool = False,
         acquired: Iterable[AcquiredRange] = (),
-    ) -> SharePartitionRequest:
+    ) -> AcknowledgeRequest:
         """The row of an acknowledgement."""
         rows = tuple(AcknowledgementBatch(first, last, (int(kind),)) for first, last, kind in batches)
-        return self._request(ACKNOWLEDGE, topic, partition)._replace(
-            batches=rows, is_renew_ack=is_renew_ack, acquired=tuple(acquired)
+        return AcknowledgeRequest(
+            *self._named(topic, partition), batches=rows, is_renew_ack=is_renew_ack, acquired=tuple(acquired)
         )
 
-    def unacquire_request(self, topic: str, partition: int, ranges: Sequence[tuple[int, int]]) -> SharePartitionRequest:
+    def unacquire_request(self, topic: str, partition: int, ranges: Sequence[tuple[int, int]]) -> UnacquireRequest:
         """The row that gives back ranges never handed out."""
         rows = tuple(OffsetRange(first, last) for first, last in ranges)
-        return self._request(UNACQUIRE, topic, partition)._replace(ranges=rows)
+        return UnacquireRequest(*self._named(topic, partition), ranges=rows)
 
-    def _request(self, kind: str, topic: str, partition: int) -> SharePartitionRequest:
+    def _named(self, topic: str, partition: int) -> tuple[str, str, str, str, int, str, int, str]:
+        """What every row about a share-partition begins with."""
         if topic not in self.topic_ids:
             self.topic_ids[topic] = self.client.topic_id(topic)
-        return SharePartitionRequest(
-            kind,
-            self.client.next_id(),
-            self.group_id,
-            topic,
-            self.topic_ids[topic],
-            partition,
-            self.member_id,
-            self.epoch,
-            self.client.reply_to,
-        )
-
-    def _call(self, request: SharePartitionRequest) -> SharePartitionResponse:
-        response = self.client.call(request)
-        assert isinstance(response, SharePartitionResponse)
-        return response
+        who = self.group_id, topic, self.topic_ids[topic], partition, self.member_id, self.epoch, self.client.reply_to
+        return self.client.next_id(), *who

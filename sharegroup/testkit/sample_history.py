@@ -27,7 +27,7 @@ from sharegroup.config import GroupConfig, GroupOverrides, ShareGroupConfig
 from sharegroup.engine import rows
 from sharegroup.engine.share_partition_shard import Shard
 from sharegroup.engine.snapshot_rules import SnapshotRules
-from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, SharePartitionRequest
+from sharegroup.protocol.share_partition_requests import FETCH, AcknowledgeRequest, FetchRequest, SharePartitionRequest
 from sharegroup.tables.schemas import (
     ALL_TABLES,
     GROUP_COORDINATOR_TABLES,
@@ -178,18 +178,20 @@ class _Hour:
 
     def _requests(self, member_id: str) -> Iterable[SharePartitionRequest]:
         for partition in range(PARTITIONS):
-            request = SharePartitionRequest(
-                FETCH, "", GROUP_ID, TOPIC, TOPIC_ID, partition, member_id, reply_to="sample"
-            )
+            named = GROUP_ID, TOPIC, TOPIC_ID, partition, member_id, -1, "sample"
             held = self._held.pop((member_id, partition), ())
             if held:
-                yield request._replace(type=ACKNOWLEDGE, batches=tuple(map(_acknowledged, held)), acquired=held)
-            yield request._replace(max_records=_MAX_RECORDS, max_wait_ms=STEP_MS // 2)
+                batches = tuple(map(_acknowledged, held))
+                yield AcknowledgeRequest(self._next_id(), *named, batches=batches, acquired=held)
+            yield FetchRequest(self._next_id(), *named, max_records=_MAX_RECORDS, max_wait_ms=STEP_MS // 2)
+
+    def _next_id(self) -> str:
+        """The request's offset in its topic."""
+        self._kafka_offset += 1
+        return str(self._kafka_offset)
 
     def _request_line(self, request: SharePartitionRequest, now_ms: int) -> str:
-        self._kafka_offset += 1
-        value = request._replace(id=str(self._kafka_offset)).encode().decode()
-        row = f"{request.partition}\t{self._kafka_offset}\t{now_ms}\t{value}"
+        row = f"{request.partition}\t{request.id}\t{now_ms}\t{request.encode().decode()}"
         return rows.encode(rows.REQUEST, row)
 
 

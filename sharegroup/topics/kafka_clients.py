@@ -12,7 +12,8 @@ from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.errors import KafkaError, MessageSizeTooLargeError, TopicAlreadyExistsError
 
 from sharegroup.errors import ErrorCode, ShareGroupError
-from sharegroup.protocol.response_rows import EVERYBODY, NEW_LEADER, Broadcast, without_content
+from sharegroup.protocol.broadcasts import EVERYBODY, NewLeaderBroadcast, encode_broadcast
+from sharegroup.protocol.response_rows import without_content
 
 logger = logging.getLogger(__name__)
 
@@ -156,7 +157,7 @@ class KafkaRowProducer:
 
     def announce_leader(self) -> None:
         """Tell all who read responses that a job begins to serve share-partitions. Raises KafkaUnavailableError."""
-        self._broadcast([_Row(EVERYBODY, Broadcast(NEW_LEADER).encode())])
+        self._broadcast([_Row(EVERYBODY, encode_broadcast(NewLeaderBroadcast()))])
 
     def _broadcast(self, rows: Sequence[_Row]) -> None:
         """Produce rows to every partition of the response topic: whoever reads it may read only one of them."""

@@ -9,8 +9,9 @@ from typing import NamedTuple
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.partitioner.default import murmur2
 
-from sharegroup.protocol.request_rows import ShareGroupRequest, SharePartitionRequest, TopicMetadata
 from sharegroup.protocol.response_rows import Response, decode_response
+from sharegroup.protocol.share_group_requests import ShareGroupRequest, TopicMetadata
+from sharegroup.protocol.share_partition_requests import SharePartitionRequest
 from sharegroup.topics.client_settings import ClientSettings
 from sharegroup.topics.topic_lookup import TopicLookup
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from kafka import KafkaAdminClient
 
-from sharegroup.protocol.request_rows import TopicMetadata
+from sharegroup.protocol.share_group_requests import TopicMetadata
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID, made_topic_id, topic_id_text
 
 

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 from kafka import KafkaConsumer, TopicPartition
 
-from sharegroup.protocol.request_rows import is_awaited
+from sharegroup.protocol.row_fields import is_awaited
 from sharegroup.watch.log_poll import LogPoll
 
 _SAMPLES = 64

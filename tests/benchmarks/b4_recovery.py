@@ -14,7 +14,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from sharegroup.commit.commit_steps import Batch, CommitSteps
 from sharegroup.commit.delta_table import DeltaTableWriter, open_or_create
 from sharegroup.config import JobConfig
-from sharegroup.protocol.request_rows import FETCH, SharePartitionRequest
+from sharegroup.protocol.share_partition_requests import FetchRequest
 from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUP_STATE, SHARE_PARTITION_TABLES
 from sharegroup.tables.state_table import read_states
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
@@ -112,19 +112,8 @@ def _ask(kafka: EmbeddedKafka, config: JobConfig, topic: str, partitions: range)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     topic_id = topics.topic_id(kafka.bootstrap_servers, topic)
     for partition in partitions:
-        request = SharePartitionRequest(
-            FETCH,
-            str(partition),
-            _GROUP_ID,
-            topic,
-            topic_id,
-            partition,
-            MEMBER_ID,
-            1,
-            MEMBER_ID,
-            500,
-            _TIMEOUT_S * 1000,
-        )
+        named = str(partition), _GROUP_ID, topic, topic_id, partition, MEMBER_ID, 1, MEMBER_ID
+        request = FetchRequest(*named, max_records=500, max_wait_ms=_TIMEOUT_S * 1000)
         producer.produce(config.partition_requests_topic, request.encode(), request.kafka_key)
     producer.flush()
 

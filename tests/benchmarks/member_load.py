@@ -19,15 +19,11 @@ from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
 from sharegroup.config import JobConfig
 from sharegroup.errors import ErrorCode
 from sharegroup.group_coordinator.heartbeat_rules import LEAVE_GROUP_EPOCH
-from sharegroup.protocol.request_rows import (
-    ACKNOWLEDGE,
-    FETCH,
-    HEARTBEAT,
-    ShareGroupRequest,
-    SharePartitionRequest,
-    TopicMetadata,
-)
-from sharegroup.protocol.response_rows import ShareGroupResponse, SharePartitionResponse, decode_response
+from sharegroup.protocol.response_rows import decode_response
+from sharegroup.protocol.share_group_requests import HeartbeatRequest, TopicMetadata
+from sharegroup.protocol.share_group_responses import HeartbeatResponse
+from sharegroup.protocol.share_partition_requests import AcknowledgeRequest, FetchRequest, SharePartitionRequest
+from sharegroup.protocol.share_partition_responses import FetchResponse
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType
 from tests.benchmarks import topics
 
@@ -151,13 +147,12 @@ class MemberLoad:
         self._has_left = self._is_leaving.is_set()
         epoch = LEAVE_GROUP_EPOCH if self._has_left else self._epoch
         self._heartbeat_due = time.monotonic() + _HEARTBEAT_S
-        request = ShareGroupRequest(
-            HEARTBEAT,
+        request = HeartbeatRequest(
             next(self._ids),
             self._group_id,
             self._member_id,
-            epoch,
-            self._member_id,
+            member_id=self._member_id,
+            member_epoch=epoch,
             subscribed_topic_names=None if epoch else (self._topic,),
             topics={self._topic: TopicMetadata(self._topic_id, self._partitions)},
         )
@@ -170,39 +165,37 @@ class MemberLoad:
             return  # its lock ran out while the job stood still; the records come again
         if response.error_code:
             raise RuntimeError(f"the job refused a request: {json.loads(value)}")
-        if isinstance(response, ShareGroupResponse):
+        if isinstance(response, HeartbeatResponse):
             self._take_heartbeat(response)
-        elif response.acquired:
-            self._take_records(response)
-        elif response.type == FETCH and response.partition in self._asked:
-            self._fetch(response.partition)
+        elif isinstance(response, FetchResponse):
+            if response.acquired:
+                self._take_records(response)
+            if response.partition in self._asked:
+                self._fetch(response.partition)
 
-    def _take_heartbeat(self, response: ShareGroupResponse) -> None:
+    def _take_heartbeat(self, response: HeartbeatResponse) -> None:
         self._epoch = response.member_epoch
         if response.assignment is not None:
             self._assigned = {p for _, partitions in response.assignment.values() for p in partitions}
         if len(self._assigned) < self._partitions:
             self._heartbeat_due = time.monotonic() + 0.5  # share-partitions are still being initialised
 
-    def _take_records(self, response: SharePartitionResponse) -> None:
+    def _take_records(self, response: FetchResponse) -> None:
         self.rounds += 1
         accepted = tuple(
             AcknowledgementBatch(first, last, (AcknowledgeType.ACCEPT,)) for first, last, _ in response.acquired
         )
-        told = self._request(ACKNOWLEDGE, response.partition)._replace(batches=accepted, acquired=response.acquired)
-        self._send(told)
-        if response.partition in self._asked:
-            self._fetch(response.partition)
+        named = self._named(response.partition)
+        self._send(AcknowledgeRequest(*named, batches=accepted, acquired=response.acquired))
 
     def _fetch(self, partition: int) -> None:
-        request = self._request(FETCH, partition)
-        self._send(request._replace(max_records=self._max_records, max_wait_ms=_MAX_WAIT_MS))
+        named = self._named(partition)
+        self._send(FetchRequest(*named, max_records=self._max_records, max_wait_ms=_MAX_WAIT_MS))
 
-    def _request(self, kind: str, partition: int) -> SharePartitionRequest:
-        return SharePartitionRequest(
-            kind, next(self._ids), self._group_id, self._topic, self._topic_id, partition, self._member_id,
-            self._epoch, self._member_id,
-        )  # fmt: skip
+    def _named(self, partition: int) -> tuple[str, str, str, str, int, str, int, str]:
+        """What a request begins with."""
+        topic = self._topic, self._topic_id, partition
+        return next(self._ids), self._group_id, *topic, self._member_id, self._epoch, self._member_id
 
     def _send(self, request: SharePartitionRequest) -> None:
         self._producer.produce(

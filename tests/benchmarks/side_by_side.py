@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from sharegroup.protocol.request_rows import FETCH, SharePartitionRequest
+from sharegroup.protocol.share_partition_requests import FetchRequest
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
 from sharegroup.watch.shard_keys import ShardKey
 from tests.benchmarks import bare_query, topics
@@ -157,9 +157,8 @@ class BareQuery:
         for partition in range(self._active):
             key = ShardKey(GROUP_ID, "id", partition % self._job.shards).encode().encode()
             member = "00000000-0000-0000-0000-000000000000"
-            value = SharePartitionRequest(
-                FETCH, "0000", GROUP_ID, self._job.topic, "id", partition, member, 1, member, 500, 500
-            ).encode()
+            named = "0000", GROUP_ID, self._job.topic, "id", partition, member, 1, member
+            value = FetchRequest(*named, max_records=500, max_wait_ms=500).encode()
             rows += [(partition % ENGINE.request_topic_partitions, key, value)] * ROWS_PER_ROUND
         for _ in range(batches):
             yield from rows

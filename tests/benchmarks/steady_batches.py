@@ -10,7 +10,7 @@ from sharegroup.engine import rows
 from sharegroup.engine.output import Output
 from sharegroup.engine.share_partition_shard import Shard
 from sharegroup.engine.snapshot_rules import SnapshotRules
-from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, SharePartitionRequest
+from sharegroup.protocol.share_partition_requests import AcknowledgeRequest, FetchRequest, SharePartitionRequest
 from sharegroup.types import AcknowledgementBatch
 from sharegroup.watch.shard_keys import ShardKey
 
@@ -47,12 +47,12 @@ class SteadyBatches:
     def fetch(self, records: int, now_ms: int) -> Output:
         """The member fetches `records` at each share-partition."""
         self._now_ms = now_ms
-        return self._run([self._request(FETCH, p, max_records=records) for p in self._partitions], now_ms)
+        return self._run([self._fetch(p, records) for p in self._partitions], now_ms)
 
     def acknowledge(self, batch: AcknowledgementBatch, now_ms: int) -> Output:
         """The member acknowledges the same at each share-partition."""
         self._now_ms = now_ms
-        return self._run([self._request(ACKNOWLEDGE, p, batches=(batch,)) for p in self._partitions], now_ms)
+        return self._run([self._acknowledge(p, batch) for p in self._partitions], now_ms)
 
     def round(self, now_ms: int) -> Output:
         """One micro-batch of a steady member: it acknowledges what it has, and fetches."""
@@ -62,8 +62,8 @@ class SteadyBatches:
         for partition in self._partitions:
             if self._rounds:
                 accepted = AcknowledgementBatch(first, first + _PER_FETCH - 1, (1,))
-                lines.append(self._request(ACKNOWLEDGE, partition, batches=(accepted,)))
-            lines.append(self._request(FETCH, partition, max_records=_PER_FETCH))
+                lines.append(self._acknowledge(partition, accepted))
+            lines.append(self._fetch(partition, _PER_FETCH))
         self._rounds += 1
         return self._run(lines, now_ms)
 
@@ -75,20 +75,20 @@ class SteadyBatches:
             raise AssertionError(f"a request was refused: {output.responses}")
         return output
 
-    def _request(self, kind: str, partition: int, **fields: object) -> str:
+    def _fetch(self, partition: int, records: int) -> str:
+        return self._row(FetchRequest(*self._named(partition), max_records=records))
+
+    def _acknowledge(self, partition: int, batch: AcknowledgementBatch) -> str:
+        return self._row(AcknowledgeRequest(*self._named(partition), batches=(batch,)))
+
+    def _named(self, partition: int) -> tuple[str, str, str, str, int, str, int, str]:
+        """What a request begins with; its id is its offset in its topic."""
         self._kafka_offset += 1
-        request = SharePartitionRequest(
-            kind,
-            str(self._kafka_offset),
-            self._group_id,
-            self._topic,
-            self._topic_id,
-            partition,
-            MEMBER_ID,
-            1,
-            self._reply_to,
-        )._replace(**fields)  # type: ignore[arg-type]
-        return rows.encode(rows.REQUEST, f"0\t{self._kafka_offset}\t{self._now_ms}\t{request.encode().decode()}")
+        topic = self._topic, self._topic_id, partition
+        return str(self._kafka_offset), self._group_id, *topic, MEMBER_ID, 1, self._reply_to
+
+    def _row(self, request: SharePartitionRequest) -> str:
+        return rows.encode(rows.REQUEST, f"0\t{request.id}\t{self._now_ms}\t{request.encode().decode()}")
 
     def _config(self) -> str:
         config = GroupConfig.of(ShareGroupConfig(), GroupOverrides())

@@ -13,7 +13,8 @@ from kafka import KafkaConsumer
 
 from sharegroup.config import parse_config
 from sharegroup.gateway.security.credentials import hash_password
-from sharegroup.protocol.response_rows import Response, SharePartitionResponse
+from sharegroup.protocol.response_rows import Response, encode_response
+from sharegroup.protocol.share_partition_responses import FetchResponse
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
 from sharegroup.testkit.gateway_process import GatewayProcess
 from sharegroup.topics.client_settings import python_properties
@@ -137,11 +138,11 @@ def test_the_clients_of_the_job_log_in_over_tls(gateway: GatewayProcess, secrets
     with pytest.raises(UnfitTopicsError, match="CreateTime"):
         create_topics(settings, {unfit: 1}, 1, 60_000, timed=[unfit])
     channel = RowChannel(settings, topics, reply_to="me")
-    response = SharePartitionResponse("fetch", "r1", "me", "g", "orders", "orders-0123456789abcde", 0, "m")
+    response = FetchResponse("r1", "me", "g", "orders", "orders-0123456789abcde", 0, "m")
     try:
         assert channel.open()
         producer = KafkaRowProducer(settings, topics.responses, topics.share_group_requests)
-        producer.send([response._asdict()], [("g", "{}")])
+        producer.send([encode_response(response)], [("g", "{}")])
         producer.close()
         received: list[Response] = []
         while not received:

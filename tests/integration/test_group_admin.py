@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 from deltalake import DeltaTable
 
 from sharegroup.errors import ErrorCode
-from sharegroup.protocol.request_rows import (
-    ALTER_CONFIGS,
-    ALTER_OFFSETS,
-    DELETE_GROUP,
-    DELETE_OFFSETS,
-    ShareGroupRequest,
+from sharegroup.protocol.share_group_requests import (
+    AdministratorRequest,
+    AlterConfigsRequest,
+    AlterOffsetsRequest,
+    DeleteGroupRequest,
+    DeleteOffsetsRequest,
     StartOffset,
     TopicMetadata,
 )
-from sharegroup.protocol.response_rows import ShareGroupResponse
+from sharegroup.protocol.share_group_responses import (
+    AlterConfigsResponse,
+    AlterOffsetsResponse,
+    DeleteGroupResponse,
+    DeleteOffsetsResponse,
+)
 from sharegroup.tables import read_group_configs, read_groups, read_share_group_offsets, table_path
 from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_GROUPS, SHARE_PARTITIONS, TableSpec
 from sharegroup.testkit.raw_member import RawMember
@@ -31,6 +37,8 @@ if TYPE_CHECKING:
     from sharegroup.testkit.embedded_kafka import EmbeddedKafka
     from sharegroup.testkit.raw_member import RequestClient
     from tests.integration.conftest import NewTopic
+
+R = TypeVar("R", AlterOffsetsResponse, DeleteOffsetsResponse, DeleteGroupResponse, AlterConfigsResponse)
 
 LOCK = "share.record.lock.duration.ms"
 #: What the group has by the job's file is 600 s; what is set here is far from it, whatever the machine's speed.
@@ -44,18 +52,19 @@ class Administrator:
     def __init__(self, client: RequestClient, group_id: str, tables_path: Path) -> None:
         self._client, self._group_id, self.tables_path = client, group_id, str(tables_path)
 
-    def call(self, kind: str, **fields: Any) -> ShareGroupResponse:
-        request = ShareGroupRequest(kind, self._client.next_id(), self._group_id, reply_to=self._client.reply_to)
-        response = self._client.call(request._replace(**fields))
-        assert isinstance(response, ShareGroupResponse)
-        return response
+    def alter_offsets(self, topic: str, partition: int, start_offset: int) -> AlterOffsetsResponse:
+        offsets = (StartOffset(topic, partition, start_offset),)
+        topics = {topic: TopicMetadata(self._client.topic_id(topic), 2)}
+        return self._call(AlterOffsetsRequest(*self._named(), offsets=offsets, topics=topics), AlterOffsetsResponse)
 
-    def alter_offsets(self, topic: str, partition: int, start_offset: int) -> ShareGroupResponse:
-        return self.call(
-            ALTER_OFFSETS,
-            offsets=(StartOffset(topic, partition, start_offset),),
-            topics={topic: TopicMetadata(self._client.topic_id(topic), 2)},
-        )
+    def delete_offsets(self, *topic_names: str) -> DeleteOffsetsResponse:
+        return self._call(DeleteOffsetsRequest(*self._named(), topic_names=topic_names), DeleteOffsetsResponse)
+
+    def delete_group(self) -> DeleteGroupResponse:
+        return self._call(DeleteGroupRequest(*self._named()), DeleteGroupResponse)
+
+    def alter_configs(self, configs: Mapping[str, str | None]) -> AlterConfigsResponse:
+        return self._call(AlterConfigsRequest(*self._named(), configs=configs), AlterConfigsResponse)
 
     def rows(self, spec: TableSpec) -> list[dict[str, Any]]:
         table = DeltaTable(table_path(self.tables_path, spec)).to_pyarrow_table().to_pylist()
@@ -66,6 +75,14 @@ class Administrator:
 
     def exists(self) -> bool:
         return self._group_id in [row.group_id for row in read_groups(self.tables_path)]
+
+    def _named(self) -> tuple[str, str, str]:
+        return self._client.next_id(), self._group_id, self._client.reply_to
+
+    def _call(self, request: AdministratorRequest, kind: type[R]) -> R:
+        response = self._client.call(request)
+        assert isinstance(response, kind)
+        return response
 
 
 @pytest.mark.timeout(600)
@@ -95,9 +112,9 @@ def test_a_group_is_administered(kafka: EmbeddedKafka, new_topic: NewTopic, tmp_
         assert member.fetch(topic, 0, 20).acquired == (AcquiredRange(5, 19, 1),)
 
         # A config is in force in both queries, without a restart.
-        assert admin.call(ALTER_CONFIGS, configs={LOCK: "1"}).error_code == ErrorCode.INVALID_CONFIG
+        assert admin.alter_configs({LOCK: "1"}).error_code == ErrorCode.INVALID_CONFIG
         configs: dict[str, str | None] = {LOCK: str(LOCK_MS), "share.heartbeat.interval.ms": "300"}
-        assert admin.call(ALTER_CONFIGS, configs=configs).error_code == ErrorCode.NONE
+        assert admin.alter_configs(configs).error_code == ErrorCode.NONE
         assert member.heartbeat().heartbeat_interval_ms == 300
 
         def lock_is_short(member: RawMember) -> bool:
@@ -110,7 +127,7 @@ def test_a_group_is_administered(kafka: EmbeddedKafka, new_topic: NewTopic, tmp_
 
         # Offsets are deleted, and the job dies with its checkpoint right after it said so.
         member.leave()
-        deleted = admin.call(DELETE_OFFSETS, topic_names=(topic, "another"))
+        deleted = admin.delete_offsets(topic, "another")
         assert [(error.topic, error.error_code) for error in deleted.topic_errors] == [
             (topic, ErrorCode.NONE),
             ("another", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
@@ -130,12 +147,12 @@ def test_a_group_is_administered(kafka: EmbeddedKafka, new_topic: NewTopic, tmp_
         assert member.heartbeat().heartbeat_interval_ms == 300
 
         # The group is deleted, and its configs stay.
-        assert admin.call(DELETE_GROUP).error_code == ErrorCode.NON_EMPTY_GROUP
+        assert admin.delete_group().error_code == ErrorCode.NON_EMPTY_GROUP
         member.leave()
-        assert admin.call(DELETE_GROUP).error_code == ErrorCode.NONE
+        assert admin.delete_group().error_code == ErrorCode.NONE
         assert not admin.exists()
         wait_until(lambda: not (admin.rows(SHARE_PARTITIONS) or admin.rows(SHARE_GROUPS)), "its rows are gone")
-        assert admin.call(DELETE_GROUP).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        assert admin.delete_group().error_code == ErrorCode.GROUP_ID_NOT_FOUND
         assert read_group_configs(admin.tables_path)[group_id] == configs
         assert job.process.terminate() == 0
         assert " ERROR sharegroup" not in job.log

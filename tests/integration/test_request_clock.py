@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, SharePartitionRequest
+from sharegroup.protocol.share_partition_requests import AcknowledgeRequest, FetchRequest
 from sharegroup.topics.client_settings import python_properties
+from sharegroup.types import AcknowledgementBatch, AcknowledgeType
 from sharegroup.watch.log_poll import LogPoll
 from sharegroup.watch.request_clock import RequestClock
 
@@ -21,10 +22,9 @@ if TYPE_CHECKING:
     from tests.integration.conftest import NewTopic
 
 LONG_MS = 60_000
-
-
-def row(kind: str, reply_to: str = "") -> bytes:
-    return SharePartitionRequest(kind, "1", "g", "t", "id", 0, "m", 1, reply_to).encode()
+NAMED = ("1", "g", "t", "id", 0, "m", 1)
+AWAITED = FetchRequest(*NAMED, "me", max_records=1).encode()
+NOT_AWAITED = AcknowledgeRequest(*NAMED, batches=(AcknowledgementBatch(0, 0, (AcknowledgeType.ACCEPT,)),)).encode()
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def send(producer: KafkaProducer, topic: str, partition: int, value: bytes) -> N
 def test_what_nobody_waits_for_lingers(clock: tuple[RequestClock, str], producer: KafkaProducer) -> None:
     watched, topic = clock
     assert not watched.wait({}, 100, 400)
-    send(producer, topic, 0, row(ACKNOWLEDGE))
+    send(producer, topic, 0, NOT_AWAITED)
     send(producer, topic, 1, b"no row at all")
     assert watched.wait({}, LONG_MS)
     begin = time.monotonic()
@@ -56,9 +56,9 @@ def test_what_nobody_waits_for_lingers(clock: tuple[RequestClock, str], producer
 def test_what_somebody_waits_for_ends_it(clock: tuple[RequestClock, str], producer: KafkaProducer) -> None:
     watched, topic = clock
     for _ in range(100):
-        send(producer, topic, 0, row(ACKNOWLEDGE))
+        send(producer, topic, 0, NOT_AWAITED)
     with ThreadPoolExecutor() as threads:
         waiting = threads.submit(watched.wait, {}, LONG_MS, LONG_MS)
-        send(producer, topic, 1, row(FETCH, "me"))
+        send(producer, topic, 1, AWAITED)
         assert waiting.result(LONG_MS / 2_000)
         assert watched.wait({1: 0}, LONG_MS, LONG_MS)

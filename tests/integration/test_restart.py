@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from sharegroup.errors import ErrorCode
+from sharegroup.protocol.share_partition_responses import FetchResponse
 from sharegroup.tables.schemas import SHARE_GROUPS
 from sharegroup.testkit.gateway_process import GatewayProcess
 from sharegroup.testkit.raw_member import RawMember
@@ -22,7 +24,6 @@ from tests.integration.waiting import wait_until
 if TYPE_CHECKING:
     from kafka import KafkaProducer
 
-    from sharegroup.protocol.response_rows import SharePartitionResponse
     from sharegroup.testkit.embedded_kafka import EmbeddedKafka
     from sharegroup.testkit.raw_member import RequestClient
     from tests.integration.conftest import NewTopic
@@ -32,10 +33,11 @@ LOAD = 300
 EXIT_STALE = 1
 
 
-def fetched(client: RequestClient, request_id: str) -> SharePartitionResponse:
+def fetched(client: RequestClient, request_id: str) -> FetchResponse:
     response = client.response(request_id)
+    assert isinstance(response, FetchResponse)
     assert response.error_code == ErrorCode.NONE
-    return response  # type: ignore[return-value]  # a fetch was asked for
+    return response
 
 
 @pytest.mark.timeout(600)
@@ -84,7 +86,7 @@ def test_locks_and_requests_outlive_the_job_and_its_checkpoint(
         # SIGTERM under load: the job ends between batches, and the next one answers what is left.
         loader = RawMember(client, job.new_group())  # its locks outlive any restart
         loader.join({load: 1})
-        one_by_one = [loader.fetch_request(load, 0, 1)._replace(member_id=f"w{n}") for n in range(LOAD)]
+        one_by_one = [replace(loader.fetch_request(load, 0, 1), member_id=f"w{n}") for n in range(LOAD)]
         client.send_all(one_by_one)
         assert job.process.terminate() == 0
         job.start()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kafka import KafkaConsumer, TopicPartition
 
 from sharegroup.errors import ErrorCode
-from sharegroup.protocol.response_rows import SharePartitionResponse, encode_response
+from sharegroup.protocol.response_rows import encode_response
+from sharegroup.protocol.share_partition_responses import FetchResponse
 from sharegroup.topics.client_settings import python_properties
 from sharegroup.topics.kafka_clients import KafkaRowProducer
 from sharegroup.types import AcquiredRange
@@ -27,8 +29,9 @@ def test_in_place_of_what_the_broker_refuses_comes_an_error(
     producer = KafkaRowProducer(settings, topic, topic)
     for name, ranges in ("a", 5_000), ("b", 3_000):
         acquired = tuple(AcquiredRange(2 * n, 2 * n, 1) for n in range(ranges))
-        response = SharePartitionResponse("fetch", "small", "me", "g", "orders", "orders-0123456789abcde", 0, "m")
-        producer.send(map(encode_response, (response, response._replace(id=name, acquired=acquired), response)), [])
+        response = FetchResponse("small", "me", "g", "orders", "orders-0123456789abcde", 0, "m")
+        large = replace(response, id=name, acquired=acquired)
+        producer.send(map(encode_response, (response, large, response)), [])
     producer.close()
     consumer = KafkaConsumer(**settings, auto_offset_reset="earliest", group_id=None, enable_auto_commit=False)
     partition = TopicPartition(topic, 0)

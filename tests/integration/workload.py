@@ -11,6 +11,7 @@ from typing import Any
 
 from deltalake import DeltaTable
 
+from sharegroup.protocol.response_rows import encode_response
 from sharegroup.tables.state_table import read_states
 from sharegroup.testkit.raw_member import RawMember, Request, RequestClient
 from sharegroup.types import AcknowledgeType
@@ -69,7 +70,7 @@ class Workload:
         self.await_step()
         return [
             self._plain(
-                self.client.responses[request_id]._asdict(),
+                encode_response(self.client.responses[request_id]),
                 {"id", "reply_to", "lock_deadline_ms", "session_deadline_ms"},
             )
             for request_id in self._sent

@@ -13,13 +13,14 @@ import pandas as pd
 
 from sharegroup.config import Config
 from sharegroup.engine.output import Output
-from sharegroup.engine.share_group_operator import run_share_group
+from sharegroup.engine.share_group_operator import ShareGroupOperator
 from sharegroup.engine.share_partition_shard import Shard
 from sharegroup.engine.snapshot_rules import SnapshotRules
+from sharegroup.protocol.share_group_requests import ShareGroupRequest
 from sharegroup.spark.queries.operators import (
     OUTPUT_SCHEMA,
     STATE_SCHEMA,
-    Operator,
+    PandasOperator,
     group_coordinator_operator,
     share_partition_operator,
 )
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 class StatefulQuery:
     """A query whose input is a folder; each `batch` starts it again from its checkpoint."""
 
-    def __init__(self, spark: SparkSession, root: Path, operator: Operator) -> None:
+    def __init__(self, spark: SparkSession, root: Path, operator: PandasOperator) -> None:
         self._root, self._operator, self._files = root, operator, 0
         (root / "rows").mkdir()
         self._rows = spark.readStream.schema("key STRING, row STRING").json(str(root / "rows"))
@@ -101,11 +102,18 @@ def test_a_group_in_spark_is_the_group_without(spark: SparkSession, tmp_path: Pa
     job = Config()
     query = StatefulQuery(spark, tmp_path, group_coordinator_operator(job))
     number, state = GroupDriver(), None
-    steps = [heartbeat("h1", 0, topics=ORDERS), initialized(0, 1), heartbeat("h2", 1), heartbeat("h3", -1)]
+    steps: list[ShareGroupRequest] = [
+        heartbeat("h1", 0, topics=ORDERS),
+        initialized(0, 1),
+        heartbeat("h2", 1),
+        heartbeat("h3", -1),
+    ]
     for step in steps:
         line = number.line(step, 0)
         output = query.batch([(GROUP, line)])[GROUP]
-        expected, state = run_share_group(GROUP, job, [line], output.now_ms, state)
+        group = ShareGroupOperator(GROUP, job, state)
+        expected = group.run([line], output.now_ms)
+        state = group.dump()
         assert output == Output.decode(expected.encode())
     assert replace(output, tables={}, responses=[], requests=[], positions={}).deadline_ms is None
 

@@ -18,12 +18,12 @@ from sharegroup.commit.table_upgrade import upgrade_tables
 from sharegroup.config import GroupConfig, GroupOverrides, ShareGroupConfig
 from sharegroup.engine import rows
 from sharegroup.engine.snapshot_rules import SnapshotRules
-from sharegroup.protocol.request_rows import (
-    ACKNOWLEDGE,
-    FETCH,
-    RELEASE_MEMBER,
-    UNACQUIRE,
+from sharegroup.protocol.share_partition_requests import (
+    AcknowledgeRequest,
+    FetchRequest,
+    ReleaseMemberRequest,
     SharePartitionRequest,
+    UnacquireRequest,
 )
 from sharegroup.share_coordinator.fold import fold
 from sharegroup.share_coordinator.records import RecordKind, ShareGroupStateRecord
@@ -160,14 +160,16 @@ def test_in_flight_is_the_fold_of_the_records(spark: SparkSession, drawn: list[l
 
 @st.composite
 def requests(draw: st.DrawFn) -> SharePartitionRequest:
-    kind = draw(st.sampled_from([FETCH, FETCH, ACKNOWLEDGE, ACKNOWLEDGE, ACKNOWLEDGE, UNACQUIRE, RELEASE_MEMBER]))
+    named = "r", "g", "t", "id-t", draw(st.integers(0, 1)), draw(st.sampled_from(MEMBERS))
     first = draw(st.integers(0, MAX_OFFSET))
     last = draw(st.integers(first, min(first + 6, MAX_OFFSET)))
-    return SharePartitionRequest(
-        kind, "r", "g", "t", "id-t", draw(st.integers(0, 1)), draw(st.sampled_from(MEMBERS)),
-        max_records=draw(st.integers(1, 8)), ranges=(OffsetRange(first, last),),
-        batches=(AcknowledgementBatch(first, last, (draw(st.sampled_from([0, 1, 2, 3])),)),),
-    )  # fmt: skip
+    batch = AcknowledgementBatch(first, last, (draw(st.sampled_from([0, 1, 2, 3])),))
+    fetch = FetchRequest(*named, max_records=draw(st.integers(1, 8)))
+    acknowledge = AcknowledgeRequest(*named, batches=(batch,))
+    unacquire = UnacquireRequest(*named, ranges=(OffsetRange(first, last),))
+    release = ReleaseMemberRequest(*named)
+    kinds: list[SharePartitionRequest] = [*[fetch] * 2, *[acknowledge] * 3, unacquire, release]
+    return draw(st.sampled_from(kinds))
 
 
 def load_row(log_end_offset: int) -> str:
@@ -237,7 +239,7 @@ def test_views_follow_the_tables_and_move_with_them(
         tables = Tables(path, "g", "id-t")
         create_views(spark, name, "view_tests")
         assert spark.table("in_flight").count() == 0
-        fetch = SharePartitionRequest(FETCH, "r", "g", "t", "id-t", 1, "m1", max_records=100)
+        fetch = FetchRequest("r", "g", "t", "id-t", 1, "m1", max_records=100)
         lines = [rows.encode(rows.CONFIG, json.dumps(config.to_json())), load_row(log_end_offset)]
         tables.commit([*lines, rows.encode(rows.REQUEST, f"0\t0\t1000\t{fetch.encode().decode()}")], 1_000)
         seen = spark.sql("SELECT last_offset, state, member_id, lock_deadline FROM in_flight").collect()

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sharegroup.engine import rows
-from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, SharePartitionRequest
+from sharegroup.protocol.share_partition_requests import AcknowledgeRequest, FetchRequest, SharePartitionRequest
 from sharegroup.testkit.delivery_audit import audit, progress
 from sharegroup.testkit.sample_history import GROUP_ID, MEMBERS, TOPIC, Tables, write_sample_history
 from sharegroup.types import AcknowledgementBatch
 
 LOG_END_OFFSET = 10
 ENDS = {("t", 0): LOG_END_OFFSET}
-FETCH_ALL = SharePartitionRequest(FETCH, "f", "g", "t", "id-t", 0, "m1", max_records=100)
+FETCH_ALL = FetchRequest("f", "g", "t", "id-t", 0, "m1", max_records=100)
 
 
 LOAD = {
@@ -31,9 +32,9 @@ LOAD = {
 }
 
 
-def acknowledge(*batches: tuple[int, int, int]) -> SharePartitionRequest:
+def acknowledge(*batches: tuple[int, int, int]) -> AcknowledgeRequest:
     made = tuple(AcknowledgementBatch(first, last, (kind,)) for first, last, kind in batches)
-    return SharePartitionRequest(ACKNOWLEDGE, "a", "g", "t", "id-t", 0, "m1", batches=made)
+    return AcknowledgeRequest("a", "g", "t", "id-t", 0, "m1", batches=made)
 
 
 def run(path: Path, batches: Iterable[SharePartitionRequest], topic_id: str = "id-t", state_epoch: int = 0) -> str:
@@ -42,7 +43,7 @@ def run(path: Path, batches: Iterable[SharePartitionRequest], topic_id: str = "i
     tables = Tables(tables_path, "g", topic_id)
     tables.commit([rows.encode(rows.LOAD, json.dumps([LOAD | {"state_epoch": state_epoch}]))], 1_000)
     for number, request in enumerate(batches):
-        row = f"0\t{number}\t{2_000 + number}\t{request._replace(topic_id=topic_id).encode().decode()}"
+        row = f"0\t{number}\t{2_000 + number}\t{replace(request, topic_id=topic_id).encode().decode()}"
         tables.commit([rows.encode(rows.REQUEST, row)], 2_000 + number)
     return tables_path
 
@@ -59,7 +60,8 @@ def test_all_finished_is_right(tmp_path: Path) -> None:
 
 
 def test_a_record_released_to_the_limit_is_archived(tmp_path: Path) -> None:
-    rounds = [FETCH_ALL, acknowledge((0, 9, 2))] * 40  # throttled near the limit: a few records at a time
+    # Throttled near the limit: a few records at a time.
+    rounds: list[SharePartitionRequest] = [FETCH_ALL, acknowledge((0, 9, 2))] * 40
     tables_path = run(tmp_path, [FETCH_ALL, acknowledge((0, 8, 1), (9, 9, 2)), *rounds[: 2 * 4]])
     assert audit(tables_path, "g", ENDS) == []
     assert dict(progress(tables_path, "g").outcomes) == {"accepted": 9, "archived at the limit": 1}
@@ -90,7 +92,7 @@ def test_a_record_that_was_finished_twice_is_told(tmp_path: Path) -> None:
     tables_path = run(tmp_path, [FETCH_ALL, acknowledge((0, 9, 1))])
     again = Tables(tables_path, "g", "id-t")  # a leader that forgot everything, as no leader should
     again.commit([rows.encode(rows.LOAD, json.dumps([LOAD]))], 9_000)
-    for number, request in enumerate([FETCH_ALL._replace(max_records=3), acknowledge((0, 2, 1))]):
+    for number, request in enumerate([replace(FETCH_ALL, max_records=3), acknowledge((0, 2, 1))]):
         again.commit([rows.encode(rows.REQUEST, f"0\t{number}\t9001\t{request.encode().decode()}")], 9_001)
     assert "t-0: with more than one final state: 3 offset(s): 0, 1, 2" in audit(tables_path, "g", ENDS)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +10,17 @@ import pytest
 from deltalake import DeltaTable
 
 from sharegroup.config import parse_config
-from sharegroup.protocol.request_rows import (
-    ALTER_CONFIGS,
-    ALTER_OFFSETS,
-    DELETE_GROUP,
-    DELETE_OFFSETS,
-    FETCH,
-    HEARTBEAT,
-    TOPIC_DELETED,
-    ShareGroupRequest,
-    SharePartitionRequest,
+from sharegroup.protocol.share_group_requests import (
+    AlterConfigsRequest,
+    AlterOffsetsRequest,
+    DeleteGroupRequest,
+    DeleteOffsetsRequest,
+    HeartbeatRequest,
     StartOffset,
+    TopicDeletedNotice,
     TopicMetadata,
 )
+from sharegroup.protocol.share_partition_requests import FetchRequest
 from sharegroup.tables import read_group, read_group_configs, read_groups, read_share_group_offsets
 from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_GROUPS, SHARE_PARTITIONS, table_path
 from sharegroup.tables.state_table import read_states
@@ -36,17 +34,25 @@ LOCK = "share.record.lock.duration.ms"
 Steps = list[Callable[[], Any]]
 
 
-def request(kind: str, **fields: Any) -> ShareGroupRequest:
-    return ShareGroupRequest(kind, "x", GROUP, reply_to="me", **fields)
+#: What a request for the group begins with: id, group and who is answered.
+NAMED = ("x", GROUP, "me")
+ALTER_OFFSETS = AlterOffsetsRequest(*NAMED, offsets=(StartOffset("orders", 0, 7),), topics=TOPICS)
+DELETE_OFFSETS = DeleteOffsetsRequest(*NAMED, topic_names=("orders",))
+DELETE_GROUP = DeleteGroupRequest(*NAMED)
 
 
-def heartbeat(epoch: int) -> ShareGroupRequest:
-    names = ("orders",) if epoch >= 0 else None
-    return request(HEARTBEAT, member_id="m1", member_epoch=epoch, subscribed_topic_names=names, topics=TOPICS)
+def alter_configs(configs: Mapping[str, str | None]) -> AlterConfigsRequest:
+    return AlterConfigsRequest(*NAMED, configs=configs)
 
 
-def fetch(partition: int = 0) -> SharePartitionRequest:
-    return SharePartitionRequest(FETCH, f"f{partition}", GROUP, "orders", TOPIC_ID, partition, "m1", -1, "me", 100, 0)
+def heartbeat(epoch: int, topic_id: str = TOPIC_ID) -> HeartbeatRequest:
+    names, topics = ("orders",) if epoch >= 0 else None, {"orders": TopicMetadata(topic_id, 2)}
+    return HeartbeatRequest(*NAMED, member_id="m1", member_epoch=epoch, subscribed_topic_names=names, topics=topics)
+
+
+def fetch(partition: int = 0, topic_id: str = TOPIC_ID) -> FetchRequest:
+    named = f"f{partition}", GROUP, "orders", topic_id, partition, "m1", -1, "me"
+    return FetchRequest(*named, max_records=100)
 
 
 def join(job: TwoQueries) -> list[Any]:
@@ -81,8 +87,7 @@ def used(root: Path) -> TwoQueries:
 @pytest.mark.parametrize("dies_after", range(-1, 3))
 def test_altered_offsets_are_where_the_group_goes_on(tmp_path: Path, dies_after: int) -> None:
     job = used(tmp_path)
-    altered = request(ALTER_OFFSETS, topics=TOPICS, offsets=(StartOffset("orders", 0, 7),))
-    run([lambda: job.groups(altered), job.partitions, job.groups], job, dies_after)
+    run([lambda: job.groups(ALTER_OFFSETS), job.partitions, job.groups], job, dies_after)
     offsets = read_share_group_offsets(str(tmp_path), GROUP)
     assert [(row.partition, row.start_offset, row.state_epoch) for row in offsets] == [(0, 7, 5), (1, 0, 1)]
     assert join(job)[0] == [[7, 9, 1]]
@@ -92,7 +97,7 @@ def test_an_altered_offset_is_told_before_the_share_partition_is_reset(tmp_path:
     job = used(tmp_path)
     before = read_share_group_offsets(str(tmp_path), GROUP)
     assert [tuple(row) for row in before] == [("orders", "id-orders", p, 0, 1, 0, 1) for p in (0, 1)]
-    job.groups(request(ALTER_OFFSETS, topics=TOPICS, offsets=(StartOffset("orders", 0, 7),)))
+    job.groups(ALTER_OFFSETS)
     altered = read_share_group_offsets(str(tmp_path), GROUP)
     assert altered == (("orders", "id-orders", 0, 7, -1, -1, 5), before[1])
     job.partitions()
@@ -100,14 +105,16 @@ def test_an_altered_offset_is_told_before_the_share_partition_is_reset(tmp_path:
 
 
 @pytest.mark.parametrize("dies_after", range(-1, 3))
-@pytest.mark.parametrize("kind", [DELETE_OFFSETS, DELETE_GROUP])
-def test_deleted_states_are_gone_and_begin_anew(tmp_path: Path, kind: str, dies_after: int) -> None:
+@pytest.mark.parametrize("delete", [DELETE_OFFSETS, DELETE_GROUP], ids=lambda request: request.type)
+def test_deleted_states_are_gone_and_begin_anew(
+    tmp_path: Path, delete: DeleteOffsetsRequest | DeleteGroupRequest, dies_after: int
+) -> None:
     job = used(tmp_path)
-    delete = request(kind, topic_names=("orders",))
     run([lambda: job.groups(delete), job.partitions, job.groups], job, dies_after)
+    is_kept = isinstance(delete, DeleteOffsetsRequest)
     assert job.table(SHARE_PARTITIONS) == []
-    assert [row.group_id for row in read_groups(str(tmp_path))] == ([GROUP] if kind == DELETE_OFFSETS else [])
-    assert len(job.table(SHARE_GROUPS)) == (kind == DELETE_OFFSETS)
+    assert [row.group_id for row in read_groups(str(tmp_path))] == ([GROUP] if is_kept else [])
+    assert len(job.table(SHARE_GROUPS)) == is_kept
     assert read_share_group_offsets(str(tmp_path), GROUP) == ()
     tombstones = [row for row in job.table(SHARE_GROUP_STATE) if row["record_type"] == "Tombstone"]
     assert {row["partition"] for row in tombstones} == {0, 1}
@@ -117,8 +124,7 @@ def test_deleted_states_are_gone_and_begin_anew(tmp_path: Path, kind: str, dies_
 @pytest.mark.parametrize("dies_after", range(-1, 3))
 def test_a_topic_that_is_subscribed_to_while_it_is_being_deleted_begins_anew(tmp_path: Path, dies_after: int) -> None:
     job = used(tmp_path)
-    delete = request(DELETE_OFFSETS, topic_names=("orders",))
-    steps: Steps = [lambda: job.groups(delete), lambda: job.groups(heartbeat(0)), job.partitions]
+    steps: Steps = [lambda: job.groups(DELETE_OFFSETS), lambda: job.groups(heartbeat(0)), job.partitions]
     run(steps, job, dies_after)
     assert [row["status"] for row in job.table(SHARE_PARTITIONS)] == ["initialized"] * 2
     assert [response["acquired"] for response in job.partitions(fetch(0), fetch(1))] == [[[0, 9, 1]], [[0, 9, 1]]]
@@ -128,9 +134,9 @@ def test_a_topic_that_is_subscribed_to_while_it_is_being_deleted_begins_anew(tmp
 def test_a_topic_that_is_made_again_begins_anew(tmp_path: Path, dies_after: int) -> None:
     job = TwoQueries(tmp_path, EARLIEST)
     join(job)
-    again = heartbeat(0)._replace(topics={"orders": TopicMetadata(AGAIN_ID, 2)})
+    again = heartbeat(0, AGAIN_ID)
     steps: Steps = [
-        lambda: job.groups(request(TOPIC_DELETED, topic_ids=(TOPIC_ID,))),
+        lambda: job.groups(TopicDeletedNotice(*NAMED, topic_ids=(TOPIC_ID,))),
         lambda: job.groups(again),
         job.partitions,
         job.groups,
@@ -138,7 +144,7 @@ def test_a_topic_that_is_made_again_begins_anew(tmp_path: Path, dies_after: int)
     run(steps, job, dies_after)
     (assigned,) = job.groups(again)
     assert assigned["assignment"] == {"orders": [AGAIN_ID, [0, 1]]}
-    fetched = job.partitions(fetch(0)._replace(topic_id=AGAIN_ID), fetch(1)._replace(topic_id=AGAIN_ID))
+    fetched = job.partitions(fetch(0, AGAIN_ID), fetch(1, AGAIN_ID))
     assert [response["acquired"] for response in fetched] == [[[0, 9, 1]], [[0, 9, 1]]]
     offsets = read_share_group_offsets(str(tmp_path), GROUP)
     assert [(row.topic_id, row.partition, row.start_offset) for row in offsets] == [(AGAIN_ID, 0, 0), (AGAIN_ID, 1, 0)]
@@ -149,8 +155,8 @@ def test_a_topic_that_is_made_again_begins_anew(tmp_path: Path, dies_after: int)
 @pytest.mark.parametrize("dies_after", range(-1, 2))
 def test_a_config_is_in_force_in_both_queries(tmp_path: Path, dies_after: int) -> None:
     job = TwoQueries(tmp_path, EARLIEST)
-    configs = {LOCK: "40000", "share.heartbeat.interval.ms": "7000"}
-    run([lambda: job.groups(request(ALTER_CONFIGS, configs=configs)), job.partitions], job, dies_after)
+    configs: dict[str, str | None] = {LOCK: "40000", "share.heartbeat.interval.ms": "7000"}
+    run([lambda: job.groups(alter_configs(configs)), job.partitions], job, dies_after)
     job.groups(heartbeat(0))
     job.partitions()
     job.groups()
@@ -162,8 +168,8 @@ def test_a_config_is_in_force_in_both_queries(tmp_path: Path, dies_after: int) -
     of_file = read_group_configs(str(tmp_path), ConfigSource.STATIC_BROKER_CONFIG)
     assert of_file == {GROUP: {"share.auto.offset.reset": "earliest"}}
 
-    job.groups(request(ALTER_CONFIGS, configs={LOCK: "50000"}))
-    job.groups(request(ALTER_CONFIGS, configs={"share.heartbeat.interval.ms": None}))
+    job.groups(alter_configs({LOCK: "50000"}))
+    job.groups(alter_configs({"share.heartbeat.interval.ms": None}))
     (fetched,) = job.partitions(fetch(1))
     assert fetched["lock_deadline_ms"] == job.now_ms + 50_000
     assert read_group_configs(str(tmp_path)) == {GROUP: {LOCK: "50000"}}
@@ -184,7 +190,7 @@ def test_a_group_is_described_from_its_tables(tmp_path: Path) -> None:
     ]
     assert group.topic_ids == {"orders": "id-orders"}
     job.groups(heartbeat(-1))
-    job.groups(request(DELETE_GROUP))
+    job.groups(DELETE_GROUP)
     assert (read_group(str(tmp_path), GROUP), read_groups(str(tmp_path))) == (None, ())
     assert read_group(str(tmp_path), "unknown") is None
     assert read_share_group_offsets(str(tmp_path), "unknown") == ()

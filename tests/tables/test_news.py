@@ -10,14 +10,14 @@ from sharegroup.commit.commit_steps import CommitSteps
 from sharegroup.commit.query_run import QueryRun
 from sharegroup.config import parse_config
 from sharegroup.engine import rows
-from sharegroup.engine.share_group_operator import run_share_group
-from sharegroup.protocol.request_rows import (
-    DELETE_GROUP,
-    DELETED,
-    HEARTBEAT,
-    INITIALIZED,
-    TOPIC_DELETED,
+from sharegroup.engine.share_group_operator import ShareGroupOperator
+from sharegroup.protocol.share_group_requests import (
+    DeletedNotice,
+    DeleteGroupRequest,
+    HeartbeatRequest,
+    InitializedNotice,
     ShareGroupRequest,
+    TopicDeletedNotice,
     TopicMetadata,
 )
 from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES
@@ -57,8 +57,9 @@ class Job:
         """What a batch with these requests logs."""
         lines = [self._line(request) for request in requests]
         lines += [] if tick_ms is None else [rows.encode(rows.TICK, str(tick_ms))]
-        output, self._state = run_share_group(GROUP, parse_config({}, "test"), lines, T0, self._state)
-        self._bodies = [output.encode()]
+        group = ShareGroupOperator(GROUP, parse_config({}, "test"), self._state)
+        self._bodies = [group.run(lines, T0).encode()]
+        self._state = group.dump()
         self._batch_id += 1
         return self._finish()
 
@@ -81,15 +82,14 @@ def job(caplog: pytest.LogCaptureFixture) -> Job:
     return Job(MemoryTables(), caplog)
 
 
-def heartbeat(epoch: int, member_id: str = "m1", topics: dict[str, TopicMetadata] | None = None) -> ShareGroupRequest:
+def heartbeat(epoch: int, member_id: str = "m1", topics: dict[str, TopicMetadata] | None = None) -> HeartbeatRequest:
     names = ("orders",) if epoch == 0 else None
-    return ShareGroupRequest(
-        HEARTBEAT,
+    return HeartbeatRequest(
         f"{member_id}-{epoch}",
         GROUP,
-        member_id,
-        epoch,
-        reply_to="me",
+        "me",
+        member_id=member_id,
+        member_epoch=epoch,
         client_id="till",
         client_host="10.0.0.7",
         subscribed_topic_names=names,
@@ -97,8 +97,8 @@ def heartbeat(epoch: int, member_id: str = "m1", topics: dict[str, TopicMetadata
     )
 
 
-def notice(kind: str, **fields: object) -> ShareGroupRequest:
-    return ShareGroupRequest(kind, kind, GROUP, **fields)  # type: ignore[arg-type]
+def initialized(*share_partitions: tuple[str, int, int]) -> InitializedNotice:
+    return InitializedNotice("initialized", GROUP, initialized=share_partitions)
 
 
 JOINED = "group billing: member m1 joined (till at 10.0.0.7), for orders"
@@ -110,11 +110,9 @@ def test_a_members_life_is_said_in_lines_and_each_of_them_once(job: Job) -> None
         JOINED,
     ]
     assert job.batch_again() == []
-    ready = [("id-1", 0, 1), ("id-1", 2, 1)]
-    assert job.batch(notice(INITIALIZED, initialized=tuple(ready))) == [
-        "group billing has topic orders (id id-1) ready, partitions 0, 2"
-    ]
-    assert job.batch(notice(INITIALIZED, initialized=(*ready, ("id-1", 1, 1)))) == [
+    ready = ("id-1", 0, 1), ("id-1", 2, 1)
+    assert job.batch(initialized(*ready)) == ["group billing has topic orders (id id-1) ready, partitions 0, 2"]
+    assert job.batch(initialized(*ready, ("id-1", 1, 1))) == [
         "group billing has topic orders (id id-1) ready, partitions 1"
     ]
     assert job.batch(heartbeat(1), heartbeat(3)) == []
@@ -142,11 +140,11 @@ def test_one_that_came_and_went_in_a_batch_is_told_whole(job: Job) -> None:
 def test_topics_and_groups_that_go(job: Job) -> None:
     job.batch(heartbeat(0))
     forgets = "group billing forgets topic orders (id id-1), partitions 0-2"
-    assert job.batch(notice(TOPIC_DELETED, topic_ids=("id-1",))) == [forgets]
-    assert job.batch(notice(DELETED, deleted=tuple(("id-1", p, 1) for p in range(3)))) == []
+    assert job.batch(TopicDeletedNotice("topic_deleted", GROUP, topic_ids=("id-1",))) == [forgets]
+    deleted = tuple(("id-1", p, 1) for p in range(3))
+    assert job.batch(DeletedNotice("deleted", GROUP, deleted=deleted)) == []
     assert job.batch(heartbeat(0, "m2", {"orders": TopicMetadata("id-2", 1)}))[0] == (
         "group billing discovers topic orders (id id-2), partitions 0"
     )
     job.batch(heartbeat(-1), heartbeat(-1, "m2"))
-    gone = notice(DELETE_GROUP, reply_to="me")
-    assert job.batch(gone)[-1] == "group billing is deleted"
+    assert job.batch(DeleteGroupRequest("delete_group", GROUP, "me"))[-1] == "group billing is deleted"

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from kafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError, NotEnoughReplicasError
 
 from sharegroup.errors import ErrorCode
-from sharegroup.protocol.response_rows import (
-    MEMBER_LEFT,
-    NEW_LEADER,
-    TOPIC_DELETED,
-    Broadcast,
-    ShareGroupResponse,
-    SharePartitionResponse,
+from sharegroup.protocol.broadcasts import (
+    MemberLeftBroadcast,
+    NewLeaderBroadcast,
+    TopicDeletedBroadcast,
+    broadcast_row,
     decode_broadcast,
-    decode_response,
-    encode_response,
 )
+from sharegroup.protocol.response_rows import decode_response, encode_response
+from sharegroup.protocol.share_group_responses import HeartbeatResponse
+from sharegroup.protocol.share_partition_responses import FetchResponse
 from sharegroup.topics import kafka_clients
 from sharegroup.topics.kafka_clients import KafkaRowProducer, KafkaUnavailableError
 from sharegroup.types import AcquiredRange
@@ -80,17 +80,16 @@ def row_producer(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 def fetched(number: int, ranges: int = 1, **values: Any) -> dict[str, Any]:
     acquired = tuple(AcquiredRange(2 * n, 2 * n, 1) for n in range(ranges))
-    response = SharePartitionResponse("fetch", f"f{number}", "me", "g", "orders", TOPIC_ID, 0, "m", acquired=acquired)
-    return encode_response(response._replace(lock_deadline_ms=9, **values))
+    named = f"f{number}", "me", "g", "orders", TOPIC_ID, 0, "m"
+    return encode_response(replace(FetchResponse(*named, acquired=acquired, lock_deadline_ms=9), **values))
 
 
 def test_in_place_of_a_response_that_is_too_large_comes_an_error(
     row_producer: tuple[KafkaRowProducer, list[Any]],
 ) -> None:
     producer, log = row_producer
-    heartbeat = ShareGroupResponse(
-        "heartbeat", "h", "you", "g", "m", member_epoch=3, assignment={"t" * 2_000: ["x", []]}
-    )
+    assignment = {"t" * 2_000: ["x", []]}
+    heartbeat = HeartbeatResponse("h", "you", "g", member_id="m", member_epoch=3, assignment=assignment)
     producer.send([fetched(1), fetched(2, 300), encode_response(heartbeat), fetched(3), fetched(4, 200)], [])
     answers = {row["id"]: decode_response(json.dumps(row).encode()) for _, _, row in log}
     assert sorted(answers) == ["f1", "f2", "f3", "f4", "h"]
@@ -98,13 +97,12 @@ def test_in_place_of_a_response_that_is_too_large_comes_an_error(
         assert encode_response(answers[f"f{number}"]) == fetched(number)
     for number in (2, 4):
         answer = answers[f"f{number}"]
-        assert isinstance(answer, SharePartitionResponse)
-        assert answer._replace(error_message=None) == SharePartitionResponse(
-            "fetch", f"f{number}", "me", "g", "orders", TOPIC_ID, 0, "m", ErrorCode.UNKNOWN_SERVER_ERROR
+        assert replace(answer, error_message=None) == FetchResponse(
+            f"f{number}", "me", "g", "orders", TOPIC_ID, 0, "m", ErrorCode.UNKNOWN_SERVER_ERROR
         )
         assert "too large for Kafka" in (answer.error_message or "")
-    assert answers["h"]._replace(error_message=None) == ShareGroupResponse(
-        "heartbeat", "h", "you", "g", "m", ErrorCode.UNKNOWN_SERVER_ERROR
+    assert replace(answers["h"], error_message=None) == HeartbeatResponse(
+        "h", "you", "g", ErrorCode.UNKNOWN_SERVER_ERROR, member_id="m"
     )
     assert {(topic, key) for topic, key, _ in log} == {(RESPONSES, "me"), (RESPONSES, "you")}
 
@@ -174,7 +172,8 @@ def test_everybody_is_told_in_every_partition_before_the_requests_are_sent(
 ) -> None:
     """A gateway reads one partition; it hears of a member that left before that one's records are given to others."""
     rows, producer = roomy
-    left, deleted = Broadcast(MEMBER_LEFT, "g", "m", 3)._asdict(), Broadcast(TOPIC_DELETED, topic_id=TOPIC_ID)._asdict()
+    left = broadcast_row(MemberLeftBroadcast("g", "m", 3))
+    deleted = broadcast_row(TopicDeletedBroadcast("g", TOPIC_ID))
     rows.send([fetched(1), left, deleted], [("g", '"release"')])
     assert producer.sent == [
         *[(RESPONSES, partition, row) for row in (left, deleted) for partition in range(3)],
@@ -187,9 +186,10 @@ def test_everybody_is_told_in_every_partition_before_the_requests_are_sent(
 def test_a_new_leader_is_announced_in_every_partition(roomy: tuple[KafkaRowProducer, Producer]) -> None:
     rows, producer = roomy
     rows.announce_leader()
-    announced = Broadcast(NEW_LEADER)
+    announced = NewLeaderBroadcast()
     assert decode_broadcast(json.dumps(producer.sent[0][2]).encode()) == announced
-    assert producer.sent == [(RESPONSES, partition, announced._asdict()) for partition in range(3)] + ["durable"] * 3
+    row = broadcast_row(announced)
+    assert producer.sent == [(RESPONSES, partition, row) for partition in range(3)] + ["durable"] * 3
 
 
 def test_responses_that_nobody_waits_for_are_not_sent(roomy: tuple[KafkaRowProducer, Producer]) -> None:
@@ -202,7 +202,7 @@ def test_a_row_for_everybody_that_is_too_large_is_left_out(
     row_producer: tuple[KafkaRowProducer, list[Any]], caplog: pytest.LogCaptureFixture
 ) -> None:
     producer, log = row_producer
-    producer.send([Broadcast(MEMBER_LEFT, "g" * 2_000, "m", 3)._asdict(), fetched(1)], [])
+    producer.send([broadcast_row(MemberLeftBroadcast("g" * 2_000, "m", 3)), fetched(1)], [])
     assert [row["id"] for _, _, row in log] == ["f1"]
     assert "for everybody is too large for partition 2" in caplog.text
 

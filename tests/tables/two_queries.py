@@ -20,10 +20,11 @@ from sharegroup.commit.static_configs import write_static_configs
 from sharegroup.config import Config
 from sharegroup.engine import rows
 from sharegroup.engine.output import Output
-from sharegroup.engine.share_group_operator import run_share_group
+from sharegroup.engine.share_group_operator import ShareGroupOperator
 from sharegroup.engine.share_partition_shard import Shard
 from sharegroup.engine.snapshot_rules import SnapshotRules
-from sharegroup.protocol.request_rows import ShareGroupRequest, SharePartitionRequest
+from sharegroup.protocol.share_group_requests import ShareGroupRequest
+from sharegroup.protocol.share_partition_requests import SharePartitionRequest
 from sharegroup.tables.config_poll import ConfigPoll, file_values
 from sharegroup.tables.pinned_tables import PinnedTables
 from sharegroup.tables.schemas import (
@@ -100,7 +101,9 @@ class TwoQueries:
         if not self._is_loaded:
             lines.insert(0, rows.encode(rows.LOAD, json.dumps(self._group_tables(), default=str)))
             self._is_loaded = True
-        output, self._group_state = run_share_group(GROUP, self._job, lines, self._tick(), self._group_state)
+        group = ShareGroupOperator(GROUP, self._job, self._group_state)
+        output = group.run(lines, self._tick())
+        self._group_state = group.dump()
         before = len(self.from_groups.responses)
         self._group_steps.commit(self._batch([output]))
         return self.from_groups.responses[before:]

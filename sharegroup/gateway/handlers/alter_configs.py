@@ -18,7 +18,6 @@ from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.configs import GROUP, ConfigResult, Resource, UpstreamConfigs, resource_of
 from sharegroup.gateway.wire.request import Request
-from sharegroup.protocol.request_rows import ALTER_CONFIGS
 
 _Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
 _Change = _Resource.AlterableConfig
@@ -76,7 +75,7 @@ class IncrementalAlterConfigs:
             if theirs and (ours or validate_only):
                 await self._alter_theirs(request, group_id, theirs, True)
             if ours:
-                await self._requests.ask(request, ALTER_CONFIGS, group_id, configs=ours, validate_only=validate_only)
+                await self._requests.alter_configs(group_id, ours, validate_only)
             if theirs and not validate_only:
                 await self._alter_theirs(request, group_id, theirs, False)
         except RequestError as error:

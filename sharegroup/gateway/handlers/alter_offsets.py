@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping
 from kafka.protocol.data_container import DataContainer
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.job_client.group_requests import GroupRequests, topics_metadata
+from sharegroup.gateway.job_client.group_requests import GroupRequests
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import Topic, UpstreamCluster
 from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from sharegroup.gateway.wire.request import Request
 from sharegroup.protocol.messages import AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse
-from sharegroup.protocol.request_rows import ALTER_OFFSETS, StartOffset
-from sharegroup.protocol.response_rows import PartitionError
+from sharegroup.protocol.share_group_requests import StartOffset
+from sharegroup.protocol.share_group_responses import PartitionError
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 
 _Topic = AlterShareGroupOffsetsResponse.AlterShareGroupOffsetsResponseTopic
@@ -35,7 +35,7 @@ class AlterShareGroupOffsets:
             readable = [topic for topic in body.topics if self._security.may_read(request.caller, topic.topic_name)]
             offsets = _offsets(readable)
             known = await self._known(offsets)
-            errors = await self._alter(request, offsets, known) if offsets else ()
+            errors = await self._requests.alter_offsets(body.group_id, offsets, known) if offsets else ()
         except RequestError as error:
             return _response([], int(error.code), error.message)
         except UpstreamUnavailableError as error:
@@ -51,16 +51,6 @@ class AlterShareGroupOffsets:
             await self._cluster.refresh()
             known = await self._cluster.topics(names)
         return known
-
-    async def _alter(
-        self,
-        request: Request[AlterShareGroupOffsetsRequest],
-        offsets: tuple[StartOffset, ...],
-        known: Mapping[str, Topic],
-    ) -> tuple[PartitionError, ...]:
-        group_id, topics = request.body.group_id, topics_metadata(known)
-        answer = await self._requests.ask(request, ALTER_OFFSETS, group_id, offsets=offsets, topics=topics)
-        return answer.partition_errors
 
 
 def _offsets(topics: Iterable[DataContainer]) -> tuple[StartOffset, ...]:

@@ -13,7 +13,6 @@ from sharegroup.gateway.job_client.group_requests import GroupRequests
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.wire.request import Request
-from sharegroup.protocol.request_rows import DELETE_GROUP
 
 
 class DeleteGroups:
@@ -36,7 +35,7 @@ class DeleteGroups:
             allowed = [group_id for group_id, code in codes.items() if not code]
             for group_id in allowed:
                 if group_id in ours:
-                    codes[group_id] = await self._delete(request, group_id)
+                    codes[group_id] = await self._delete(group_id)
             codes |= await self._upstream(request.caller.node_id, [g for g in allowed if g not in ours])
         result = DeleteGroupsResponse.DeletableGroupResult
         return DeleteGroupsResponse(
@@ -51,9 +50,9 @@ class DeleteGroups:
             return int(error.code)
         return 0
 
-    async def _delete(self, request: Request[DeleteGroupsRequest], group_id: str) -> int:
+    async def _delete(self, group_id: str) -> int:
         try:
-            await self._requests.ask(request, DELETE_GROUP, group_id)
+            await self._requests.delete_group(group_id)
         except RequestError as error:
             return int(error.code)
         return 0

@@ -13,8 +13,7 @@ from sharegroup.gateway.upstream.cluster import Topic, UpstreamCluster
 from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from sharegroup.gateway.wire.request import Request
 from sharegroup.protocol.messages import DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse
-from sharegroup.protocol.request_rows import DELETE_OFFSETS
-from sharegroup.protocol.response_rows import TopicError
+from sharegroup.protocol.share_group_responses import TopicError
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 
 _Topic = DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic
@@ -34,14 +33,14 @@ class DeleteShareGroupOffsets:
         try:
             self._security.delete_offsets(caller, body.group_id)
             known = await self._cluster.newest_topics(readable)
-            answer = await self._requests.ask(request, DELETE_OFFSETS, body.group_id, topic_names=readable)
+            errors = await self._requests.delete_offsets(body.group_id, readable)
         except RequestError as error:
             return _response([], int(error.code), error.message)
         except UpstreamUnavailableError as error:
             return _response([], int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error))
         code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         refused = [TopicError(name, code, "Topic authorization failed.") for name in names if name not in readable]
-        return _response([_topic(error, known) for error in (*answer.topic_errors, *refused)], 0, None)
+        return _response([_topic(error, known) for error in (*errors, *refused)], 0, None)
 
 
 def _topic(error: TopicError, known: Mapping[str, Topic]) -> DataContainer:

@@ -15,8 +15,8 @@ from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from sharegroup.gateway.wire.request import Request
 from sharegroup.protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
-from sharegroup.protocol.request_rows import HEARTBEAT, ShareGroupRequest
-from sharegroup.protocol.response_rows import ShareGroupResponse
+from sharegroup.protocol.share_group_requests import HeartbeatRequest
+from sharegroup.protocol.share_group_responses import HeartbeatResponse
 from sharegroup.protocol.topic_ids import topic_id_of
 
 logger = logging.getLogger(__name__)
@@ -56,37 +56,36 @@ class ShareGroupHeartbeat:
         except (JobUnavailableError, UpstreamUnavailableError) as error:
             logger.warning("heartbeat of group %s: %s", body.group_id, error)
             return _refusal(body.member_id, int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error))
-        assert isinstance(answer, ShareGroupResponse)
+        assert isinstance(answer, HeartbeatResponse)
         self._remember(answer, lease)
         return _response(answer)
 
-    async def _row(self, request: Request[ShareGroupHeartbeatRequest]) -> ShareGroupRequest:
+    async def _row(self, request: Request[ShareGroupHeartbeatRequest]) -> HeartbeatRequest:
         body = request.body
         names = None if body.subscribed_topic_names is None else tuple(body.subscribed_topic_names)
         known = names if names is not None else self._subscriptions.get((body.group_id, body.member_id), ())
         topics = await self._cluster.topics(known) if body.member_epoch >= 0 else {}
-        return ShareGroupRequest(
-            HEARTBEAT,
+        return HeartbeatRequest(
             self._job.new_id(),
             body.group_id,
-            body.member_id,
-            body.member_epoch,
             self._job.reply_to,
-            body.rack_id,
-            request.header.client_id,
-            f"/{request.caller.host}",
-            names,
-            topics_metadata(topics),
+            member_id=body.member_id,
+            member_epoch=body.member_epoch,
+            rack_id=body.rack_id,
+            client_id=request.header.client_id,
+            client_host=f"/{request.caller.host}",
+            subscribed_topic_names=names,
+            topics=topics_metadata(topics),
         )
 
-    def _lease(self, row: ShareGroupRequest) -> Lease:
+    def _lease(self, row: HeartbeatRequest) -> Lease:
         """What the answer extends. With a leave it ends before the row is sent: the job may act on it at once."""
         if row.member_epoch < 0:
             self._leases.end(row.group_id, row.member_id)
             return Lease()
         return self._leases.begin(row.group_id, row.member_id)
 
-    def _remember(self, answer: ShareGroupResponse, lease: Lease) -> None:
+    def _remember(self, answer: HeartbeatResponse, lease: Lease) -> None:
         key = (answer.group_id, answer.member_id)
         if answer.error_code or answer.member_epoch < 0:
             self._subscriptions.pop(key, None)
@@ -101,7 +100,7 @@ class ShareGroupHeartbeat:
                 self._subscriptions.popitem(last=False)
 
 
-def _response(answer: ShareGroupResponse) -> ShareGroupHeartbeatResponse:
+def _response(answer: HeartbeatResponse) -> ShareGroupHeartbeatResponse:
     message = ShareGroupHeartbeatResponse
     assignment = None
     if answer.assignment is not None:

@@ -10,7 +10,7 @@ from kafka.protocol.data_container import DataContainer
 from sharegroup.config import Config
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.group_configs import GroupConfigs
-from sharegroup.gateway.handlers.share_responses import AcknowledgeResponse, FetchResponse
+from sharegroup.gateway.handlers.share_responses import AcknowledgeResponseBuilder, FetchResponseBuilder
 from sharegroup.gateway.job_client.job_channel import JobChannel
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
@@ -56,7 +56,7 @@ class ShareApis:
     async def fetch(self, request: Request[ShareFetchRequest]) -> ShareFetchResponse:
         """Acknowledge, then fetch."""
         body, caller = request.body, request.caller
-        response = FetchResponse(self._cluster, self._listeners, caller.node_id)
+        response = FetchResponseBuilder(self._cluster, self._listeners, caller.node_id)
         acknowledgements = _acknowledgements(body.topics)
         try:
             self._security.fetch(caller, body.group_id)
@@ -95,7 +95,7 @@ class ShareApis:
         request: Request[ShareFetchRequest],
         context: FetchContext,
         acknowledgements: Mapping[TopicIdPartition, list[AcknowledgementBatch]],
-        response: FetchResponse,
+        response: FetchResponseBuilder,
     ) -> None:
         body, caller = request.body, request.caller
         served = self.sessions.serve(context.session)
@@ -127,7 +127,7 @@ class ShareApis:
         served: MemberSession,
         partitions: list[TopicIdPartition],
         request: Request[ShareFetchRequest],
-        response: FetchResponse,
+        response: FetchResponseBuilder,
     ) -> None:
         """Fill the response: with what is there, or what comes within MaxWaitMs, for MinBytes at least.
 
@@ -156,7 +156,7 @@ class ShareApis:
         served: MemberSession,
         partitions: list[TopicIdPartition],
         request: Request[ShareFetchRequest],
-        response: FetchResponse,
+        response: FetchResponseBuilder,
     ) -> None:
         """Add what the buffers have of the partitions, each once, as far as there is room."""
         body = request.body
@@ -180,7 +180,7 @@ class ShareApis:
     async def acknowledge(self, request: Request[ShareAcknowledgeRequest]) -> ShareAcknowledgeResponse:
         """Acknowledge without fetching."""
         body, caller = request.body, request.caller
-        response = AcknowledgeResponse(self._cluster, self._listeners, caller.node_id)
+        response = AcknowledgeResponseBuilder(self._cluster, self._listeners, caller.node_id)
         try:
             self._security.fetch(caller, body.group_id)
             context = self.sessions.node(caller.node_id).acknowledge(

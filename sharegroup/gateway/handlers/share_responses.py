@@ -97,7 +97,7 @@ class _ShareResponse(Generic[Message]):
         )
 
 
-class FetchResponse(_ShareResponse[ShareFetchResponse]):
+class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
     """A ShareFetch response in the making."""
 
     message_class = ShareFetchResponse
@@ -152,7 +152,7 @@ class FetchResponse(_ShareResponse[ShareFetchResponse]):
         )
 
 
-class AcknowledgeResponse(_ShareResponse[ShareAcknowledgeResponse]):
+class AcknowledgeResponseBuilder(_ShareResponse[ShareAcknowledgeResponse]):
     """A ShareAcknowledge response in the making."""
 
     message_class = ShareAcknowledgeResponse

@@ -4,59 +4,72 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TypedDict, Unpack
-
-from kafka.protocol.api_message import ApiMessage
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.job_client.job_channel import JobChannel, JobUnavailableError
 from sharegroup.gateway.upstream.cluster import Topic
-from sharegroup.gateway.wire.request import Request
-from sharegroup.protocol.request_rows import ShareGroupRequest, StartOffset, TopicMetadata
-from sharegroup.protocol.response_rows import ShareGroupResponse
+from sharegroup.protocol.response_rows import Response
+from sharegroup.protocol.share_group_requests import (
+    AdministratorRequest,
+    AlterConfigsRequest,
+    AlterOffsetsRequest,
+    DeleteGroupRequest,
+    DeleteOffsetsRequest,
+    StartOffset,
+    TopicMetadata,
+)
+from sharegroup.protocol.share_group_responses import (
+    AlterOffsetsResponse,
+    DeleteOffsetsResponse,
+    PartitionError,
+    TopicError,
+)
 from sharegroup.protocol.topic_ids import topic_id_text
 
 logger = logging.getLogger(__name__)
 
 
-class RowFields(TypedDict, total=False):
-    """What a row has beside its type, its group and who asks."""
-
-    topics: Mapping[str, TopicMetadata]
-    offsets: tuple[StartOffset, ...]
-    topic_names: tuple[str, ...]
-    configs: Mapping[str, str | None]
-    validate_only: bool
-
-
 class GroupRequests:
-    """One row each; when the answer is there, the tables have what it says."""
+    """One row each; when the answer is there, the tables have what it says.
+
+    Each raises RequestError with what the coordinator refuses the request for, or COORDINATOR_NOT_AVAILABLE.
+    """
 
     def __init__(self, job: JobChannel) -> None:
         self._job = job
 
-    async def ask(
-        self, request: Request[ApiMessage], kind: str, group_id: str, **fields: Unpack[RowFields]
-    ) -> ShareGroupResponse:
-        """The answer to a row of type `kind`.
+    async def alter_offsets(
+        self, group_id: str, offsets: tuple[StartOffset, ...], topics: Mapping[str, Topic]
+    ) -> tuple[PartitionError, ...]:
+        """What became of each of the start offsets; `topics` are those of their topics that there are."""
+        row = AlterOffsetsRequest(*self._named(group_id), offsets=offsets, topics=topics_metadata(topics))
+        answer = await self._ask(row)
+        assert isinstance(answer, AlterOffsetsResponse)
+        return answer.partition_errors
 
-        Raises RequestError with what the coordinator refuses the request for, or COORDINATOR_NOT_AVAILABLE.
-        """
-        row = ShareGroupRequest(
-            kind,
-            self._job.new_id(),
-            group_id,
-            reply_to=self._job.reply_to,
-            client_id=request.header.client_id,
-            client_host=f"/{request.caller.host}",
-            **fields,
-        )
+    async def delete_offsets(self, group_id: str, topic_names: tuple[str, ...]) -> tuple[TopicError, ...]:
+        """What became of each of the topics' offsets."""
+        answer = await self._ask(DeleteOffsetsRequest(*self._named(group_id), topic_names=topic_names))
+        assert isinstance(answer, DeleteOffsetsResponse)
+        return answer.topic_errors
+
+    async def delete_group(self, group_id: str) -> None:
+        """Delete the group; what is configured for it stays."""
+        await self._ask(DeleteGroupRequest(*self._named(group_id)))
+
+    async def alter_configs(self, group_id: str, configs: Mapping[str, str | None], validate_only: bool) -> None:
+        """Set the group's configs (None: take away), or only check them."""
+        await self._ask(AlterConfigsRequest(*self._named(group_id), configs=configs, validate_only=validate_only))
+
+    def _named(self, group_id: str) -> tuple[str, str, str]:
+        return self._job.new_id(), group_id, self._job.reply_to
+
+    async def _ask(self, row: AdministratorRequest) -> Response:
         try:
             answer = await self._job.ask(row)
         except JobUnavailableError as error:
-            logger.warning("%s of group %s: %s", kind, group_id, error)
+            logger.warning("%s of group %s: %s", row.type, row.group_id, error)
             raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
-        assert isinstance(answer, ShareGroupResponse)
         if answer.error_code:
             raise RequestError(ErrorCode(answer.error_code), answer.error_message or "")
         return answer

@@ -19,17 +19,11 @@ from kafka.errors import KafkaError
 
 from sharegroup.gateway.job_client.row_appender import JobUnavailableError, RowAppender
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.protocol.request_rows import ShareGroupRequest, SharePartitionRequest
-from sharegroup.protocol.response_rows import (
-    EVERYBODY,
-    NEW_LEADER,
-    WANTED,
-    Broadcast,
-    Response,
-    SharePartitionResponse,
-    decode_broadcast,
-    decode_response,
-)
+from sharegroup.protocol.broadcasts import EVERYBODY, Broadcast, NewLeaderBroadcast, decode_broadcast
+from sharegroup.protocol.response_rows import Response, decode_response
+from sharegroup.protocol.share_group_requests import ShareGroupRequest
+from sharegroup.protocol.share_partition_requests import SharePartitionRequest
+from sharegroup.protocol.share_partition_responses import WantedNotice
 from sharegroup.topics.client_settings import ClientSettings
 from sharegroup.topics.row_channel import RowTopics, read_from_end, responses_consumer, responses_partition
 from sharegroup.types import SharePartitionKey
@@ -278,7 +272,7 @@ class JobChannel:
             return decode_response(value)
         if key != EVERYBODY.encode():
             return None
-        return Broadcast(NEW_LEADER) if value == UNTYPED_BROADCAST else decode_broadcast(value)
+        return NewLeaderBroadcast() if value == UNTYPED_BROADCAST else decode_broadcast(value)
 
     # -- responses: the event loop -----------------------------------------------------------------------------------
 
@@ -288,7 +282,7 @@ class JobChannel:
                 for tell in self._on_broadcast:
                     tell(response)
                 continue
-            if response.type == WANTED and isinstance(response, SharePartitionResponse):
+            if isinstance(response, WantedNotice):
                 key = SharePartitionKey(response.group_id, response.topic, response.topic_id, response.partition)
                 for callback in self._on_wanted:
                     callback(key)

@@ -19,16 +19,16 @@ from sharegroup.gateway.sessions.member_leases import Lease
 from sharegroup.gateway.sessions.read_ahead import ReadAhead
 from sharegroup.protocol.acknowledge_rules import check_batches
 from sharegroup.protocol.acknowledgement_rows import acknowledgement_rows
-from sharegroup.protocol.request_rows import (
-    ACKNOWLEDGE,
-    FETCH,
+from sharegroup.protocol.response_rows import Response
+from sharegroup.protocol.share_partition_requests import (
     MAX_RANGES_PER_ROW,
-    RELEASE_MEMBER,
-    UNACQUIRE,
-    SharePartitionRequest,
+    AcknowledgeRequest,
+    FetchRequest,
+    ReleaseMemberRequest,
+    UnacquireRequest,
     in_rows,
 )
-from sharegroup.protocol.response_rows import Response, SharePartitionResponse
+from sharegroup.protocol.share_partition_responses import AcknowledgeResponse, FetchResponse
 from sharegroup.types import (
     AcknowledgementBatch,
     AcknowledgeType,
@@ -81,10 +81,10 @@ class MemberPartition:
         records = None if self._is_closed else self.read_ahead.demand(now_ms, wanted)
         if records is None:
             return
-        request = self._request(FETCH, self._job.new_id(), self._job.reply_to)
+        named = self._named(self._job.reply_to)
+        request = FetchRequest(*named, max_records=records, max_wait_ms=self._demand_wait_ms)
         self.read_ahead.sent(request.id, records, now_ms)
         self._job.subscribe(request.id, self._receive)
-        request = request._replace(max_records=records, max_wait_ms=self._demand_wait_ms)
         self._job.append_soon(request, lambda: self._refused(request.id))
 
     def _refused(self, demand_id: str) -> None:
@@ -93,7 +93,7 @@ class MemberPartition:
 
     def _receive(self, response: Response) -> None:
         """The job's answer to a demand, on the event loop."""
-        assert isinstance(response, SharePartitionResponse)
+        assert isinstance(response, FetchResponse)
         if self._is_closed:
             if not self._is_released:  # else the row that closed this told the job what the member was sent: not this
                 self.give_back(response.acquired)
@@ -133,7 +133,7 @@ class MemberPartition:
     def give_back(self, ranges: Sequence[AcquiredRange]) -> None:
         """Ranges that never left the gateway are available again, the delivery attempt given back."""
         for acquired in in_rows(ranges, MAX_RANGES_PER_ROW):
-            self._job.append_soon(self._request(UNACQUIRE, self._job.new_id())._replace(acquired=acquired))
+            self._job.append_soon(UnacquireRequest(*self._named(), acquired=acquired))
 
     def expire(self, now_ms: int) -> None:
         """Give back what the member could not use any more: its lock is nearly over."""
@@ -151,8 +151,7 @@ class MemberPartition:
 
     def open(self) -> None:
         """A new session: first the job takes back what the member held, whoever gave it to it."""
-        request = self._request(RELEASE_MEMBER, self._job.new_id())
-        self._job.append_soon(request._replace(opened_ms=self._job.now_ms()))
+        self._job.append_soon(ReleaseMemberRequest(*self._named(), opened_ms=self._job.now_ms()))
 
     def close(self) -> None:
         """The session is over: what the member was sent is released, what is ahead of it never was delivered."""
@@ -164,8 +163,8 @@ class MemberPartition:
         if len(delivered) > MAX_RANGES_PER_ROW:
             self.give_back(ahead)  # so that wider ranges may say what was delivered
             delivered = _widened(delivered, MAX_RANGES_PER_ROW)
-        request = self._request(RELEASE_MEMBER, self._job.new_id())
-        self._job.append_soon(request._replace(delivered=tuple(delivered), requester=self._job.reply_to))
+        requester = self._job.reply_to
+        self._job.append_soon(ReleaseMemberRequest(*self._named(), delivered=tuple(delivered), requester=requester))
 
     def leave(self) -> None:
         """The member fetches this share-partition no more: what it was sent stays its own."""
@@ -222,9 +221,10 @@ class MemberPartition:
         latest_ms = now_ms + margin_ms
         is_early = not is_renew_ack and held.is_settled and latest_ms < held.deadline_ms and lease.lasts(latest_ms)
         outcomes: list[Awaitable[AckResult]] = []
-        for row in self._acknowledgements(batches, held.grants, held.deadline_ms, is_renew_ack):
+        reply_to = "" if is_early else self._job.reply_to
+        for row in self._acknowledgements(batches, held.grants, held.deadline_ms, is_renew_ack, reply_to):
             if not is_early:
-                outcomes.append(self._by_the_job(row, self._job.ask(row._replace(reply_to=self._job.reply_to))))
+                outcomes.append(self._by_the_job(row, self._job.ask(row)))
             else:
                 try:
                     outcomes.append(self._early(row, self._job.append(row), held, lease))
@@ -240,15 +240,20 @@ class MemberPartition:
         grants: Sequence[AcquiredRange],
         lock_deadline_ms: int = -1,
         is_renew_ack: bool = False,
-    ) -> list[SharePartitionRequest]:
+        reply_to: str = "",
+    ) -> list[AcknowledgeRequest]:
         return [
-            self._request(ACKNOWLEDGE, self._job.new_id())._replace(
-                batches=part, acquired=granted, lock_deadline_ms=lock_deadline_ms, is_renew_ack=is_renew_ack
+            AcknowledgeRequest(
+                *self._named(reply_to),
+                batches=part,
+                acquired=granted,
+                lock_deadline_ms=lock_deadline_ms,
+                is_renew_ack=is_renew_ack,
             )
             for part, granted in acknowledgement_rows(batches, grants)
         ]
 
-    async def _early(self, row: SharePartitionRequest, appended: Awaitable[int], held: Held, lease: Lease) -> AckResult:
+    async def _early(self, row: AcknowledgeRequest, appended: Awaitable[int], held: Held, lease: Lease) -> AckResult:
         try:
             append_ms = await appended
         except JobUnavailableError as error:
@@ -262,19 +267,20 @@ class MemberPartition:
         self.holdings.accepted(row.batches, row.id)
         return int(ErrorCode.NONE), None
 
-    async def _by_the_job(self, row: SharePartitionRequest, answered: Awaitable[Response]) -> AckResult:
+    async def _by_the_job(self, row: AcknowledgeRequest, answered: Awaitable[Response]) -> AckResult:
         try:
             answer = await answered
         except JobUnavailableError as error:
             return int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error)
-        assert isinstance(answer, SharePartitionResponse)
+        assert isinstance(answer, AcknowledgeResponse)
         if not answer.error_code:
             renewed_ms = answer.lock_deadline_ms if answer.lock_deadline_ms >= 0 else None
             self.holdings.accepted(row.batches, row.id, renewed_ms)
         return answer.error_code, answer.error_message
 
-    def _request(self, kind: str, request_id: str, reply_to: str = "") -> SharePartitionRequest:
-        return SharePartitionRequest(kind, request_id, *self.key, self.member_id, -1, reply_to)
+    def _named(self, reply_to: str = "") -> tuple[str, str, str, str, int, str, int, str]:
+        """What every row of the member begins with."""
+        return self._job.new_id(), *self.key, self.member_id, -1, reply_to
 
 
 def settled(code: ErrorCode, message: str | None = None) -> asyncio.Future[AckResult]:

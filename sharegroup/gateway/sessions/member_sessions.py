@@ -31,7 +31,7 @@ from sharegroup.gateway.sessions.share_session import (
     TopicIdPartition,
 )
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.protocol.response_rows import MEMBER_LEFT, NEW_LEADER, TOPIC_DELETED, Broadcast
+from sharegroup.protocol.broadcasts import Broadcast, MemberLeftBroadcast, NewLeaderBroadcast, TopicDeletedBroadcast
 from sharegroup.protocol.topic_ids import topic_id_of, topic_id_text
 from sharegroup.types import SharePartitionKey
 
@@ -153,16 +153,17 @@ class MemberSessions:
     # -- what the job tells everybody ----------------------------------------------------------------------------------
 
     def _heard(self, row: Broadcast) -> None:
-        if row.type == NEW_LEADER:
-            for served in self._served.values():
-                served.new_leader()
-        elif row.type == MEMBER_LEFT:
-            self._member_left(SessionKey(row.group_id, row.member_id))
-        elif row.type == TOPIC_DELETED:
-            try:
-                self._topic_deleted(topic_id_of(row.topic_id))
-            except ValueError:
-                logger.warning("the job tells of a deleted topic with the id %r", row.topic_id)
+        match row:
+            case NewLeaderBroadcast():
+                for served in self._served.values():
+                    served.new_leader()
+            case MemberLeftBroadcast():
+                self._member_left(SessionKey(row.group_id, row.member_id))
+            case TopicDeletedBroadcast():
+                try:
+                    self._topic_deleted(topic_id_of(row.topic_id))
+                except ValueError:
+                    logger.warning("the job tells of a deleted topic with the id %r", row.topic_id)
 
     def _member_left(self, member: SessionKey) -> None:
         self._leases.end(*member)

@@ -11,49 +11,45 @@ import pandas as pd
 from pyspark.sql.streaming.state import GroupState
 
 from sharegroup.config import Config
-from sharegroup.engine.answers import reject_unkeyed
-from sharegroup.engine.output import Output
-from sharegroup.engine.share_group_operator import run_share_group
+from sharegroup.engine.operator import Operator
+from sharegroup.engine.share_group_operator import ShareGroupOperator
 from sharegroup.engine.share_partition_shard import Shard
 from sharegroup.engine.snapshot_rules import SnapshotRules
+from sharegroup.engine.unkeyed_requests import UnkeyedRequests
 from sharegroup.watch.shard_keys import UNKEYED, ShardKey
 
 #: One JSON text: nested arrays of structs fail in Spark's pickler, and JSON stays readable through `statestore`.
 STATE_SCHEMA = "state STRING"
 OUTPUT_SCHEMA = "output STRING"
 
-Operator = Callable[[tuple[Any, ...], Iterable[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]
+PandasOperator = Callable[[tuple[Any, ...], Iterable[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]
 
 
-def share_partition_operator(records: SnapshotRules) -> Operator:
+def share_partition_operator(records: SnapshotRules) -> PandasOperator:
     """The operator of the share_partition query, keyed by `ShardKey`."""
 
-    def run(key: str, lines: list[str], now_ms: int, state: str | None) -> tuple[Output, str | None]:
+    def restore(key: str, state: str | None) -> Operator:
         if key == UNKEYED:
-            return reject_unkeyed(key, lines, now_ms), None
+            return UnkeyedRequests(key)
         group_id, topic_id, _ = ShardKey.decode(key)
-        shard = Shard(key, group_id, topic_id, records, state)
-        output = shard.run(lines, now_ms)
-        return output, shard.dump()
+        return Shard(key, group_id, topic_id, records, state)
 
-    return _operator(run)
+    return _operator(restore)
 
 
-def group_coordinator_operator(config: Config) -> Operator:
+def group_coordinator_operator(config: Config) -> PandasOperator:
     """The operator of the group_coordinator query, keyed by group id."""
-
-    def run(key: str, lines: list[str], now_ms: int, state: str | None) -> tuple[Output, str | None]:
-        return run_share_group(key, config, lines, now_ms, state)
-
-    return _operator(run)
+    return _operator(lambda group_id, state: ShareGroupOperator(group_id, config, state))
 
 
-def _operator(run: Callable[[str, list[str], int, str | None], tuple[Output, str | None]]) -> Operator:
+def _operator(restore: Callable[[str, str | None], Operator]) -> PandasOperator:
     def operator(key: tuple[Any, ...], frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         _freeze()
         lines = [line for frame in frames for line in frame["row"]]
         before = state.get[0] if state.exists else None
-        output, after = run(key[0], lines, state.getCurrentProcessingTimeMs(), before)
+        machine = restore(key[0], before)
+        output = machine.run(lines, state.getCurrentProcessingTimeMs())
+        after = machine.dump()
         if after is None:
             if before is not None:
                 state.remove()

@@ -9,21 +9,22 @@ import itertools
 from collections.abc import Callable
 
 from sharegroup.errors import ErrorCode
-from sharegroup.protocol.request_rows import (
-    ALTER_CONFIGS,
-    ALTER_OFFSETS,
-    DELETE_GROUP,
-    DELETE_OFFSETS,
-    ShareGroupRequest,
+from sharegroup.protocol.response_rows import decode_response
+from sharegroup.protocol.share_group_requests import (
+    AdministratorRequest,
+    AlterConfigsRequest,
+    AlterOffsetsRequest,
+    DeleteGroupRequest,
+    DeleteOffsetsRequest,
     StartOffset,
     TopicMetadata,
 )
-from sharegroup.protocol.response_rows import ShareGroupResponse, decode_response
 from sharegroup.testkit.simulation.kafka_log import LogRecord
 from sharegroup.testkit.simulation.log_clients import RowSender, RowTail
 from sharegroup.testkit.simulation.world import GROUP_REQUESTS, RESPONSES, World
 
-OnAnswer = Callable[[ShareGroupResponse], None]
+#: Hears an error code, 0 for none.
+OnAnswer = Callable[[int], None]
 _RESETS = ("earliest", "latest", "by_duration:PT10M")
 
 
@@ -48,13 +49,13 @@ class Administrator:
         change = self._judge.alters_configs(self._group_id, configs)
         self._world.trace.add("admin", f"{self._group_id}: sets {configs}")
 
-        def answered(response: ShareGroupResponse) -> None:
-            if response.error_code != ErrorCode.UNKNOWN_SERVER_ERROR:
-                change.answered_ms, change.ok = self._world.clock.now_ms, not response.error_code
-            self._world.trace.add("admin", f"{self._group_id}: answered {response.error_code} to {configs}")
-            then(not response.error_code)
+        def answered(code: int) -> None:
+            if code != ErrorCode.UNKNOWN_SERVER_ERROR:
+                change.answered_ms, change.ok = self._world.clock.now_ms, not code
+            self._world.trace.add("admin", f"{self._group_id}: answered {code} to {configs}")
+            then(not code)
 
-        self._ask(ShareGroupRequest(ALTER_CONFIGS, "", self._group_id, configs=configs), answered)
+        self._ask(AlterConfigsRequest(*self._named(), configs=configs), answered)
 
     def set_any_config(self) -> None:
         """One of the configs that may change at any time."""
@@ -81,38 +82,40 @@ class Administrator:
             topics = {topic: TopicMetadata(view.topic_id, len(logs))}
             for partition in chosen:
                 self._judge.altered(self._group_id, view.topic_id, partition)
-            self._reset(ShareGroupRequest(ALTER_OFFSETS, "", self._group_id, topics=topics, offsets=offsets))
+            self._reset(AlterOffsetsRequest(*self._named(), topics=topics, offsets=offsets), offsets)
 
     def delete_offsets(self, topic: str) -> None:
         """Delete what the group has of a topic."""
-        self._reset(ShareGroupRequest(DELETE_OFFSETS, "", self._group_id, topic_names=(topic,)))
+        self._reset(DeleteOffsetsRequest(*self._named(), topic_names=(topic,)), (topic,))
 
     def delete_group(self) -> None:
         """Delete the group."""
-        self._reset(ShareGroupRequest(DELETE_GROUP, "", self._group_id))
+        self._reset(DeleteGroupRequest(*self._named()), ())
 
-    def _reset(self, request: ShareGroupRequest) -> None:
+    def _named(self) -> tuple[str, str, str]:
+        request_id = f"admin-{self._group_id}-{next(self._numbers)}"
+        return request_id, self._group_id, f"admin-{self._group_id}"
+
+    def _reset(self, request: AdministratorRequest, about: tuple[object, ...]) -> None:
         """What the judge knows of the group's share-partitions begins anew, or may do so."""
-        self._world.trace.add("admin", f"{self._group_id}: {request.type} {[*request.offsets, *request.topic_names]}")
+        self._world.trace.add("admin", f"{self._group_id}: {request.type} {[*about]}")
         self._judge.resets(self._group_id)
 
-        def answered(response: ShareGroupResponse) -> None:
-            self._world.trace.add("admin", f"{self._group_id}: answered {response.error_code} to {request.type}")
-            is_known = response.error_code != ErrorCode.UNKNOWN_SERVER_ERROR
-            self._judge.reset_answered(self._group_id, None, not response.error_code if is_known else None)
+        def answered(code: int) -> None:
+            self._world.trace.add("admin", f"{self._group_id}: answered {code} to {request.type}")
+            is_known = code != ErrorCode.UNKNOWN_SERVER_ERROR
+            self._judge.reset_answered(self._group_id, None, not code if is_known else None)
 
         self._ask(request, answered)
 
-    def _ask(self, request: ShareGroupRequest, on_answer: OnAnswer) -> None:
-        request_id = f"admin-{self._group_id}-{next(self._numbers)}"
-        self._waiting = request_id, on_answer
-        sent = request._replace(id=request_id, reply_to=f"admin-{self._group_id}")
-        self._sender.send(GROUP_REQUESTS, sent.kafka_key, sent.encode())
+    def _ask(self, request: AdministratorRequest, on_answer: OnAnswer) -> None:
+        self._waiting = request.id, on_answer
+        self._sender.send(GROUP_REQUESTS, request.kafka_key, request.encode())
 
     def _on_row(self, append_ms: int, record: LogRecord) -> None:
         if record.key != f"admin-{self._group_id}".encode() or self._waiting is None:
             return
         response = decode_response(record.value)
-        if isinstance(response, ShareGroupResponse) and response.id == self._waiting[0]:
+        if response.id == self._waiting[0]:
             on_answer, self._waiting = self._waiting[1], None
-            on_answer(response)
+            on_answer(response.error_code)

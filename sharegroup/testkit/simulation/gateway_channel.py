@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from sharegroup.gateway.job_client.job_channel import JobChannel
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.protocol.response_rows import Broadcast, Response
+from sharegroup.protocol.broadcasts import Broadcast
+from sharegroup.protocol.response_rows import Response
 from sharegroup.testkit.simulation.gateway_appender import SimulatedAppender
 from sharegroup.testkit.simulation.kafka_log import LogRecord, SimulatedKafka
 from sharegroup.testkit.simulation.log_clients import RowTail, Weather

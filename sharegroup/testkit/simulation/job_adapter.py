@@ -15,11 +15,12 @@ from sharegroup.commit.query_run import QueryRun
 from sharegroup.commit.stale_checkpoint import Checkpoint, refuse_stale_checkpoint
 from sharegroup.commit.static_configs import write_static_configs
 from sharegroup.config import Config
-from sharegroup.engine.answers import reject_unkeyed
-from sharegroup.engine.share_group_operator import run_share_group
+from sharegroup.engine.operator import Operator
+from sharegroup.engine.share_group_operator import ShareGroupOperator
 from sharegroup.engine.share_partition_shard import Shard
 from sharegroup.engine.snapshot_rules import SnapshotRules
-from sharegroup.protocol.response_rows import EVERYBODY, NEW_LEADER, Broadcast
+from sharegroup.engine.unkeyed_requests import UnkeyedRequests
+from sharegroup.protocol.broadcasts import EVERYBODY, NewLeaderBroadcast, encode_broadcast
 from sharegroup.tables.schemas import (
     GROUP_COORDINATOR_TABLES,
     SHARE_GROUP_JOB,
@@ -29,7 +30,7 @@ from sharegroup.tables.schemas import (
 from sharegroup.testkit.simulation import job_sources
 from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
 from sharegroup.testkit.simulation.simulated_tables import SimulatedTables, StoreFaults
-from sharegroup.testkit.simulation.spark_stand_in import Operator, Process
+from sharegroup.testkit.simulation.spark_stand_in import Process
 from sharegroup.topics.kafka_clients import KafkaUnavailableError
 from sharegroup.watch.shard_keys import UNKEYED, ShardKey
 
@@ -38,24 +39,22 @@ NAMES = (GROUP_COORDINATOR, SHARE_PARTITION)
 _TABLES = {GROUP_COORDINATOR: GROUP_COORDINATOR_TABLES, SHARE_PARTITION: SHARE_PARTITION_TABLES}
 
 
-def operator_of(name: str, config: Config) -> Operator:
+def operator_of(name: str, config: Config) -> Callable[[str, str | None], Operator]:
     """The query's operator, as `spark.operators` calls it."""
     if name == GROUP_COORDINATOR:
-        return lambda key, lines, now_ms, state: run_share_group(key, config, lines, now_ms, state)
+        return lambda group_id, state: ShareGroupOperator(group_id, config, state)
     records = SnapshotRules(
         config.coordinator.snapshot_update_records_per_snapshot,
         config.coordinator.cold_partition_snapshot_interval_ms,
     )
 
-    def run(key: str, lines: list[str], now_ms: int, state: str | None) -> Any:
+    def restore(key: str, state: str | None) -> Operator:
         if key == UNKEYED:
-            return reject_unkeyed(key, lines, now_ms), None
+            return UnkeyedRequests(key)
         group_id, topic_id, _ = ShardKey.decode(key)
-        shard = Shard(key, group_id, topic_id, records, state)
-        output = shard.run(lines, now_ms)
-        return output, shard.dump()
+        return Shard(key, group_id, topic_id, records, state)
 
-    return run
+    return restore
 
 
 def key_of(name: str, shards: int) -> Callable[[str], str]:
@@ -102,7 +101,7 @@ class RowProducer:
 
     def announce_leader(self) -> None:
         """As `topics.kafka_clients.KafkaRowProducer`."""
-        self._broadcast([Broadcast(NEW_LEADER).encode()])
+        self._broadcast([encode_broadcast(NewLeaderBroadcast())])
 
     def _broadcast(self, values: list[bytes]) -> None:
         for value in values:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from sharegroup.member.member_logic import Request
-from sharegroup.protocol.request_rows import UNACQUIRE, ShareGroupRequest, TopicMetadata
 from sharegroup.protocol.response_rows import Response, decode_response
+from sharegroup.protocol.share_group_requests import ShareGroupRequest, TopicMetadata
+from sharegroup.protocol.share_partition_requests import UnacquireRequest
 from sharegroup.testkit.simulation.kafka_log import LogBatch, LogRecord
 from sharegroup.testkit.simulation.log_clients import OnAppended, RowSender, RowTail
 from sharegroup.testkit.simulation.process_time import ProcessTime
@@ -70,7 +71,7 @@ class MemberChannel:
     def _produce(self, request: Request, on_appended: OnAppended) -> None:
         topic = GROUP_REQUESTS if isinstance(request, ShareGroupRequest) else PARTITION_REQUESTS
         # Of another copy of a returned range nobody could tell whether it is for the next grant of the same count.
-        may_repeat = request.type != UNACQUIRE
+        may_repeat = not isinstance(request, UnacquireRequest)
 
         def produce() -> None:
             self._sender.send(topic, request.kafka_key, request.encode(), on_appended, may_repeat)

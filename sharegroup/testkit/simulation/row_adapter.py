@@ -4,30 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sharegroup.protocol.request_rows import SharePartitionRequest
-from sharegroup.protocol.response_rows import ShareGroupResponse, SharePartitionResponse
+from sharegroup.protocol.share_group_responses import HeartbeatResponse
+from sharegroup.protocol.share_partition_responses import SharePartitionResponse
 from sharegroup.testkit.simulation.judge import Key
-from sharegroup.types import AcknowledgementBatch, AcquiredRange
+
+Named = tuple[str, str, str, str, int, str, int, str]
 
 
-def request(kind: str, request_id: str, key: Key, member_id: str, epoch: int, reply_to: str) -> SharePartitionRequest:
-    """A request for a share-partition."""
-    return SharePartitionRequest(
-        kind, request_id, key.group_id, key.topic, key.topic_id, key.partition, member_id, epoch, reply_to
-    )
+def named(request_id: str, key: Key, member_id: str, epoch: int, reply_to: str) -> Named:
+    """What a request for a share-partition begins with."""
+    return request_id, key.group_id, key.topic, key.topic_id, key.partition, member_id, epoch, reply_to
 
 
-def acknowledgement(
-    made: SharePartitionRequest,
-    batches: tuple[AcknowledgementBatch, ...],
-    acquired: tuple[AcquiredRange, ...],
-    lock_deadline_ms: int,
-) -> SharePartitionRequest:
-    """The request with what it acknowledges, of which grants, and until when their locks last."""
-    return made._replace(batches=batches, acquired=acquired, lock_deadline_ms=lock_deadline_ms)
-
-
-def assigned_topics(response: ShareGroupResponse) -> Iterator[tuple[str, str, list[int]]]:
+def assigned_topics(response: HeartbeatResponse) -> Iterator[tuple[str, str, list[int]]]:
     """(topic, topic id, partitions) of an assignment."""
     for topic, (topic_id, partitions) in (response.assignment or {}).items():
         yield topic, topic_id, partitions

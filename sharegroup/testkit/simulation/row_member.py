@@ -8,27 +8,23 @@ from dataclasses import dataclass
 from random import Random
 
 from sharegroup.errors import ErrorCode
-from sharegroup.protocol.request_rows import (
-    ACKNOWLEDGE,
-    FETCH,
-    HEARTBEAT,
-    RELEASE_MEMBER,
-    UNACQUIRE,
-    ShareGroupRequest,
-    SharePartitionRequest,
-    TopicMetadata,
-)
-from sharegroup.protocol.response_rows import (
+from sharegroup.protocol.broadcasts import (
     EVERYBODY,
-    NEW_LEADER,
-    TOPIC_DELETED,
-    WANTED,
     Broadcast,
-    ShareGroupResponse,
-    SharePartitionResponse,
+    NewLeaderBroadcast,
+    TopicDeletedBroadcast,
     decode_broadcast,
-    decode_response,
 )
+from sharegroup.protocol.response_rows import decode_response
+from sharegroup.protocol.share_group_requests import HeartbeatRequest, TopicMetadata
+from sharegroup.protocol.share_group_responses import HeartbeatResponse
+from sharegroup.protocol.share_partition_requests import (
+    AcknowledgeRequest,
+    FetchRequest,
+    SharePartitionRequest,
+    UnacquireRequest,
+)
+from sharegroup.protocol.share_partition_responses import AcknowledgeResponse, FetchResponse
 from sharegroup.testkit.simulation import row_adapter
 from sharegroup.testkit.simulation.judge import Grant, Key
 from sharegroup.testkit.simulation.kafka_log import LogBatch, LogRecord
@@ -56,9 +52,9 @@ class Habits:
 
 @dataclass
 class _Sent:
-    """A fetch that waits for its answer, or an acknowledgement, of which grant and when it was appended."""
+    """An acknowledgement that waits for its answer, of which grant and when it was appended."""
 
-    request: SharePartitionRequest
+    request: AcknowledgeRequest
     key: Key
     counts: Mapping[int, int]
     grant: Grant | None = None
@@ -87,7 +83,7 @@ class RowMember:
         self._random: Random = world.random(f"member {name}")
         self._numbers = itertools.count(1)
         self._assignment: dict[tuple[str, str, int], Key] = {}
-        self._fetches: dict[Key, _Sent] = {}
+        self._fetches: dict[Key, FetchRequest] = {}
         self._acknowledgements: dict[str, _Sent] = {}
         self._seen: set[str] = set()
         self._heartbeat_id = ""
@@ -152,13 +148,12 @@ class RowMember:
             name: TopicMetadata(view[name].topic_id, len(view[name].leaders)) for name in self.topics if name in view
         }
         is_full = not self._told_subscription or self.epoch == 0
-        request = ShareGroupRequest(
-            HEARTBEAT,
+        request = HeartbeatRequest(
             self._next_id(),
             self.group_id,
-            self.member_id,
-            self.epoch,
             self.reply_to if self.epoch >= 0 else "",
+            member_id=self.member_id,
+            member_epoch=self.epoch,
             client_id=self.name,
             subscribed_topic_names=self.topics if is_full and self.epoch >= 0 else None,
             topics=known,
@@ -178,7 +173,7 @@ class RowMember:
 
         self._sender.send(GROUP_REQUESTS, request.kafka_key, request.encode(), appended)
 
-    def _on_heartbeat(self, response: ShareGroupResponse) -> None:
+    def _on_heartbeat(self, response: HeartbeatResponse) -> None:
         if response.id != self._heartbeat_id:
             return
         self._heartbeat_id = ""
@@ -195,7 +190,7 @@ class RowMember:
             self._assigned(response)
         self._in_a_while(response.heartbeat_interval_ms, self._heartbeat)
 
-    def _assigned(self, response: ShareGroupResponse) -> None:
+    def _assigned(self, response: HeartbeatResponse) -> None:
         keys = {
             Key(self.group_id, topic, topic_id, partition)
             for topic, topic_id, partitions in row_adapter.assigned_topics(response)
@@ -215,21 +210,21 @@ class RowMember:
         if key in self._fetches or key not in self._assignment.values():
             return
         max_wait_ms = self.habits.max_wait_ms
-        request = self._request(FETCH, key)._replace(max_records=self.habits.max_records, max_wait_ms=max_wait_ms)
-        sent = self._fetches[key] = _Sent(request, key, {})
+        request = FetchRequest(*self._named(key), max_records=self.habits.max_records, max_wait_ms=max_wait_ms)
+        self._fetches[key] = request
         self._send(request)
-        self._in_a_while(max_wait_ms + _ANSWER_MS, lambda: self._fetch_again(key, sent))
+        self._in_a_while(max_wait_ms + _ANSWER_MS, lambda: self._fetch_again(key, request))
 
-    def _fetch_again(self, key: Key, sent: _Sent) -> None:
+    def _fetch_again(self, key: Key, request: FetchRequest) -> None:
         """Nobody answered: what the old one may bring later is given back."""
-        if self._fetches.get(key) is sent:
+        if self._fetches.get(key) is request:
             del self._fetches[key]
             self._fetch(key)
 
-    def _on_fetched(self, response: SharePartitionResponse) -> None:
+    def _on_fetched(self, response: FetchResponse) -> None:
         key = self._assignment.get(row_adapter.response_key(response))
         sent = self._fetches.get(key) if key else None
-        is_mine = key is not None and sent is not None and sent.request.id == response.id
+        is_mine = key is not None and sent is not None and sent.id == response.id
         if is_mine:
             assert key is not None
             del self._fetches[key]
@@ -249,7 +244,7 @@ class RowMember:
         elif is_mine:
             self._in_a_while(self._random.uniform(1, 50), lambda: None if key is None else self._fetch(key))
 
-    def _deliver(self, key: Key, response: SharePartitionResponse) -> None:
+    def _deliver(self, key: Key, response: FetchResponse) -> None:
         acquired = response.acquired
         self._trace.add(
             self.name,
@@ -266,7 +261,7 @@ class RowMember:
 
     def _give_back(self, key: Key, acquired: tuple[AcquiredRange, ...]) -> None:
         self._trace.add(self.name, f"gives back {key} {_ranges(acquired)}", str(key))
-        self._send(self._request(UNACQUIRE, key)._replace(acquired=acquired, reply_to=""))
+        self._send(UnacquireRequest(*self._named(key, ""), acquired=acquired))
 
     def _acknowledge(self, key: Key, held: _Held) -> None:
         if row_adapter.response_key(key) not in self._assignment:
@@ -274,7 +269,9 @@ class RowMember:
         acquired, grant = held.acquired, held.grant
         batches = tuple(self._batch(first, last) for first, last, _ in acquired)
         counts = {offset: count for first, last, count in acquired for offset in range(first, last + 1)}
-        request = row_adapter.acknowledgement(self._request(ACKNOWLEDGE, key), batches, acquired, grant.deadline_ms)
+        request = AcknowledgeRequest(
+            *self._named(key), batches=batches, acquired=acquired, lock_deadline_ms=grant.deadline_ms
+        )
         self._trace.add(self.name, f"acknowledges {key} {_acks(batches)}", str(key))
         self._judge.acknowledges(self.member_id, key, batches)
         sent = self._acknowledgements[request.id] = _Sent(request, key, counts, grant, held=held)
@@ -289,9 +286,10 @@ class RowMember:
     def _renew(self, key: Key, held: _Held) -> None:
         acquired = held.acquired
         batches = tuple(AcknowledgementBatch(a.first_offset, a.last_offset, (AcknowledgeType.RENEW,)) for a in acquired)
-        made = self._request(ACKNOWLEDGE, key)
-        request = row_adapter.acknowledgement(made, batches, acquired, held.grant.deadline_ms)
-        request = request._replace(is_renew_ack=True)
+        deadline_ms = held.grant.deadline_ms
+        request = AcknowledgeRequest(
+            *self._named(key), batches=batches, acquired=acquired, lock_deadline_ms=deadline_ms, is_renew_ack=True
+        )
         self._acknowledgements[request.id] = _Sent(request, key, {}, held=held)
         held.is_renewing = True
         self._send(request)
@@ -309,7 +307,7 @@ class RowMember:
             )
         return AcknowledgementBatch(first, last, (AcknowledgeType.ACCEPT,))
 
-    def _on_acknowledged(self, response: SharePartitionResponse) -> None:
+    def _on_acknowledged(self, response: AcknowledgeResponse) -> None:
         sent = self._acknowledgements.pop(response.id, None)
         if sent is None:
             return
@@ -341,30 +339,31 @@ class RowMember:
         if record.key != self.reply_to.encode():
             return
         response = decode_response(record.value)
-        if isinstance(response, ShareGroupResponse):
+        if isinstance(response, HeartbeatResponse):
             self._on_heartbeat(response)
-        elif response.type != WANTED and response.id not in self._seen:
+        elif response.id not in self._seen:
             self._seen.add(response.id)
-            if response.type == FETCH:
+            if isinstance(response, FetchResponse):
                 self._on_fetched(response)
-            elif response.type == ACKNOWLEDGE:
+            elif isinstance(response, AcknowledgeResponse):
                 self._on_acknowledged(response)
 
     def _on_broadcast(self, row: Broadcast) -> None:
-        if row.type == NEW_LEADER:
-            for sent in self._fetches.values():
-                self._send(sent.request)
-        elif row.type == TOPIC_DELETED:
+        if isinstance(row, NewLeaderBroadcast):
+            for request in self._fetches.values():
+                self._send(request)
+        elif isinstance(row, TopicDeletedBroadcast):
             for found, key in [(found, key) for found, key in self._assignment.items() if key.topic_id == row.topic_id]:
                 del self._assignment[found]
                 self._fetches.pop(key, None)
 
-    def _request(self, kind: str, key: Key) -> SharePartitionRequest:
-        return row_adapter.request(kind, self._next_id(), key, self.member_id, self.epoch, self.reply_to)
+    def _named(self, key: Key, reply_to: str | None = None) -> row_adapter.Named:
+        answered_to = self.reply_to if reply_to is None else reply_to
+        return row_adapter.named(self._next_id(), key, self.member_id, self.epoch, answered_to)
 
     def _send(self, request: SharePartitionRequest) -> None:
         # Of another copy of a returned range nobody could tell whether it is for the next grant of the same count.
-        may_repeat = request.type != UNACQUIRE
+        may_repeat = not isinstance(request, UnacquireRequest)
         self._sender.send(PARTITION_REQUESTS, request.kafka_key, request.encode(), may_repeat=may_repeat)
 
     def _next_id(self) -> str:
@@ -395,4 +394,4 @@ def _acks(batches: tuple[AcknowledgementBatch, ...]) -> str:
     )
 
 
-__all__ = ["RELEASE_MEMBER", "Habits", "RowMember"]
+__all__ = ["Habits", "RowMember"]

@@ -8,12 +8,13 @@ from typing import Any, Protocol
 
 from sharegroup.commit.query_run import QueryRun
 from sharegroup.engine import rows
-from sharegroup.engine.output import Output
+from sharegroup.engine.operator import Operator
 from sharegroup.testkit.simulation.checkpoint_folder import CheckpointFolder, PlannedBatch
 from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
 
 KeyedRow = tuple[str, str]
-Operator = Callable[[str, list[str], int, "str | None"], "tuple[Output, str | None]"]
+#: An operator with the state that a key has.
+Restore = Callable[[str, "str | None"], Operator]
 
 
 class Source(Protocol):
@@ -86,11 +87,11 @@ class MicroBatches:
         folder: CheckpointFolder,
         source: Source,
         requests: RequestTopic,
-        operator: Operator,
+        restore: Restore,
         query: QueryRun,
     ) -> None:
         self._process, self._random, self._now_ms = process, random, now_ms
-        self._folder, self._source, self._requests, self._operator = folder, source, requests, operator
+        self._folder, self._source, self._requests, self._restore = folder, source, requests, restore
         self._query = query
         if folder.first is None:
             folder.first = source.initial(), requests.starting(query.steps.positions)
@@ -149,7 +150,9 @@ class MicroBatches:
         self._random.shuffle(keys)
         for key in keys:
             self._random.shuffle(by_key[key])
-            output, state = self._operator(key, by_key[key], batch.timestamp_ms, before.get(key))
+            operator = self._restore(key, before.get(key))
+            output = operator.run(by_key[key], batch.timestamp_ms)
+            state = operator.dump()
             outputs.append(output.encode())
             if state is None:
                 after.pop(key, None)

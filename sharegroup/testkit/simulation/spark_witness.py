@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from sharegroup.errors import ErrorCode
 from sharegroup.member.member_logic import Request
 from sharegroup.member.ranges import OfferedBatch
-from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, HEARTBEAT, ShareGroupRequest, SharePartitionRequest
-from sharegroup.protocol.response_rows import Response, ShareGroupResponse, SharePartitionResponse
+from sharegroup.protocol.response_rows import Response
+from sharegroup.protocol.share_group_requests import HeartbeatRequest
+from sharegroup.protocol.share_group_responses import HeartbeatResponse
+from sharegroup.protocol.share_partition_requests import AcknowledgeRequest, FetchRequest, SharePartitionRequest
+from sharegroup.protocol.share_partition_responses import AcknowledgeResponse, FetchResponse, SharePartitionResponse
 from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch
 from sharegroup.testkit.simulation.judge import Grant, Key
 from sharegroup.testkit.simulation.kafka_log import LogBatch
@@ -27,7 +30,7 @@ _UNKNOWN = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCod
 class _Sent:
     """An acknowledgement that waits for its answer, and when it was first appended."""
 
-    request: SharePartitionRequest
+    request: AcknowledgeRequest
     key: Key
     appended_ms: int | None = None
 
@@ -58,30 +61,30 @@ class SparkWitness:
 
     def sends(self, request: Request) -> OnAppended:
         """A row is about to be sent; hear of its append."""
-        if isinstance(request, ShareGroupRequest):
-            return self._heartbeat(request)
-        if request.type == FETCH:
-            self._fetches.add(request.id)
-        elif request.type == ACKNOWLEDGE:
-            return self._acknowledgement(request)
+        match request:
+            case HeartbeatRequest():
+                return self._heartbeat(request)
+            case AcknowledgeRequest():
+                return self._acknowledgement(request)
+            case FetchRequest():
+                self._fetches.add(request.id)
         return lambda answer: None
 
     def hears(self, response: Response) -> None:
         """The member looks at a response."""
-        if isinstance(response, ShareGroupResponse):
-            if response.type == HEARTBEAT and response.error_code in _UNKNOWN:
+        match response:
+            case HeartbeatResponse() if response.error_code in _UNKNOWN:
                 self._trace.add(self.member_id, f"heartbeat refused: {ErrorCode(response.error_code).name}")
                 self._judge.session_over(self.group_id, self.member_id)
-        elif response.type == FETCH:
-            if response.id in self._fetches:
+            case FetchResponse() if response.id in self._fetches:
                 self._fetches.discard(response.id)
                 self._take_grant(response)
-        elif response.id in self._renewals:
-            self._renewed(self._renewals[response.id], response)
-        elif response.id in self._acknowledgements:
-            self._acknowledged(self._acknowledgements.pop(response.id), response)
+            case AcknowledgeResponse() if response.id in self._renewals:
+                self._renewed(self._renewals[response.id], response)
+            case AcknowledgeResponse() if response.id in self._acknowledgements:
+                self._acknowledged(self._acknowledgements.pop(response.id), response)
 
-    def _heartbeat(self, request: ShareGroupRequest) -> OnAppended:
+    def _heartbeat(self, request: HeartbeatRequest) -> OnAppended:
         if request.member_epoch < 0:
             self._trace.add(self.member_id, f"leaves {self.group_id}")
             self._judge.session_over(self.group_id, self.member_id)
@@ -97,7 +100,7 @@ class SparkWitness:
 
         return appended
 
-    def _acknowledgement(self, request: SharePartitionRequest) -> OnAppended:
+    def _acknowledgement(self, request: AcknowledgeRequest) -> OnAppended:
         waiting = self._renewals if request.is_renew_ack else self._acknowledgements
         sent = waiting.setdefault(request.id, _Sent(request, _key(request)))
         self._trace.add(self.member_id, f"acknowledges {sent.key} {_acks(request.batches)}", str(sent.key))
@@ -112,13 +115,13 @@ class SparkWitness:
 
     # -- answers ---------------------------------------------------------------------------------------------------
 
-    def _take_grant(self, response: SharePartitionResponse) -> None:
+    def _take_grant(self, response: FetchResponse | AcknowledgeResponse) -> None:
         grant = self._judge.grant(self.group_id, self.member_id, response.lock_deadline_ms)
         known = self._grants.setdefault(_key(response), {})
         for first, last, count in response.acquired:
             known.update((offset, (count, grant)) for offset in range(first, last + 1))
 
-    def _renewed(self, sent: _Sent, response: SharePartitionResponse) -> None:
+    def _renewed(self, sent: _Sent, response: AcknowledgeResponse) -> None:
         """Renewals before it, answered or not, are decided too."""
         for request_id in [at for at, old in self._renewals.items() if old.key == sent.key]:
             del self._renewals[request_id]
@@ -131,7 +134,7 @@ class SparkWitness:
         self._judge.renewed(self.member_id, sent.key, response.acquired, response.lock_deadline_ms)
         self._take_grant(response)
 
-    def _acknowledged(self, sent: _Sent, response: SharePartitionResponse) -> None:
+    def _acknowledged(self, sent: _Sent, response: AcknowledgeResponse) -> None:
         request, key, told = sent.request, sent.key, _acks(sent.request.batches)
         counts = {offset: count for first, last, count in request.acquired for offset in range(first, last + 1)}
         grants = [self._grant(key, offset, counts) for offset in _offsets(request.batches)]

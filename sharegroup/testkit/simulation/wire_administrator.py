@@ -10,8 +10,12 @@ from kafka.protocol.admin import DeleteGroupsRequest, IncrementalAlterConfigsReq
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.upstream.configs import GROUP
 from sharegroup.protocol.messages import AlterShareGroupOffsetsRequest, DeleteShareGroupOffsetsRequest
-from sharegroup.protocol.request_rows import ALTER_CONFIGS, ALTER_OFFSETS, DELETE_OFFSETS, ShareGroupRequest
-from sharegroup.protocol.response_rows import ShareGroupResponse
+from sharegroup.protocol.share_group_requests import (
+    AdministratorRequest,
+    AlterConfigsRequest,
+    AlterOffsetsRequest,
+    DeleteOffsetsRequest,
+)
 from sharegroup.testkit.simulation.administrators import Administrator, OnAnswer
 from sharegroup.testkit.simulation.virtual_loop import VirtualLoop
 from sharegroup.testkit.simulation.wire_client import ClientSide
@@ -32,11 +36,11 @@ class WireAdministrator(Administrator):
         self._loop = VirtualLoop(world.clock)
         side.loops.append(self._loop)
 
-    def _ask(self, request: ShareGroupRequest, on_answer: OnAnswer) -> None:
+    def _ask(self, request: AdministratorRequest, on_answer: OnAnswer) -> None:
         self._waiting = request.type, on_answer
         self._loop.start(self._request(request, on_answer))
 
-    async def _request(self, request: ShareGroupRequest, on_answer: OnAnswer) -> None:
+    async def _request(self, request: AdministratorRequest, on_answer: OnAnswer) -> None:
         side = self._side
         code: int | None = None
         attempts = 0
@@ -56,12 +60,12 @@ class WireAdministrator(Administrator):
         self._waiting = None
         if code and attempts > 1:  # refused, or done before and refused when it was asked for again
             code = int(ErrorCode.UNKNOWN_SERVER_ERROR)
-        on_answer(ShareGroupResponse(request.type, "", "", request.group_id, "", error_code=code))
+        on_answer(code)
 
 
-def _message(request: ShareGroupRequest) -> tuple[Any, int]:
+def _message(request: AdministratorRequest) -> tuple[Any, int]:
     """(message, version)"""
-    if request.type == ALTER_CONFIGS:
+    if isinstance(request, AlterConfigsRequest):
         resource = IncrementalAlterConfigsRequest.AlterConfigsResource
         configs = [
             resource.AlterableConfig(name=name, config_operation=DELETE if value is None else SET, value=value)
@@ -69,7 +73,7 @@ def _message(request: ShareGroupRequest) -> tuple[Any, int]:
         ]
         named = resource(resource_type=GROUP, resource_name=request.group_id, configs=configs)
         return IncrementalAlterConfigsRequest(resources=[named], validate_only=False), 1
-    if request.type == ALTER_OFFSETS:
+    if isinstance(request, AlterOffsetsRequest):
         topic = AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic
         topics = {offset.topic: None for offset in request.offsets}
         return AlterShareGroupOffsetsRequest(
@@ -88,7 +92,7 @@ def _message(request: ShareGroupRequest) -> tuple[Any, int]:
                 for name in topics
             ],
         ), 0
-    if request.type == DELETE_OFFSETS:
+    if isinstance(request, DeleteOffsetsRequest):
         of_topic = DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic
         deleted = [of_topic(topic_name=name) for name in request.topic_names]
         return DeleteShareGroupOffsetsRequest(group_id=request.group_id, topics=deleted), 0

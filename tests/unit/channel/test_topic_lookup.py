@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sharegroup.protocol.request_rows import TopicMetadata
+from sharegroup.protocol.share_group_requests import TopicMetadata
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID, made_topic_id, topic_id_text
 from sharegroup.topics import topic_lookup
 from sharegroup.topics.topic_lookup import TopicLookup

@@ -15,13 +15,15 @@ from sharegroup.engine.led_partition import LedPartition
 from sharegroup.engine.output import Output
 from sharegroup.engine.share_partition_shard import Shard
 from sharegroup.engine.snapshot_rules import SnapshotRules
-from sharegroup.protocol.request_rows import (
+from sharegroup.protocol.share_partition_requests import (
     ACKNOWLEDGE,
-    CONFIGURE,
     FETCH,
-    RELEASE_MEMBER,
-    UNACQUIRE,
+    AcknowledgeRequest,
+    ConfigureRequest,
+    FetchRequest,
+    ReleaseMemberRequest,
     SharePartitionRequest,
+    UnacquireRequest,
 )
 from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange
 
@@ -128,46 +130,38 @@ def unload(*partitions: int) -> str:
 def fetch(
     request_id: str, member: str = "m1", max_records: int = 10, max_wait_ms: int = 5_000, partition: int = 0,
     epoch: int = -1,
-) -> SharePartitionRequest:  # fmt: skip
-    return SharePartitionRequest(
-        FETCH, request_id, GROUP, TOPIC, TOPIC_ID, partition, member, epoch, "me", max_records, max_wait_ms
-    )
+) -> FetchRequest:  # fmt: skip
+    named = request_id, GROUP, TOPIC, TOPIC_ID, partition, member, epoch, "me"
+    return FetchRequest(*named, max_records=max_records, max_wait_ms=max_wait_ms)
 
 
 def acknowledge(
     request_id: str, *batches: tuple[int, int, int], member: str = "m1", partition: int = 0, epoch: int = -1,
     grants: Sequence[tuple[int, int, int]] = (),
-) -> SharePartitionRequest:  # fmt: skip
+) -> AcknowledgeRequest:  # fmt: skip
     """Batches of (first offset, last offset, acknowledge type); grants of (first offset, last offset, count)."""
-    return SharePartitionRequest(
-        ACKNOWLEDGE,
-        request_id,
-        GROUP,
-        TOPIC,
-        TOPIC_ID,
-        partition,
-        member,
-        epoch,
-        "me",
+    named = request_id, GROUP, TOPIC, TOPIC_ID, partition, member, epoch, "me"
+    return AcknowledgeRequest(
+        *named,
         acquired=tuple(AcquiredRange(*grant) for grant in grants),
         is_renew_ack=any(kind == 4 for _, _, kind in batches),
         batches=tuple(AcknowledgementBatch(first, last, (kind,)) for first, last, kind in batches),
     )
 
 
-def unacquire(request_id: str, first: int, last: int, member: str = "m1") -> SharePartitionRequest:
-    ranges = (OffsetRange(first, last),)
-    return SharePartitionRequest(UNACQUIRE, request_id, GROUP, TOPIC, TOPIC_ID, 0, member, reply_to="me", ranges=ranges)
+def unacquire(request_id: str, first: int, last: int, member: str = "m1") -> UnacquireRequest:
+    named = request_id, GROUP, TOPIC, TOPIC_ID, 0, member, -1, "me"
+    return UnacquireRequest(*named, ranges=(OffsetRange(first, last),))
 
 
-def release(request_id: str, member: str = "m1", epoch: int = -1, partition: int = 0) -> SharePartitionRequest:
-    return SharePartitionRequest(RELEASE_MEMBER, request_id, GROUP, TOPIC, TOPIC_ID, partition, member, epoch, "me")
+def release(request_id: str, member: str = "m1", epoch: int = -1, partition: int = 0) -> ReleaseMemberRequest:
+    return ReleaseMemberRequest(request_id, GROUP, TOPIC, TOPIC_ID, partition, member, epoch, "me")
 
 
-def configure(partition: int = 0, **values: object) -> SharePartitionRequest:
+def configure(partition: int = 0, **values: object) -> ConfigureRequest:
     """The group's configuration has changed."""
     values = Config().group_config(GROUP).to_json() | values
-    return SharePartitionRequest(CONFIGURE, "c", GROUP, TOPIC, TOPIC_ID, partition, "", config=values)
+    return ConfigureRequest("c", GROUP, TOPIC, TOPIC_ID, partition, "", config=values)
 
 
 # -- what comes out ----------------------------------------------------------------------------------------------------
@@ -178,6 +172,8 @@ def answered(
     partition: int = 0, error: tuple[int, str] = (0, ""),
 ) -> dict[str, Any]:  # fmt: skip
     """A response row; `until` is when the locks end."""
+    has_ranges = kind in (FETCH, ACKNOWLEDGE)
+    ranges = {"acquired": acquired or [], "lock_deadline_ms": -1 if until is None else T0 + until}
     return {
         "type": kind,
         "id": request_id,
@@ -189,8 +185,7 @@ def answered(
         "member_id": member,
         "error_code": error[0],
         "error_message": error[1] or None,
-        "acquired": acquired or [],
-        "lock_deadline_ms": -1 if until is None else T0 + until,
+        **(ranges if has_ranges else {}),
     }
 
 

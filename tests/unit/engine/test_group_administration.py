@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from sharegroup.config import parse_config
 from sharegroup.engine import rows
 from sharegroup.engine.share_group_operator import FORGET_MS
 from sharegroup.errors import ErrorCode
-from sharegroup.protocol.request_rows import (
-    ALTER_CONFIGS,
-    ALTER_OFFSETS,
-    DELETE_GROUP,
-    DELETE_OFFSETS,
-    DELETED,
-    ShareGroupRequest,
+from sharegroup.protocol.share_group_requests import (
+    AlterConfigsRequest,
+    AlterOffsetsRequest,
+    DeletedNotice,
+    DeleteGroupRequest,
+    DeleteOffsetsRequest,
     StartOffset,
     TopicMetadata,
-    decode_share_partition_request,
 )
+from sharegroup.protocol.share_partition_requests import decode_share_partition_request
 
 from .test_share_group_operator import (
     GROUP,
@@ -40,14 +41,15 @@ SESSION, HEARTBEAT = "share.session.timeout.ms", "share.heartbeat.interval.ms"
 RESET = "share.auto.offset.reset"
 
 
-def admin(kind: str, **fields: Any) -> ShareGroupRequest:
-    return ShareGroupRequest(kind, "x", GROUP, reply_to="me", **fields)
+NAMED = ("x", GROUP, "me")
 
 
-def deleted(*partitions: int) -> ShareGroupRequest:
-    return ShareGroupRequest(
-        DELETED, "d", GROUP, deleted=tuple(("id-orders", partition, 1) for partition in partitions)
-    )
+def altered_configs(configs: Mapping[str, str | None], validate_only: bool = False) -> AlterConfigsRequest:
+    return AlterConfigsRequest(*NAMED, configs=configs, validate_only=validate_only)
+
+
+def deleted(*partitions: int) -> DeletedNotice:
+    return DeletedNotice("d", GROUP, deleted=tuple(("id-orders", partition, 1) for partition in partitions))
 
 
 def left() -> GroupDriver:
@@ -66,7 +68,7 @@ def config_row(name: str, value: str | None) -> dict[str, Any]:
 
 def test_offsets_are_altered() -> None:
     group = left()
-    output = group.send(admin(ALTER_OFFSETS, offsets=(StartOffset("orders", 1, 17),), topics=ORDERS), at=40)
+    output = group.send(AlterOffsetsRequest(*NAMED, offsets=(StartOffset("orders", 1, 17),), topics=ORDERS), at=40)
     assert output.tables == {
         "share_groups": [group_row(4, "Empty") | {"assignment_epoch": 3}],
         "share_partitions": [
@@ -79,7 +81,7 @@ def test_offsets_are_altered() -> None:
 
 def test_offsets_are_deleted() -> None:
     group = left()
-    output = group.send(admin(DELETE_OFFSETS, topic_names=("orders", "bills")), at=40)
+    output = group.send(DeleteOffsetsRequest(*NAMED, topic_names=("orders", "bills")), at=40)
     assert output.tables == {"share_partitions": [partition_row(p, "deleting") for p in (0, 1)]}
     (response,) = output.responses
     assert [error[:2] for error in response["topic_errors"]] == [["orders", 0], ["bills", 3]]
@@ -90,7 +92,7 @@ def test_offsets_are_deleted() -> None:
 
 def test_a_group_is_deleted_and_its_epochs_are_remembered_for_a_while() -> None:
     group = left()
-    dead = group.send(admin(DELETE_GROUP), at=40)
+    dead = group.send(DeleteGroupRequest(*NAMED), at=40)
     assert dead.tables["share_groups"] == [group_row(3, "Dead")]
     assert dead.deadline_ms is None
     gone = group.send(deleted(0, 1), at=50)
@@ -107,14 +109,14 @@ def test_a_group_is_deleted_and_its_epochs_are_remembered_for_a_while() -> None:
 def test_configs_are_in_force_from_the_next_request_on() -> None:
     group = with_assignment()
     configs = {SESSION: "60000", HEARTBEAT: "7000"}
-    output = group.send(admin(ALTER_CONFIGS, configs=configs), heartbeat("h3", 2), at=30)
+    output = group.send(altered_configs(configs), heartbeat("h3", 2), at=30)
     assert output.tables == {"share_group_configs": [config_row(HEARTBEAT, "7000"), config_row(SESSION, "60000")]}
-    assert [response.get("heartbeat_interval_ms") for response in output.responses] == [0, 7_000]
+    assert [response.get("heartbeat_interval_ms") for response in output.responses] == [None, 7_000]
     assert output.deadline_ms == T0 + 30 + 60_000
-    output = group.send(admin(ALTER_CONFIGS, configs={HEARTBEAT: None}), heartbeat("h4", 2), at=40)
+    output = group.send(altered_configs({HEARTBEAT: None}), heartbeat("h4", 2), at=40)
     assert output.tables == {"share_group_configs": [config_row(HEARTBEAT, None)]}
     assert output.responses[1]["heartbeat_interval_ms"] == 5_000
-    refused = group.send(admin(ALTER_CONFIGS, configs={SESSION: "1"}), at=50)
+    refused = group.send(altered_configs({SESSION: "1"}), at=50)
     assert (refused.tables, refused.responses[0]["error_code"]) == ({}, ErrorCode.INVALID_CONFIG)
 
 
@@ -123,7 +125,7 @@ def test_the_share_partitions_are_told_before_the_answer_and_start_by_the_reset_
     group.send(heartbeat("h1", 0, topics=ORDERS), at=0)
     group.send(initialized(0), at=10)
     bills = {"bills": TopicMetadata("id-bills", 1)}
-    altered = admin(ALTER_CONFIGS, configs={RESET: "earliest"})
+    altered = altered_configs({RESET: "earliest"})
     output = group.send(altered, heartbeat("h2", 0, "m2", topics=bills), at=20)
     anew = partition_row(1, "initializing") | {"state_epoch": 3, "auto_offset_reset": "earliest"}
     new = partition_row(0, "initializing") | {"topic": "bills", "topic_id": "id-bills", "state_epoch": 4}
@@ -148,7 +150,7 @@ def test_the_share_partitions_are_told_before_the_answer_and_start_by_the_reset_
         for partition in (0, 1)
     ]
     assert [decode_share_partition_request(value).config for _, value in output.requests] == [config] * 2
-    for unchanged in (altered, admin(ALTER_CONFIGS, configs={RESET: "latest"}, validate_only=True)):
+    for unchanged in (altered, altered_configs({RESET: "latest"}, validate_only=True)):
         output = group.send(unchanged, at=30)
         assert (output.tables, output.requests, output.responses[0]["error_code"]) == ({}, [], 0)
 
@@ -160,7 +162,7 @@ def test_configs_come_back_from_the_table_and_go_over_the_file() -> None:
         group = GroupDriver(job)
         group.batch(rows.encode(rows.LOAD, json.dumps({"share_group_configs": configs})), at=0)
         assert (group.state is None) == (len(configs) == 1)
-        output = group.send(heartbeat("h1", 0, topics={})._replace(subscribed_topic_names=("none",)), at=10)
+        output = group.send(replace(heartbeat("h1", 0, topics={}), subscribed_topic_names=("none",)), at=10)
         assert output.responses[0]["heartbeat_interval_ms"] == interval_ms
 
 
@@ -175,7 +177,7 @@ def test_members_loaded_from_the_tables_have_the_session_that_was_configured() -
 
 def test_a_deleted_groups_configs_are_kept() -> None:
     group = left()
-    group.send(admin(ALTER_CONFIGS, configs={SESSION: "60000"}), admin(DELETE_GROUP), deleted(0, 1), at=40)
+    group.send(altered_configs({SESSION: "60000"}), DeleteGroupRequest(*NAMED), deleted(0, 1), at=40)
     group.batch(tick(40 + FORGET_MS), at=40 + FORGET_MS)
     assert json.loads(group.state or "")["group"]["configs"] == {SESSION: "60000"}
     assert json.loads(group.state or "")["group"]["group_epoch"] == 0

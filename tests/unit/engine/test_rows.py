@@ -7,8 +7,8 @@ import random
 import pytest
 
 from sharegroup.engine import rows
-from sharegroup.engine.answers import reject_unkeyed
 from sharegroup.engine.output import Output
+from sharegroup.engine.unkeyed_requests import UnkeyedRequests
 
 from .shard_driver import ShardDriver, answered, fetch
 
@@ -55,7 +55,7 @@ def test_rows_that_name_no_share_partition_are_answered_where_somebody_asks() ->
         shard.line(fetch("f1"), 0),
         "tick\t7",
     ]
-    output = reject_unkeyed("", lines, 5)
+    output = UnkeyedRequests("").run(lines, 5)
     problem = "partition must be an integer of 0..2147483647"
     response = answered("fetch", "x", member="", partition=-1, error=(42, problem)) | {"topic_id": ""}
     assert Output.decode(output.encode()) == Output(

@@ -6,7 +6,12 @@ import json
 
 from sharegroup.engine import rows
 from sharegroup.engine.output import Output
-from sharegroup.protocol.request_rows import decode_share_group_request
+from sharegroup.protocol.share_group_requests import (
+    DeletedNotice,
+    InitializedNotice,
+    ShareGroupRequest,
+    decode_share_group_request,
+)
 from sharegroup.types import UNCHANGED
 
 from .shard_driver import (
@@ -32,9 +37,20 @@ def delete(*deletions: tuple[int, int]) -> str:
     return rows.encode(rows.DELETE, json.dumps([[*deletion, TOPIC] for deletion in deletions]))
 
 
-def notices(output: Output) -> list[tuple[str, tuple[tuple[str, int, int], ...]]]:
+def notices(output: Output) -> list[tuple[type, tuple[tuple[str, int, int], ...]]]:
+    """Their kinds, and the states that they are about."""
     found = [decode_share_group_request(value) for _, value in output.requests]
-    return [(request.type, request.deleted or request.initialized) for request in found]
+    return [(type(notice), _states(notice)) for notice in found]
+
+
+def _states(notice: ShareGroupRequest) -> tuple[tuple[str, int, int], ...]:
+    match notice:
+        case InitializedNotice():
+            return notice.initialized
+        case DeletedNotice():
+            return notice.deleted
+        case _:
+            return ()
 
 
 def test_a_share_partition_is_forgotten_with_what_was_in_flight() -> None:
@@ -47,14 +63,14 @@ def test_a_share_partition_is_forgotten_with_what_was_in_flight() -> None:
         "delivery_log": [transition(0, 9, "ACQUIRED>ARCHIVED", "reset", 1)],
     }
     assert output.responses == [answered("fetch", "f2", "m2")]
-    assert notices(output) == [("deleted", (("id", 0, 1),))]
+    assert notices(output) == [(DeletedNotice, (("id", 0, 1),))]
     assert (shard.state, output.deadline_ms, output.waiting) == (None, None, False)
 
 
 def test_what_is_not_led_is_deleted_as_well() -> None:
     shard = ShardDriver()
     output = shard.batch(delete((0, 7)), at=0)
-    assert (output.tables, notices(output)) == ({"share_group_state": [TOMBSTONE]}, [("deleted", (("id", 0, 7),))])
+    assert (output.tables, notices(output)) == ({"share_group_state": [TOMBSTONE]}, [(DeletedNotice, (("id", 0, 7),))])
     assert shard.state is None
 
 
@@ -71,7 +87,7 @@ def test_it_begins_anew_with_a_snapshot_of_its_own() -> None:
     shard.batch(delete((0, 1)), at=10)
     output = shard.batch(config(), load(4, (0, 10), state_epoch=5, initializing=True), at=20)
     assert output.tables == {"share_group_state": [durable("ShareSnapshot", (0, 5), (4, 4), 0)]}
-    assert notices(output) == [("initialized", (("id", 0, 5),))]
+    assert notices(output) == [(InitializedNotice, (("id", 0, 5),))]
     fetched = shard.batch(log(12), shard.line(fetch("f2"), 30), at=30)
     assert fetched.responses == [answered("fetch", "f2", acquired=[[4, 11, 1]], until=30 + LOCK_MS)]
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sharegroup.engine.demands import REQUEST_TIMEOUT_MS
 from sharegroup.engine.output import Output
 from sharegroup.engine.requesters import TELL_INTERVAL_MS
-from sharegroup.protocol.request_rows import SharePartitionRequest
-from sharegroup.protocol.response_rows import WANTED
+from sharegroup.protocol.share_partition_requests import SharePartitionRequest
+from sharegroup.protocol.share_partition_responses import WANTED
 
 from .shard_driver import LOCK_MS, ShardDriver, acknowledge, answered, config, fetch, load, log, release, tick
 
@@ -33,8 +35,8 @@ def test_the_same_fetch_once_more_changes_nothing() -> None:
 
 
 def test_two_gateways_may_number_their_fetches_alike() -> None:
-    shard = waiting(fetch("f1")._replace(reply_to="a"))
-    output = shard.send(fetch("f1")._replace(reply_to="b"), at=10)
+    shard = waiting(replace(fetch("f1"), reply_to="a"))
+    output = shard.send(replace(fetch("f1"), reply_to="b"), at=10)
     assert [(response["reply_to"], response["acquired"]) for response in output.responses] == [("a", [])]
     output = shard.batch(log(2), at=20)
     assert [(response["reply_to"], response["acquired"]) for response in output.responses] == [("b", [[0, 1, 1]])]
@@ -124,7 +126,7 @@ def test_a_demand_that_stood_while_the_job_was_down_acquires_nothing() -> None:
 
 def through(gateway: str, request_id: str, member: str, max_records: int = 10) -> SharePartitionRequest:
     """A fetch of a gateway's member."""
-    return fetch(request_id, member, max_records)._replace(reply_to=gateway)
+    return replace(fetch(request_id, member, max_records), reply_to=gateway)
 
 
 def told(output: Output) -> list[str]:

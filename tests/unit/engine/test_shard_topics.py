@@ -9,7 +9,11 @@ import pytest
 from sharegroup.engine.output import Output
 from sharegroup.engine.share_partition_shard import GONE_MS
 from sharegroup.errors import ErrorCode
-from sharegroup.protocol.request_rows import decode_share_group_request
+from sharegroup.protocol.share_group_requests import (
+    DeletedNotice,
+    TopicDeletedNotice,
+    decode_share_group_request,
+)
 
 from .shard_driver import (
     GROUP,
@@ -37,14 +41,7 @@ from .shard_driver import (
 from .test_shard_deletion import TOMBSTONE, delete, notices
 
 DELETED = (int(ErrorCode.UNKNOWN_TOPIC_ID), f"topic {TOPIC} with id {TOPIC_ID} was deleted")
-FOR_EVERYBODY = {
-    "type": "topic_deleted",
-    "group_id": GROUP,
-    "member_id": "",
-    "member_epoch": -1,
-    "topic_id": TOPIC_ID,
-    "reply_to": "*",
-}
+FOR_EVERYBODY = {"type": "topic_deleted", "reply_to": "*", "group_id": GROUP, "topic_id": TOPIC_ID}
 
 
 def half_done() -> ShardDriver:
@@ -72,7 +69,7 @@ def test_all_that_was_in_flight_of_a_deleted_topic_is_finished_and_everybody_is_
     }
     assert output.responses == [answered("fetch", "f3", "m3", error=DELETED), FOR_EVERYBODY]
     (notice,) = (decode_share_group_request(value) for _, value in output.requests)
-    assert (notice.type, notice.group_id, notice.topic_ids) == ("topic_deleted", GROUP, (TOPIC_ID,))
+    assert notice == TopicDeletedNotice(f"topic_deleted-{TOPIC_ID}", GROUP, topic_ids=(TOPIC_ID,))
     assert (output.waiting, output.deadline_ms) == (False, T0 + 10 + GONE_MS)
     assert output.notes == ["topic orders with id id, of group g, was deleted"]
 
@@ -99,14 +96,14 @@ def test_what_waited_for_a_share_partition_of_a_deleted_topic_is_refused() -> No
         answered("acknowledge", "a1", error=DELETED),
         FOR_EVERYBODY,
     ]
-    assert notices(output) == [("topic_deleted", ())]
+    assert notices(output) == [(TopicDeletedNotice, ())]
 
 
 def test_a_deleted_topic_is_deleted_like_any_other_and_forgotten_after_a_while() -> None:
     shard = half_done()
     shard.batch(gone(), at=10)
     output = shard.batch(delete((0, 1)), at=20)
-    assert (output.tables, notices(output)) == ({"share_group_state": [TOMBSTONE]}, [("deleted", (("id", 0, 1),))])
+    assert (output.tables, notices(output)) == ({"share_group_state": [TOMBSTONE]}, [(DeletedNotice, (("id", 0, 1),))])
     assert shard.send(fetch("f2"), at=30).responses == [answered("fetch", "f2", error=DELETED)]
     shard.batch(tick(GONE_MS + 9), at=GONE_MS + 9)
     assert shard.state is not None

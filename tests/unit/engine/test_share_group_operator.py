@@ -12,16 +12,16 @@ from sharegroup.config import Config
 from sharegroup.engine import rows
 from sharegroup.engine.output import Output
 from sharegroup.engine.parked_heartbeats import PARKED_MS
-from sharegroup.engine.share_group_operator import run_share_group
+from sharegroup.engine.share_group_operator import ShareGroupOperator
 from sharegroup.errors import ErrorCode
-from sharegroup.protocol.request_rows import (
-    HEARTBEAT,
-    INITIALIZED,
-    TOPIC_DELETED,
+from sharegroup.protocol.share_group_requests import (
+    HeartbeatRequest,
+    InitializedNotice,
     ShareGroupRequest,
+    TopicDeletedNotice,
     TopicMetadata,
-    decode_share_partition_request,
 )
+from sharegroup.protocol.share_partition_requests import decode_share_partition_request
 
 GROUP = "g"
 T0 = 1_700_000_000_000
@@ -44,7 +44,9 @@ class GroupDriver:
         return rows.encode(rows.REQUEST, f"2\t{self._next_offset - 1}\t{T0 + at}\t{value.decode()}")
 
     def batch(self, *lines: str, at: int) -> Output:
-        output, self.state = run_share_group(GROUP, self.job, lines, T0 + at, self.state)
+        group = ShareGroupOperator(GROUP, self.job, self.state)
+        output = group.run(lines, T0 + at)
+        self.state = group.dump()
         return Output.decode(output.encode())
 
     def send(self, *requests: ShareGroupRequest | bytes, at: int) -> Output:
@@ -53,14 +55,13 @@ class GroupDriver:
 
 def heartbeat(
     request_id: str, epoch: int, member: str = "m1", topics: Mapping[str, TopicMetadata] | None = None
-) -> ShareGroupRequest:
-    return ShareGroupRequest(
-        HEARTBEAT,
+) -> HeartbeatRequest:
+    return HeartbeatRequest(
         request_id,
         GROUP,
-        member,
-        epoch,
         "me",
+        member_id=member,
+        member_epoch=epoch,
         client_id="c",
         client_host="/10.0.0.1",
         subscribed_topic_names=None if topics is None else tuple(topics),
@@ -68,10 +69,8 @@ def heartbeat(
     )
 
 
-def initialized(*partitions: int, epoch: int = 1) -> ShareGroupRequest:
-    return ShareGroupRequest(
-        INITIALIZED, "i", GROUP, initialized=tuple(("id-orders", partition, epoch) for partition in partitions)
-    )
+def initialized(*partitions: int, epoch: int = 1) -> InitializedNotice:
+    return InitializedNotice("i", GROUP, initialized=tuple(("id-orders", partition, epoch) for partition in partitions))
 
 
 def tick(at: int) -> str:
@@ -135,14 +134,7 @@ def partition_row(partition: int, status: str) -> dict[str, Any]:
 
 
 def member_left(epoch: int, member: str = "m1") -> dict[str, Any]:
-    return {
-        "type": "member_left",
-        "group_id": GROUP,
-        "member_id": member,
-        "member_epoch": epoch,
-        "topic_id": "",
-        "reply_to": "*",
-    }
+    return {"type": "member_left", "reply_to": "*", "group_id": GROUP, "member_id": member, "member_epoch": epoch}
 
 
 def with_assignment() -> GroupDriver:
@@ -337,8 +329,8 @@ def test_time_never_goes_back() -> None:
     assert group.send(heartbeat("h3", 2), at=-5_000).now_ms == T0 + 20
 
 
-def topic_deleted(*topic_ids: str) -> ShareGroupRequest:
-    return ShareGroupRequest(TOPIC_DELETED, "t", GROUP, topic_ids=topic_ids)
+def topic_deleted(*topic_ids: str) -> TopicDeletedNotice:
+    return TopicDeletedNotice("t", GROUP, topic_ids=topic_ids)
 
 
 def test_a_deleted_topic_leaves_the_assignment_and_comes_back_as_another_one() -> None:
@@ -360,7 +352,7 @@ def test_a_deleted_topic_leaves_the_assignment_and_comes_back_as_another_one() -
     made = group.send(heartbeat("h4", 3, topics={"orders": TopicMetadata("id-again", 1)}), at=50)
     row = partition_row(0, "initializing") | {"topic_id": "id-again", "state_epoch": 4}
     assert (made.tables["share_partitions"], made.responses) == ([row], [])
-    notice = ShareGroupRequest(INITIALIZED, "i", GROUP, initialized=(("id-again", 0, 4),))
+    notice = InitializedNotice("i", GROUP, initialized=(("id-again", 0, 4),))
     told = group.send(notice, at=60)
     expected = {"orders": ["id-again", [0]]}
     assert told.responses == [answered("h4", 5, 5_000, expected, deadline=60 + SESSION_MS)]

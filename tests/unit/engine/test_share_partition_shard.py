@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from sharegroup.engine.output import Output
 from sharegroup.engine.share_partition_shard import Shard
 from sharegroup.engine.snapshot_rules import SnapshotRules
 from sharegroup.errors import ErrorCode
-from sharegroup.protocol.request_rows import SharePartitionRequest
+from sharegroup.protocol.share_partition_requests import SharePartitionRequest
 from sharegroup.types import AcquiredRange, OffsetRange
 
 from .shard_driver import (
@@ -56,15 +57,8 @@ def test_an_initialisation_becomes_durable_and_is_told() -> None:
         "type": "initialized",
         "id": "initialized-id-0-3",
         "group_id": GROUP,
-        "member_id": "",
-        "member_epoch": -1,
         "reply_to": "",
-        "rack_id": None,
-        "client_id": "",
-        "client_host": "",
-        "subscribed_topic_names": None,
-        "topics": {},
-        "initialized": [["id", 0, 3]],
+        "initialized": [[TOPIC_ID, 0, 3]],
     }
     assert output == Output(
         KEY,
@@ -245,7 +239,7 @@ def test_who_comes_after_the_locks_end_is_not_told_that_others_finished_the_reco
     shard.send(fetch("f2", member="m2"), at=LOCK_MS + 2)
     shard.send(acknowledge("by-m2", (0, 9, 3), member="m2"), at=LOCK_MS + 3)
     deadline_ms = -1 if known_ms is None else T0 + known_ms
-    late = acknowledge("late", (0, 9, 1), grants=[(0, 9, 1)])._replace(lock_deadline_ms=deadline_ms)
+    late = replace(acknowledge("late", (0, 9, 1), grants=[(0, 9, 1)]), lock_deadline_ms=deadline_ms)
     output = shard.batch(shard.line(late, append_ms), at=LOCK_MS + 20)
     assert errors(output) == [("late", code)]
     assert output.tables == {}
@@ -291,7 +285,7 @@ def test_unacquire_gives_the_attempt_back() -> None:
 
 def never_delivered(request_id: str, *acquired: tuple[int, int, int], member: str = "m1") -> SharePartitionRequest:
     """Ranges with the counts that they were granted with."""
-    return unacquire(request_id, 0, 0, member)._replace(ranges=(), acquired=tuple(AcquiredRange(*a) for a in acquired))
+    return replace(unacquire(request_id, 0, 0, member), ranges=(), acquired=tuple(AcquiredRange(*a) for a in acquired))
 
 
 def test_what_came_too_late_to_be_sent_gets_its_attempt_back() -> None:
@@ -307,14 +301,14 @@ def test_what_came_too_late_to_be_sent_gets_its_attempt_back() -> None:
 
 def end_of_session(request_id: str, requester: str, *delivered: tuple[int, int]) -> SharePartitionRequest:
     ranges = tuple(OffsetRange(*pair) for pair in delivered)
-    return release(request_id)._replace(reply_to="", requester=requester, delivered=ranges)
+    return replace(release(request_id), reply_to="", requester=requester, delivered=ranges)
 
 
 def test_a_session_that_ends_late_releases_nothing_that_the_member_got_elsewhere_since() -> None:
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 20)), at=0)
-    shard.send(fetch("f0")._replace(reply_to="a"), at=1)
-    shard.send(release("r0"), fetch("f1", max_records=5)._replace(reply_to="b"), at=2)
+    shard.send(replace(fetch("f0"), reply_to="a"), at=1)
+    shard.send(release("r0"), replace(fetch("f1", max_records=5), reply_to="b"), at=2)
     before = shard.window()
     assert before[0] == [0, 4, "ACQUIRED", 2, "m1", 2 + LOCK_MS]
     assert shard.send(end_of_session("r1", "a"), at=3).tables == {}
@@ -330,8 +324,8 @@ def test_of_two_gateways_that_both_got_records_for_a_member_the_first_to_end_rel
     """The first one did not see that its member had gone: its read-ahead stood, and got records once more."""
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 20)), at=0)
-    shard.send(release("opens"), fetch("f1", max_records=5)._replace(reply_to="b"), at=1)
-    shard.send(fetch("f2", max_records=5)._replace(reply_to="a"), at=2)
+    shard.send(release("opens"), replace(fetch("f1", max_records=5), reply_to="b"), at=1)
+    shard.send(replace(fetch("f2", max_records=5), reply_to="a"), at=2)
     before = shard.window()
     assert shard.send(end_of_session("r1", "a"), at=3).tables == {}
     assert shard.window() == before
@@ -349,9 +343,9 @@ def test_the_opening_of_a_session_that_comes_late_releases_nothing_that_the_memb
     """Its row was lost on its way and sent again, when the member had opened a session at another gateway."""
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 20)), at=0)
-    shard.send(fetch("f1")._replace(reply_to="b"), at=2)
+    shard.send(replace(fetch("f1"), reply_to="b"), at=2)
     before = shard.window()
-    output = shard.send(release("late")._replace(opened_ms=T0 + opened_at), at=100)
+    output = shard.send(replace(release("late"), opened_ms=T0 + opened_at), at=100)
     assert output.responses == [answered("release_member", "late")]
     assert (shard.window() != before) == is_released
     if is_released:
@@ -361,7 +355,7 @@ def test_the_opening_of_a_session_that_comes_late_releases_nothing_that_the_memb
 def test_of_two_gateways_nothing_is_remembered_beyond_the_members_leaving() -> None:
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 20)), at=0)
-    shard.send(fetch("f0")._replace(reply_to="a"), at=1)
+    shard.send(replace(fetch("f0"), reply_to="a"), at=1)
     assert json.loads(shard.state or "")["requesters"] == {"0": [{"m1": {"a": T0 + 1}}, 0]}
     shard.send(release("r0", epoch=3), at=2)
     assert json.loads(shard.state or "")["requesters"] == {}
@@ -370,14 +364,14 @@ def test_of_two_gateways_nothing_is_remembered_beyond_the_members_leaving() -> N
 def test_a_member_that_asks_for_itself_is_not_remembered() -> None:
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 20)), at=0)
-    shard.send(fetch("f0")._replace(reply_to="m1"), at=1)
+    shard.send(replace(fetch("f0"), reply_to="m1"), at=1)
     assert json.loads(shard.state or "")["requesters"] == {}
 
 
 @pytest.mark.parametrize("delivered", [(), ((2, 3),), ((0, 1), (3, 3), (9, 20)), ((0, 9),)])
 def test_what_a_released_member_was_not_sent_gets_its_attempt_back(delivered: tuple[tuple[int, int], ...]) -> None:
     shard = acquired_ten()
-    request = release("r1")._replace(delivered=tuple(OffsetRange(*pair) for pair in delivered))
+    request = replace(release("r1"), delivered=tuple(OffsetRange(*pair) for pair in delivered))
     output = shard.send(request, at=50)
     assert output.responses == [answered("release_member", "r1")]
     sent = {offset for first, last in delivered for offset in range(first, last + 1)}
@@ -557,8 +551,8 @@ def test_bad_rows_are_rejected_with_their_coordinates() -> None:
             b'{"id":"x","reply_to":"me","type":"fetch","group_id":"g","topic":"orders","topic_id":"id","partition":0}',
             5,
         ),
-        shard.line(acknowledge("a1", (0, 9, 1), member="m2")._replace(reply_to=""), 5),
-        shard.line(fetch("f1")._replace(topic_id="id\t0"), 5),
+        shard.line(replace(acknowledge("a1", (0, 9, 1), member="m2"), reply_to=""), 5),
+        shard.line(replace(fetch("f1"), topic_id="id\t0"), 5),
         at=5,
     )
     assert [(partition, offset) for partition, offset, _ in output.rejected] == [(0, 1), (0, 2), (0, 3), (0, 4)]

@@ -9,8 +9,10 @@ from typing import Any
 from uuid import UUID
 
 from sharegroup.gateway.job_client.job_channel import JobUnavailableError
-from sharegroup.protocol.request_rows import FETCH, SharePartitionRequest
-from sharegroup.protocol.response_rows import Broadcast, Response, SharePartitionResponse
+from sharegroup.protocol.broadcasts import Broadcast
+from sharegroup.protocol.response_rows import Response
+from sharegroup.protocol.share_partition_requests import FetchRequest, SharePartitionRequest
+from sharegroup.protocol.share_partition_responses import FetchResponse
 from sharegroup.protocol.topic_ids import topic_id_text
 from sharegroup.types import AcquiredRange, SharePartitionKey
 
@@ -82,9 +84,9 @@ class RecordingJob:
         self, first: int, last: int, lock_deadline_ms: int, count: int = 1, read_committed: bool = False
     ) -> None:
         """The job's answer to the last demand."""
-        demand = next(row for row in reversed(self.rows) if row.type == FETCH)
-        answer = SharePartitionResponse(
-            demand.type, demand.id, demand.reply_to, *KEY, demand.member_id,
+        demand = next(row for row in reversed(self.rows) if isinstance(row, FetchRequest))
+        answer = FetchResponse(
+            demand.id, demand.reply_to, *KEY, demand.member_id,
             acquired=(AcquiredRange(first, last, count),), lock_deadline_ms=lock_deadline_ms,
             read_committed=read_committed,
         )  # fmt: skip

@@ -6,15 +6,30 @@ import asyncio
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from sharegroup.errors import RequestError
+from sharegroup.gateway.job_client.group_requests import GroupRequests
+from sharegroup.gateway.job_client.job_channel import JobChannel
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import Leader, Topic
 from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from sharegroup.gateway.wire.headers import RequestHeader
 from sharegroup.gateway.wire.request import Caller, Request
-from sharegroup.protocol.response_rows import ShareGroupResponse
+from sharegroup.protocol.share_group_requests import (
+    AdministratorRequest,
+    AlterConfigsRequest,
+    AlterOffsetsRequest,
+    DeleteGroupRequest,
+    DeleteOffsetsRequest,
+)
+from sharegroup.protocol.share_group_responses import (
+    AlterConfigsResponse,
+    AlterOffsetsResponse,
+    DeleteGroupResponse,
+    DeleteOffsetsResponse,
+    ShareGroupResponse,
+)
 from sharegroup.tables import GroupListing, ShareGroupDescription, SharePartitionOffset
 
 ALICE = Caller(1, 1, "127.0.0.1", "User:alice")
@@ -117,19 +132,28 @@ class FixedTables:
         return value
 
 
-class RecordedRequests:
+class RecordedRequests(GroupRequests):
     """Rows to the group coordinator as they would be sent; `answers` by group, {} for what just succeeds."""
 
     def __init__(self, answers: Mapping[str, Mapping[str, Any] | RequestError] | None = None) -> None:
+        super().__init__(cast(JobChannel, SimpleNamespace(new_id=lambda: "1", reply_to="gateway", ask=self._answer)))
         self._answers = dict(answers or {})
-        self.rows: list[tuple[str, str, dict[str, Any]]] = []
+        self.rows: list[AdministratorRequest] = []
 
-    async def ask(self, request: Request, kind: str, group_id: str, **fields: Any) -> ShareGroupResponse:
-        self.rows.append((kind, group_id, fields))
-        answer = self._answers.get(group_id, {})
+    async def _answer(self, row: AdministratorRequest) -> ShareGroupResponse:
+        self.rows.append(row)
+        answer = self._answers.get(row.group_id, {})
         if isinstance(answer, RequestError):
-            raise answer
-        return ShareGroupResponse(kind, "1", "gateway", group_id, "", **answer)
+            answer = {"error_code": int(answer.code), "error_message": answer.message}
+        return _RESPONSES[type(row)](row.id, row.reply_to, row.group_id, **answer)
+
+
+_RESPONSES: dict[type[Any], type[Any]] = {
+    AlterOffsetsRequest: AlterOffsetsResponse,
+    DeleteOffsetsRequest: DeleteOffsetsResponse,
+    DeleteGroupRequest: DeleteGroupResponse,
+    AlterConfigsRequest: AlterConfigsResponse,
+}
 
 
 def answer(

@@ -23,7 +23,7 @@ from sharegroup.gateway.handlers.describe_configs import DescribeConfigs
 from sharegroup.gateway.handlers.list_config_resources import ListConfigResources
 from sharegroup.gateway.security.acl import Acl, AclEntry
 from sharegroup.gateway.security.authorization import Authorization
-from sharegroup.protocol.request_rows import ALTER_CONFIGS
+from sharegroup.protocol.share_group_requests import AlterConfigsRequest
 from tests.unit.gateway.scripted_upstream import (
     EVERYTHING_ALLOWED,
     FixedTables,
@@ -242,8 +242,8 @@ def test_resources_are_altered_here_and_upstream(version: int) -> None:
         version=version,
     )
     assert found == {(GROUP, "g"): (0, None), (TOPIC, "t"): (0, None), (TOPIC, "u"): (40, "wrong")}
-    row = {"configs": {LOCK: "40000", RESET: None}, "validate_only": False}
-    assert alteration.requests.rows == [(ALTER_CONFIGS, "g", row)]
+    row = AlterConfigsRequest("1", "g", "gateway", configs={LOCK: "40000", RESET: None})
+    assert alteration.requests.rows == [row]
     assert alteration.upstream == [("t", ["retention.ms"], False), ("u", ["retention.ms"], False)]
     assert alteration.refreshed == 1
 
@@ -270,7 +270,9 @@ def test_validation_changes_nothing() -> None:
     both = [change(LOCK, "40000"), change("streams.x", "1")]
     assert alteration.alter((GROUP, "g", both), validate_only=True) == {(GROUP, "g"): (0, None)}
     assert alteration.upstream == [("g", ["streams.x"], True)]
-    assert alteration.requests.rows[0][2]["validate_only"]
+    (row,) = alteration.requests.rows
+    assert isinstance(row, AlterConfigsRequest)
+    assert row.validate_only
     assert not alteration.refreshed
 
 

@@ -22,8 +22,13 @@ from sharegroup.protocol.messages import (
     DescribeShareGroupOffsetsRequest,
     DescribeShareGroupOffsetsResponse,
 )
-from sharegroup.protocol.request_rows import ALTER_OFFSETS, DELETE_OFFSETS, StartOffset, TopicMetadata
-from sharegroup.protocol.response_rows import PartitionError, TopicError
+from sharegroup.protocol.share_group_requests import (
+    AlterOffsetsRequest,
+    DeleteOffsetsRequest,
+    StartOffset,
+    TopicMetadata,
+)
+from sharegroup.protocol.share_group_responses import PartitionError, TopicError
 from sharegroup.protocol.topic_ids import topic_id_text
 from sharegroup.tables import SharePartitionOffset
 from tests.unit.gateway.scripted_upstream import (
@@ -193,10 +198,9 @@ def test_offsets_are_altered_by_a_row_with_the_topics_that_are_there() -> None:
     response = alter(requests, ("orders", 1, 40), ("nowhere", 0, 1))
     assert errors_of(response) == [("orders", 1, 0), ("nowhere", 0, UNKNOWN_TOPIC)]
     assert [topic.topic_id for topic in response.responses] == [T, None]
-    ((kind, group_id, fields),) = requests.rows
-    assert (kind, group_id) == (ALTER_OFFSETS, "g")
-    assert fields["offsets"] == (StartOffset("orders", 1, 40), StartOffset("nowhere", 0, 1))
-    assert fields["topics"] == {"orders": TopicMetadata(topic_id_text(T), 3)}
+    offsets = StartOffset("orders", 1, 40), StartOffset("nowhere", 0, 1)
+    topics = {"orders": TopicMetadata(topic_id_text(T), 3)}
+    assert requests.rows == [AlterOffsetsRequest("1", "g", "gateway", offsets=offsets, topics=topics)]
 
 
 def test_a_partition_that_is_not_known_may_be_new() -> None:
@@ -218,7 +222,9 @@ def test_topics_that_the_caller_may_not_alter() -> None:
     requests = RecordedRequests({"g": {"partition_errors": (PartitionError("orders", 1, 0, None),)}})
     response = alter(requests, ("secret", 0, 4), ("orders", 1, 40), security=may(operations=["Read"]))
     assert errors_of(response) == [("orders", 1, 0), ("secret", 0, NOT_ALLOWED)]
-    assert requests.rows[0][2]["offsets"] == (StartOffset("orders", 1, 40),)
+    (row,) = requests.rows
+    assert isinstance(row, AlterOffsetsRequest)
+    assert row.offsets == (StartOffset("orders", 1, 40),)
     nothing = RecordedRequests()
     assert errors_of(alter(nothing, ("secret", 0, 4), security=may())) == [("secret", 0, NOT_ALLOWED)]
     assert not nothing.rows
@@ -243,7 +249,7 @@ def test_offsets_are_deleted_by_topic() -> None:
     )
     requests = RecordedRequests({"g": {"topic_errors": errors}})
     response = delete(requests, "orders", "gone", "nowhere")
-    assert requests.rows == [(DELETE_OFFSETS, "g", {"topic_names": ("orders", "gone", "nowhere")})]
+    assert requests.rows == [DeleteOffsetsRequest("1", "g", "gateway", topic_names=("orders", "gone", "nowhere"))]
     assert [(topic.topic_name, topic.error_code, topic.error_message) for topic in response.responses] == [
         ("orders", 3, "There is no offset information to delete."),
         ("gone", 0, None),
@@ -261,5 +267,5 @@ def test_a_deletion_is_refused_as_a_whole_or_by_topic() -> None:
         ("orders", 0),
         ("secret", NOT_ALLOWED),
     ]
-    assert requests.rows[0][2] == {"topic_names": ("orders",)}
+    assert requests.rows == [DeleteOffsetsRequest("1", "g", "gateway", topic_names=("orders",))]
     assert delete(requests, "orders", security=Authorization(Acl([]))).error_code == 30

@@ -10,7 +10,7 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
-from sharegroup.protocol.response_rows import ShareGroupResponse
+from sharegroup.protocol.share_group_responses import HeartbeatResponse
 from tests.unit.gateway.scripted_upstream import ALICE, EVERYTHING_ALLOWED, ScriptedUpstream, answer
 
 
@@ -25,9 +25,9 @@ class Job:
     def new_id(self) -> str:
         return "1"
 
-    async def ask(self, row: Any) -> ShareGroupResponse:
+    async def ask(self, row: Any) -> HeartbeatResponse:
         self.rows.append(row)
-        return ShareGroupResponse("heartbeat", "1", "gateway", row.group_id, row.member_id, member_epoch=1)
+        return HeartbeatResponse("1", "gateway", row.group_id, member_id=row.member_id, member_epoch=1)
 
 
 class NotShareGroups:

@@ -12,17 +12,15 @@ from typing import Any
 import pytest
 
 from sharegroup.gateway.job_client.job_channel import JobChannel
-from sharegroup.protocol.request_rows import FETCH
-from sharegroup.protocol.response_rows import (
+from sharegroup.protocol.broadcasts import (
     EVERYBODY,
-    MEMBER_LEFT,
-    NEW_LEADER,
-    TOPIC_DELETED,
-    WANTED,
-    Broadcast,
-    SharePartitionResponse,
-    encode_response,
+    MemberLeftBroadcast,
+    NewLeaderBroadcast,
+    TopicDeletedBroadcast,
+    encode_broadcast,
 )
+from sharegroup.protocol.response_rows import encode_response
+from sharegroup.protocol.share_partition_responses import FetchResponse, WantedNotice
 from sharegroup.topics.row_channel import RowTopics
 from tests.unit.gateway.known_cluster import KnownCluster
 from tests.unit.gateway.recording_job import KEY
@@ -51,23 +49,23 @@ def row(key: str | None, value: bytes) -> Any:
     return SimpleNamespace(key=None if key is None else key.encode(), value=value, offset=0)
 
 
-def response(channel: JobChannel, kind: str, request_id: str) -> Any:
-    found = SharePartitionResponse(kind, request_id, channel.reply_to, *KEY, "m")
+def response(channel: JobChannel, kind: type[FetchResponse | WantedNotice], request_id: str) -> Any:
+    found = kind(request_id, channel.reply_to, *KEY, "m")
     return row(channel.reply_to, json.dumps(encode_response(found)).encode())
 
 
 def test_all_is_told_in_the_order_of_the_log() -> None:
-    left, gone = Broadcast(MEMBER_LEFT, "g", "m", 3), Broadcast(TOPIC_DELETED, topic_id="id")
+    left, gone = MemberLeftBroadcast("g", "m", 3), TopicDeletedBroadcast("g", "id")
 
     def test(channel: JobChannel, rows: list[Any]) -> None:
         channel.subscribe("1", lambda found: told_responses.append(found.id))
         rows += [
-            row(EVERYBODY, left.encode()),
-            response(channel, FETCH, "1"),
+            row(EVERYBODY, encode_broadcast(left)),
+            response(channel, FetchResponse, "1"),
             row("another gateway", b"no row at all"),
             row(None, b""),
-            response(channel, WANTED, ""),
-            row(EVERYBODY, gone.encode()),
+            response(channel, WantedNotice, ""),
+            row(EVERYBODY, encode_broadcast(gone)),
         ]
 
     told_responses: list[str] = []
@@ -76,13 +74,17 @@ def test_all_is_told_in_the_order_of_the_log() -> None:
 
 
 def test_a_row_for_everybody_of_an_earlier_version_is_a_new_leaders() -> None:
-    assert run(lambda _, rows: rows.append(row(EVERYBODY, b"{}"))) == [Broadcast(NEW_LEADER)]
+    assert run(lambda _, rows: rows.append(row(EVERYBODY, b"{}"))) == [NewLeaderBroadcast()]
 
 
 def test_what_cannot_be_read_is_said_and_passed_over(caplog: pytest.LogCaptureFixture) -> None:
     def test(channel: JobChannel, rows: list[Any]) -> None:
-        rows += [row(EVERYBODY, b"[]"), row(channel.reply_to, b"{"), row(EVERYBODY, Broadcast(NEW_LEADER).encode())]
+        rows += [
+            row(EVERYBODY, b"[]"),
+            row(channel.reply_to, b"{"),
+            row(EVERYBODY, encode_broadcast(NewLeaderBroadcast())),
+        ]
 
     with caplog.at_level(logging.WARNING):
-        assert run(test) == [Broadcast(NEW_LEADER)]
+        assert run(test) == [NewLeaderBroadcast()]
     assert len([line for line in caplog.messages if "cannot be read" in line]) == 2

@@ -14,7 +14,7 @@ from sharegroup.gateway.handlers.list_groups import ListGroups, place_of
 from sharegroup.gateway.security.acl import Acl, AclEntry
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.wire.request import Caller
-from sharegroup.protocol.request_rows import DELETE_GROUP
+from sharegroup.protocol.share_group_requests import DeleteGroupRequest
 from tests.unit.gateway.scripted_upstream import (
     ALICE,
     EVERYTHING_ALLOWED,
@@ -144,7 +144,10 @@ def test_our_groups_are_deleted_by_a_row_and_others_upstream(version: int) -> No
     requests = RecordedRequests({"orders": RequestError(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")})
     found = codes(cluster, requests, "billing", "orders", "old-orders", "hidden", version=version)
     assert found == {"billing": 0, "orders": 68, "old-orders": 0, "hidden": 69}
-    assert requests.rows == [(DELETE_GROUP, "orders", {}), (DELETE_GROUP, "old-orders", {})]
+    assert requests.rows == [
+        DeleteGroupRequest("1", "orders", "gateway"),
+        DeleteGroupRequest("1", "old-orders", "gateway"),
+    ]
     assert [request.groups_names for request in cluster.asked if request.name == "DeleteGroupsRequest"] == [["billing"]]
 
 

@@ -13,8 +13,7 @@ from sharegroup.gateway.sessions import member_leases
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.wire.request import Caller, Request
 from sharegroup.protocol.messages import ShareGroupHeartbeatRequest
-from sharegroup.protocol.request_rows import HEARTBEAT
-from sharegroup.protocol.response_rows import ShareGroupResponse
+from sharegroup.protocol.share_group_responses import HeartbeatResponse
 from tests.unit.gateway.recording_job import RecordingJob
 from tests.unit.gateway.scripted_upstream import NoOtherGroups, ScriptedUpstream
 
@@ -76,7 +75,7 @@ class Heartbeats:
     async def answer(self, number: int, sent: asyncio.Future[Any], **fields: Any) -> None:
         """The job's answer to one of the heartbeats that were sent."""
         row = self.job.rows[number]
-        answer = ShareGroupResponse(HEARTBEAT, row.id, row.reply_to, "g", "m", **fields)
+        answer = HeartbeatResponse(row.id, row.reply_to, "g", member_id="m", **fields)
         self.job.answers[row.id].set_result(answer)
         await sent
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 import pytest
 
@@ -14,8 +14,16 @@ from sharegroup.gateway.sessions.member_partition import MemberPartition
 from sharegroup.gateway.sessions.read_ahead import ReadAhead
 from sharegroup.gateway.sessions.read_ahead_buffer import Grant
 from sharegroup.protocol.acknowledgement_rows import MAX_ROW_BYTES
-from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, MAX_RANGES_PER_ROW, RELEASE_MEMBER, UNACQUIRE
-from sharegroup.protocol.response_rows import SharePartitionResponse
+from sharegroup.protocol.share_partition_requests import (
+    ACKNOWLEDGE,
+    FETCH,
+    MAX_RANGES_PER_ROW,
+    RELEASE_MEMBER,
+    UNACQUIRE,
+    SharePartitionRequest,
+    UnacquireRequest,
+)
+from sharegroup.protocol.share_partition_responses import AcknowledgeResponse
 from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange
 from tests.unit.gateway.recording_job import KEY, RecordingJob
 
@@ -44,6 +52,11 @@ def test_a_range_whose_lock_is_nearly_over_goes_back_and_short_locks_are_of_use(
     assert job.rows == []
     part.expire(lock_duration_ms - too_late_ms)
     assert [(row.type, row.acquired) for row in job.rows] == [(UNACQUIRE, (AcquiredRange(0, 99, 1),))]
+
+
+def given_back(rows: Iterable[SharePartitionRequest]) -> list[AcquiredRange]:
+    """What the rows that give records back name."""
+    return [acquired for row in rows if isinstance(row, UnacquireRequest) for acquired in row.acquired]
 
 
 def send(part: MemberPartition, first: int, last: int, count: int = 1, gaps: tuple[OffsetRange, ...] = ()) -> None:
@@ -146,9 +159,7 @@ def answer_last(job: RecordingJob, code: int = 0, lock_deadline_ms: int = -1) ->
     """The job's answer to the last row that somebody waits for."""
     row = job.rows[-1]
     assert row.reply_to == "gateway"
-    refused = SharePartitionResponse(
-        ACKNOWLEDGE, row.id, "gateway", *KEY, "member", code, lock_deadline_ms=lock_deadline_ms
-    )
+    refused = AcknowledgeResponse(row.id, "gateway", *KEY, "member", code, lock_deadline_ms=lock_deadline_ms)
     job.answers[row.id].set_result(refused)
 
 
@@ -266,7 +277,8 @@ def test_a_grant_from_before_the_member_left_goes_back_when_it_comes() -> None:
     part = member(job)
     part.member_left()
     job.acquire(0, 99, LOCK_MS)
-    assert [(row.type, row.acquired) for row in job.rows] == [(FETCH, ()), (UNACQUIRE, (AcquiredRange(0, 99, 1),))]
+    assert [row.type for row in job.rows] == [FETCH, UNACQUIRE]
+    assert given_back(job.rows) == [AcquiredRange(0, 99, 1)]
     assert part.read_ahead.buffered == 0
     part.ask(1, 100)
     job.acquire(0, 99, LOCK_MS, count=2)

@@ -16,8 +16,15 @@ from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.sessions.member_session import MemberSession
 from sharegroup.gateway.sessions.member_sessions import MemberSessions
 from sharegroup.gateway.sessions.share_session import FINAL_EPOCH, FetchContext, TopicIdPartition
-from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, RELEASE_MEMBER, UNACQUIRE, SharePartitionRequest
-from sharegroup.protocol.response_rows import MEMBER_LEFT, NEW_LEADER, TOPIC_DELETED, Broadcast
+from sharegroup.protocol.broadcasts import MemberLeftBroadcast, NewLeaderBroadcast, TopicDeletedBroadcast
+from sharegroup.protocol.share_partition_requests import (
+    ACKNOWLEDGE,
+    FETCH,
+    RELEASE_MEMBER,
+    UNACQUIRE,
+    FetchRequest,
+    SharePartitionRequest,
+)
 from sharegroup.protocol.topic_ids import topic_id_text
 from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange, SharePartitionKey
 from tests.unit.gateway.recording_job import RecordingJob
@@ -188,7 +195,7 @@ def test_demands_are_sent_again_to_a_job_that_has_started(nodes: Nodes) -> None:
     served = nodes.served(context)
     served.ask([P0], 10, 1)
     assert [row.type for row in nodes.job.rows].count(FETCH) == 1
-    nodes.job.tell(Broadcast(NEW_LEADER))
+    nodes.job.tell(NewLeaderBroadcast())
     served.ask([P0], 10, 2)
     assert [row.type for row in nodes.job.rows].count(FETCH) == 2
 
@@ -199,10 +206,10 @@ def test_a_member_that_has_left_holds_nothing_and_its_lease_is_over(nodes: Nodes
     lease = nodes.leases.begin("g", "m")
     lease.extend(LOCK_MS)
     nodes.rows()
-    nodes.job.tell(Broadcast(MEMBER_LEFT, "g", "another", 3))
-    nodes.job.tell(Broadcast(MEMBER_LEFT, "another", "m", 3))
+    nodes.job.tell(MemberLeftBroadcast("g", "another", 3))
+    nodes.job.tell(MemberLeftBroadcast("another", "m", 3))
     assert (nodes.rows(), lease.lasts(0)) == ([], True)
-    nodes.job.tell(Broadcast(MEMBER_LEFT, "g", "m", 3))
+    nodes.job.tell(MemberLeftBroadcast("g", "m", 3))
     assert not lease.lasts(0)
     assert [(row.type, row.acquired) for row in nodes.rows()] == [(UNACQUIRE, (AcquiredRange(4, 9, 1),))]
     assert nodes.acknowledge(context, P0, 0, 3) == ErrorCode.INVALID_RECORD_STATE
@@ -212,10 +219,10 @@ def test_of_a_deleted_topic_nothing_is_left_and_nothing_given_back(nodes: Nodes)
     context = nodes.fetch(1, 0, P0)
     nodes.hand_out(context, P0, 0, 9, 3)
     nodes.rows()
-    nodes.job.tell(Broadcast(TOPIC_DELETED, topic_id=topic_id_text(UUID(int=9))))
+    nodes.job.tell(TopicDeletedBroadcast("g", topic_id_text(UUID(int=9))))
     assert [part.key.partition for part in nodes.served(context).parts] == [0]
-    nodes.job.tell(Broadcast(TOPIC_DELETED, topic_id="no id"))
-    nodes.job.tell(Broadcast(TOPIC_DELETED, topic_id=topic_id_text(ORDERS)))
+    nodes.job.tell(TopicDeletedBroadcast("g", "no id"))
+    nodes.job.tell(TopicDeletedBroadcast("g", topic_id_text(ORDERS)))
     assert nodes.deleted == [UUID(int=9), ORDERS]
     assert not nodes.served(context).parts
     nodes.sessions.disconnected(1)
@@ -226,7 +233,7 @@ def test_what_comes_for_a_forgotten_partition_goes_back_with_the_next_upkeep(nod
     nodes.fetch(1, 0, P0)
     nodes.fetch(1, 1, forget=(P0,))
     nodes.rows()
-    nodes.job.rows = [SharePartitionRequest(FETCH, "1", "g", "orders", topic_id_text(ORDERS), 0, "m")]
+    nodes.job.rows = [FetchRequest("1", "g", "orders", topic_id_text(ORDERS), 0, "m", max_records=1)]
     nodes.job.acquire(0, 9, LOCK_MS)
     nodes.sessions.upkeep()
     assert [(row.type, row.acquired) for row in nodes.rows()] == [(UNACQUIRE, (AcquiredRange(0, 9, 1),))]

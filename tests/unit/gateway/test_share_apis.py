@@ -20,9 +20,10 @@ from sharegroup.gateway.sessions.member_partition import MemberPartition
 from sharegroup.gateway.upstream import cluster as upstream_cluster
 from sharegroup.gateway.upstream.listeners import Listeners
 from sharegroup.gateway.wire.request import Caller, Request
+from sharegroup.protocol.broadcasts import TopicDeletedBroadcast
 from sharegroup.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest
-from sharegroup.protocol.request_rows import ACKNOWLEDGE, FETCH, RELEASE_MEMBER, UNACQUIRE
-from sharegroup.protocol.response_rows import TOPIC_DELETED, Broadcast, SharePartitionResponse
+from sharegroup.protocol.share_partition_requests import ACKNOWLEDGE, FETCH, RELEASE_MEMBER, UNACQUIRE
+from sharegroup.protocol.share_partition_responses import AcknowledgeResponse
 from sharegroup.protocol.topic_ids import topic_id_text
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
 from tests.unit.gateway import log_batches
@@ -196,7 +197,7 @@ def test_the_lock_time_that_is_told_is_what_is_left_when_the_response_goes() -> 
         await gateway.until(lambda: part.holdings.held([AcknowledgementBatch(10, 19, (1,))], 0))
         gateway.job.time_ms = 7_000
         (row,) = gateway.sent(ACKNOWLEDGE)
-        answer = SharePartitionResponse(row.type, row.id, row.reply_to, *part.key, "m")
+        answer = AcknowledgeResponse(row.id, row.reply_to, *part.key, "m")
         gateway.job.answers[row.id].set_result(answer)
         response = await fetching
         assert response.acquisition_lock_timeout_ms == LOCK_MS - 7_000
@@ -253,7 +254,7 @@ def test_an_acknowledgement_for_a_topic_that_is_gone_is_not_answered_with_succes
 
 
 def _deleted_as_the_job_says(gateway: Gateway) -> None:
-    gateway.job.tell(Broadcast(TOPIC_DELETED, topic_id=topic_id_text(ORDERS)))
+    gateway.job.tell(TopicDeletedBroadcast("g", topic_id_text(ORDERS)))
 
 
 def _deleted_as_a_broker_says(gateway: Gateway) -> None:

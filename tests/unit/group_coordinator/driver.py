@@ -12,8 +12,8 @@ from sharegroup.engine.group_rows import table_records, table_row
 from sharegroup.group_coordinator import CoordinatorResult, ShareGroup
 from sharegroup.group_coordinator.group_metadata import GroupMetadata
 from sharegroup.group_coordinator.records import Record, SoftRecord, TableRecord
-from sharegroup.protocol.request_rows import HEARTBEAT, ShareGroupRequest, TopicMetadata
-from sharegroup.protocol.response_rows import ShareGroupResponse
+from sharegroup.protocol.share_group_requests import AdministratorRequest, HeartbeatRequest, TopicMetadata
+from sharegroup.protocol.share_group_responses import HeartbeatResponse, ShareGroupResponse
 from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES
 
 GROUP = "orders-readers"
@@ -29,20 +29,19 @@ def request(
     metadata: Mapping[str, TopicMetadata] | None = None,
     rack_id: str | None = None,
     group_id: str = GROUP,
-) -> ShareGroupRequest:
+) -> HeartbeatRequest:
     """A heartbeat; `topics` is None when the subscription is not repeated."""
-    return ShareGroupRequest(
-        HEARTBEAT,
+    return HeartbeatRequest(
         f"request-{member_id}",
         group_id,
-        member_id,
-        member_epoch,
         "gateway-1",
-        rack_id,
-        "client",
-        "/10.0.0.1",
-        None if topics is None else tuple(topics),
-        metadata or {},
+        member_id=member_id,
+        member_epoch=member_epoch,
+        rack_id=rack_id,
+        client_id="client",
+        client_host="/10.0.0.1",
+        subscribed_topic_names=None if topics is None else tuple(topics),
+        topics=metadata or {},
     )
 
 
@@ -67,13 +66,13 @@ class Driver:
         """What the tables would hold."""
         return [record for record in self.records if not isinstance(record, SoftRecord)]
 
-    def send(self, heartbeat: ShareGroupRequest) -> ShareGroupResponse:
+    def send(self, heartbeat: HeartbeatRequest) -> HeartbeatResponse:
         """Apply a heartbeat and return its response."""
         response = self.apply(self.group.heartbeat(heartbeat, self.now_ms, self.config)).response
-        assert response is not None
+        assert isinstance(response, HeartbeatResponse)
         return response
 
-    def administer(self, request: ShareGroupRequest, job: Config | None = None) -> ShareGroupResponse:
+    def administer(self, request: AdministratorRequest, job: Config | None = None) -> ShareGroupResponse:
         """Apply an administrator's request and return its response."""
         response = self.apply(self.group.administer(request, job or Config(), self.now_ms)).response
         assert response is not None
@@ -93,14 +92,14 @@ class Driver:
 
     def join(
         self, member_id: str, topics: Sequence[str] = ("orders",), metadata: Mapping[str, TopicMetadata] = ORDERS
-    ) -> ShareGroupResponse:
+    ) -> HeartbeatResponse:
         return self.send(request(member_id, 0, topics, metadata))
 
-    def beat(self, member_id: str) -> ShareGroupResponse:
+    def beat(self, member_id: str) -> HeartbeatResponse:
         """A heartbeat with the epoch the group has for the member."""
         return self.send(request(member_id, self.group.metadata.members[member_id].member_epoch))
 
-    def leave(self, member_id: str) -> ShareGroupResponse:
+    def leave(self, member_id: str) -> HeartbeatResponse:
         return self.send(request(member_id, -1))
 
     def initialize_all(self) -> CoordinatorResult:

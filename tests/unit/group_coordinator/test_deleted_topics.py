@@ -12,7 +12,7 @@ from sharegroup.group_coordinator import (
     TopicPartitions,
 )
 from sharegroup.group_coordinator.group_metadata import DELETED_TOPIC_MS, MAX_DELETED_TOPICS
-from sharegroup.protocol.request_rows import DELETE_OFFSETS, ShareGroupRequest, TopicMetadata
+from sharegroup.protocol.share_group_requests import DeleteGroupRequest, DeleteOffsetsRequest, TopicMetadata
 from tests.unit.group_coordinator.driver import CONFIG, GROUP, ORDERS, ORDERS_AND_BILLS, Driver, request
 
 DELETING, INITIALIZING = SharePartitionStatus.DELETING, SharePartitionStatus.INITIALIZING
@@ -122,7 +122,7 @@ def test_an_empty_and_a_dead_group_stay_what_they_are() -> None:
     driver.leave("a")
     driver.topics_deleted("id-orders")
     assert (driver.group.metadata.group_state, driver.epochs()) == (GroupState.EMPTY, (4, 4, {}))
-    driver.administer(ShareGroupRequest("delete_group", "x", GROUP))
+    driver.administer(DeleteGroupRequest("x", GROUP))
     driver.topics_deleted("id-bills", "id-orders")
     assert (driver.group.metadata.group_state, driver.last.records) == (GroupState.DEAD, ())
 
@@ -154,7 +154,7 @@ def test_the_tables_tell_of_a_topic_that_another_one_has_replaced() -> None:
 def test_offsets_that_are_being_deleted_are_not_taken_for_a_deleted_topic() -> None:
     driver = reading()
     driver.leave("a")
-    driver.administer(ShareGroupRequest(DELETE_OFFSETS, "x", GROUP, topic_names=("orders",)))
+    driver.administer(DeleteOffsetsRequest("x", GROUP, topic_names=("orders",)))
     driver.group = ShareGroup.load(GROUP, driver.group_tables(), driver.now_ms, CONFIG)
     assert driver.group.metadata.deleted_topics == {}
     driver.join("a")

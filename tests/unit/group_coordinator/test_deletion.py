@@ -10,15 +10,14 @@ from sharegroup.group_coordinator import (
     SharePartitionStatus,
     TopicPartitions,
 )
-from sharegroup.protocol.request_rows import (
-    ALTER_OFFSETS,
-    DELETE_GROUP,
-    DELETE_OFFSETS,
-    ShareGroupRequest,
+from sharegroup.protocol.share_group_requests import (
+    AlterOffsetsRequest,
+    DeleteGroupRequest,
+    DeleteOffsetsRequest,
     StartOffset,
     TopicMetadata,
 )
-from sharegroup.protocol.response_rows import ShareGroupResponse
+from sharegroup.protocol.share_group_responses import ShareGroupResponse
 from tests.unit.group_coordinator.driver import CONFIG, GROUP, ORDERS, ORDERS_AND_BILLS, Driver
 
 DELETING, INITIALIZING = SharePartitionStatus.DELETING, SharePartitionStatus.INITIALIZING
@@ -36,11 +35,11 @@ def left() -> Driver:
 
 def delete_offsets(driver: Driver, *topics: str) -> ShareGroupResponse:
     group_id = driver.group.metadata.group_id
-    return driver.administer(ShareGroupRequest(DELETE_OFFSETS, "x", group_id, topic_names=topics))
+    return driver.administer(DeleteOffsetsRequest("x", group_id, topic_names=topics))
 
 
 def delete_group(driver: Driver) -> ShareGroupResponse:
-    return driver.administer(ShareGroupRequest(DELETE_GROUP, "x", driver.group.metadata.group_id))
+    return driver.administer(DeleteGroupRequest("x", driver.group.metadata.group_id))
 
 
 def statuses(driver: Driver) -> dict[str, list[SharePartitionStatus]]:
@@ -82,7 +81,7 @@ def test_a_topic_that_is_made_anew_while_it_is_being_deleted_stays(is_altered: b
     delete_offsets(driver, "orders")
     if is_altered:
         offsets = (StartOffset("orders", 0, 9), StartOffset("orders", 1, 9))
-        driver.administer(ShareGroupRequest(ALTER_OFFSETS, "x", GROUP, offsets=offsets, topics=ORDERS))
+        driver.administer(AlterOffsetsRequest("x", GROUP, offsets=offsets, topics=ORDERS))
     else:
         driver.join("a")
     notice(driver, ("id-orders", 0, 1), ("id-orders", 1, 1))
@@ -94,8 +93,7 @@ def test_a_topic_that_is_made_anew_while_it_is_being_deleted_stays(is_altered: b
 def test_offsets_are_deleted_by_name_whatever_ids_the_topic_has_had() -> None:
     driver = left()
     driver.administer(
-        ShareGroupRequest(
-            ALTER_OFFSETS,
+        AlterOffsetsRequest(
             "x",
             GROUP,
             offsets=(StartOffset("orders", 0, 9),),

@@ -1,13 +1,15 @@
 """IncrementalAlterConfigs on a group: set, taken away, checked against the file's frames, and outliving the group."""
 
+from dataclasses import replace
+
 import pytest
 
 from sharegroup.config import parse_config
 from sharegroup.errors import ErrorCode
 from sharegroup.group_coordinator import Configure, CoordinatorResult, ShareGroup, TopicPartitions
 from sharegroup.group_coordinator.records import ShareGroupConfigRecord
-from sharegroup.protocol.request_rows import ALTER_CONFIGS, DELETE_GROUP, ShareGroupRequest, TopicMetadata
-from sharegroup.protocol.response_rows import ShareGroupResponse
+from sharegroup.protocol.share_group_requests import AlterConfigsRequest, DeleteGroupRequest, TopicMetadata
+from sharegroup.protocol.share_group_responses import ShareGroupResponse
 from tests.unit.group_coordinator.driver import CONFIG, GROUP, ORDERS_AND_BILLS, Driver, request
 
 LOCK, SESSION, HEARTBEAT = "share.record.lock.duration.ms", "share.session.timeout.ms", "share.heartbeat.interval.ms"
@@ -17,7 +19,7 @@ FILE = parse_config({"groups": {GROUP: {LOCK: 20_000}}}, "test")
 
 def alter(driver: Driver, configs: dict[str, str | None], validate_only: bool = False) -> ShareGroupResponse:
     group_id = driver.group.metadata.group_id
-    request = ShareGroupRequest(ALTER_CONFIGS, "x", group_id, configs=configs, validate_only=validate_only)
+    request = AlterConfigsRequest("x", group_id, configs=configs, validate_only=validate_only)
     return driver.administer(request, FILE)
 
 
@@ -96,7 +98,7 @@ def test_values_outlive_the_group() -> None:
     driver.join("a", metadata={})
     alter(driver, {LOCK: "40000"})
     driver.leave("a")
-    driver.administer(ShareGroupRequest(DELETE_GROUP, "x", GROUP))
+    driver.administer(DeleteGroupRequest("x", GROUP))
     assert (driver.group.is_deleted, driver.group.metadata.configs) == (True, {LOCK: "40000"})
     loaded = ShareGroup.load(GROUP, driver.group_tables(), driver.now_ms, CONFIG)
     assert (loaded.metadata.exists, loaded.metadata.configs) == (False, {LOCK: "40000"})
@@ -125,12 +127,12 @@ def test_values_are_checked_together_with_those_there_are() -> None:
     loose = {"group.share.min.session.timeout.ms": 1_000}
     job = parse_config({"group": loose, "groups": {GROUP: {SESSION: 6_000}}}, "test")
     driver = Driver()
-    wrong = ShareGroupRequest(ALTER_CONFIGS, "x", GROUP, configs={HEARTBEAT: "7000"})
+    wrong = AlterConfigsRequest("x", GROUP, configs={HEARTBEAT: "7000"})
     told = driver.administer(wrong, job)
     assert told.error_message == f"{SESSION} must be greater than {HEARTBEAT} (6000 and 7000)"
-    driver.administer(wrong._replace(configs={SESSION: "45000"}), job)
+    driver.administer(replace(wrong, configs={SESSION: "45000"}), job)
     assert driver.administer(wrong, job).error_code == 0
-    taken = driver.administer(wrong._replace(configs={SESSION: None, LOCK: "20000"}), job)
+    taken = driver.administer(replace(wrong, configs={SESSION: None, LOCK: "20000"}), job)
     assert taken.error_code == ErrorCode.INVALID_CONFIG
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from sharegroup.errors import ErrorCode
 from sharegroup.group_coordinator import CoordinatorResult, GroupState, ShareGroupRecord
-from sharegroup.protocol.request_rows import ShareGroupRequest
+from sharegroup.protocol.share_group_requests import ShareGroupRequest
 from tests.unit.group_coordinator.driver import GROUP, ORDERS, Driver, request
 
 

@@ -2,8 +2,8 @@
 
 from sharegroup.errors import ErrorCode
 from sharegroup.group_coordinator import GroupState, SharePartitionRecord, SharePartitionStatus
-from sharegroup.protocol.request_rows import ALTER_OFFSETS, ShareGroupRequest, StartOffset, TopicMetadata
-from sharegroup.protocol.response_rows import ShareGroupResponse
+from sharegroup.protocol.share_group_requests import AlterOffsetsRequest, StartOffset, TopicMetadata
+from sharegroup.protocol.share_group_responses import ShareGroupResponse
 from tests.unit.group_coordinator.driver import GROUP, ORDERS, Driver
 
 DELETING = SharePartitionStatus.DELETING
@@ -15,7 +15,7 @@ def alter(driver: Driver, *offsets: tuple[str, int, int], topic_id: str = "id-or
     topics = {"orders": TopicMetadata(topic_id, 2)}
     named = tuple(StartOffset(*offset) for offset in offsets)
     group_id = driver.group.metadata.group_id
-    return driver.administer(ShareGroupRequest(ALTER_OFFSETS, "x", group_id, offsets=named, topics=topics))
+    return driver.administer(AlterOffsetsRequest("x", group_id, offsets=named, topics=topics))
 
 
 def left(driver: Driver) -> Driver:

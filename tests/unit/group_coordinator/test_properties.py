@@ -12,12 +12,15 @@ from sharegroup.errors import ErrorCode
 from sharegroup.group_coordinator import CoordinatorResult, GroupState, ShareGroup, SharePartitionStatus
 from sharegroup.group_coordinator.group_metadata import GroupMetadata
 from sharegroup.group_coordinator.records import ShareGroupConfigRecord
-from sharegroup.protocol.request_rows import (
-    ALTER_CONFIGS,
+from sharegroup.protocol.share_group_requests import (
     ALTER_OFFSETS,
     DELETE_GROUP,
     DELETE_OFFSETS,
-    ShareGroupRequest,
+    AdministratorRequest,
+    AlterConfigsRequest,
+    AlterOffsetsRequest,
+    DeleteGroupRequest,
+    DeleteOffsetsRequest,
     StartOffset,
     TopicMetadata,
 )
@@ -134,9 +137,12 @@ class GroupLife(RuleBasedStateMachine):
     def administer(self, kind: str, topics: list[str], metadata: Mapping[str, TopicMetadata], partition: int) -> None:
         before, offsets = self.driver.group.dump(), tuple(StartOffset(topic, partition, 7) for topic in topics)
         existed, had_members = self.metadata.exists, bool(self.metadata.members)
-        response = self.driver.administer(
-            ShareGroupRequest(kind, "x", GROUP, topics=metadata, offsets=offsets, topic_names=tuple(topics))
-        )
+        requests: dict[str, AdministratorRequest] = {
+            ALTER_OFFSETS: AlterOffsetsRequest("x", GROUP, topics=metadata, offsets=offsets),
+            DELETE_OFFSETS: DeleteOffsetsRequest("x", GROUP, topic_names=tuple(topics)),
+            DELETE_GROUP: DeleteGroupRequest("x", GROUP),
+        }
+        response = self.driver.administer(requests[kind])
         expected = ErrorCode.NONE
         if kind != ALTER_OFFSETS and not existed:
             expected = ErrorCode.GROUP_ID_NOT_FOUND
@@ -156,7 +162,7 @@ class GroupLife(RuleBasedStateMachine):
     @rule(reset=st.sampled_from([None, "earliest", "latest", "by_duration:PT1S"]))
     def the_reset_is_altered(self, reset: str | None) -> None:
         configs = {"share.auto.offset.reset": reset}
-        request = ShareGroupRequest(ALTER_CONFIGS, "x", GROUP, configs=configs)
+        request = AlterConfigsRequest("x", GROUP, configs=configs)
         assert self.driver.administer(request).error_code == ErrorCode.NONE
         self.driver.config = dataclasses.replace(
             CONFIG, auto_offset_reset=Config().effective(GROUP, self.metadata.configs).config.auto_offset_reset

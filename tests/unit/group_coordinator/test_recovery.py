@@ -14,7 +14,7 @@ from sharegroup.group_coordinator import (
     TopicPartitions,
 )
 from sharegroup.group_coordinator.records import TableRecord
-from sharegroup.protocol.request_rows import TopicMetadata
+from sharegroup.protocol.share_group_requests import TopicMetadata
 from tests.unit.group_coordinator.driver import CONFIG, GROUP, ORDERS, Driver, request
 
 LATER_MS = 9_000_000

@@ -1,6 +1,7 @@
 """A group's life: epochs, share-partitions, assignments, sessions and releases."""
 
 import dataclasses
+from dataclasses import replace
 
 import pytest
 
@@ -16,8 +17,8 @@ from sharegroup.group_coordinator import (
     SharePartitionStatus,
     TopicPartitions,
 )
-from sharegroup.protocol.request_rows import TopicMetadata
-from sharegroup.protocol.response_rows import ShareGroupResponse
+from sharegroup.protocol.share_group_requests import TopicMetadata
+from sharegroup.protocol.share_group_responses import HeartbeatResponse
 from tests.unit.group_coordinator.driver import CONFIG, GROUP, ORDERS, ORDERS_AND_BILLS, Driver, request
 
 INITIALIZING, INITIALIZED = SharePartitionStatus.INITIALIZING, SharePartitionStatus.INITIALIZED
@@ -43,17 +44,14 @@ def share_partition(partition: int, status: SharePartitionStatus, epoch: int, of
 def test_the_first_join_makes_the_group_its_member_and_its_share_partitions() -> None:
     driver = Driver()
     response = driver.join("a")
-    assert response == ShareGroupResponse(
-        "heartbeat",
+    assert response == HeartbeatResponse(
         "request-a",
         "gateway-1",
         GROUP,
-        "a",
-        0,
-        None,
-        1,
-        200,
-        {},
+        member_id="a",
+        member_epoch=1,
+        heartbeat_interval_ms=200,
+        assignment={},
         subscribed_topic_names=("orders",),
         session_deadline_ms=driver.now_ms + 45_000,
     )
@@ -133,21 +131,21 @@ def test_what_a_member_holds_is_left_to_its_locks_while_another_gateway_relies_o
     driver = stable("a")
     driver.beat("a")
     epoch = driver.group.metadata.members["a"].member_epoch
-    driver.send(request("a", epoch)._replace(reply_to=last_through))
+    driver.send(replace(request("a", epoch), reply_to=last_through))
     driver.now_ms += after_ms
     driver.group = driver.through_json()
-    driver.send(request("a", -1)._replace(reply_to=left_through))
+    driver.send(replace(request("a", -1), reply_to=left_through))
     ((_, member_id, left_epoch, topics),) = driver.last.releases
     assert (member_id, left_epoch, bool(topics)) == ("a", epoch, is_released)
 
 
 def test_a_member_that_asked_for_itself_may_leave_through_any_gateway_and_its_records_are_released() -> None:
     driver = Driver()
-    driver.send(request("a", 0, ["orders"], ORDERS)._replace(reply_to="a"))
+    driver.send(replace(request("a", 0, ["orders"], ORDERS), reply_to="a"))
     driver.initialize_all()
-    epoch = driver.send(request("a", 1)._replace(reply_to="a")).member_epoch
+    epoch = driver.send(replace(request("a", 1), reply_to="a")).member_epoch
     driver.now_ms += 1
-    driver.send(request("a", -1)._replace(reply_to="gateway-1"))
+    driver.send(replace(request("a", -1), reply_to="gateway-1"))
     ((_, member_id, left_epoch, topics),) = driver.last.releases
     assert (member_id, left_epoch, bool(topics)) == ("a", epoch, True)
 
@@ -338,7 +336,7 @@ def test_handlers_change_nothing_by_themselves() -> None:
     more_orders = request("a", 3, None, {"orders": TopicMetadata("id-orders", 3)})
     driver.send(more_orders)
     before = driver.group.dump()
-    even_more_orders = more_orders._replace(member_epoch=4, topics={"orders": TopicMetadata("id-orders", 4)})
+    even_more_orders = replace(more_orders, member_epoch=4, topics={"orders": TopicMetadata("id-orders", 4)})
     assert driver.group.heartbeat(even_more_orders, driver.now_ms, CONFIG).records
     assert driver.group.initialized([("id-orders", 2, 4)], driver.now_ms).records
     assert driver.group.heartbeat(request("c", 0, ["bills"], ORDERS_AND_BILLS), driver.now_ms, CONFIG).records

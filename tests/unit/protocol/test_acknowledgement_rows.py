@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sharegroup.protocol import acknowledgement_rows as module
 from sharegroup.protocol.acknowledgement_rows import MAX_ROW_BYTES, acknowledgement_rows
-from sharegroup.protocol.request_rows import ACKNOWLEDGE, SharePartitionRequest
+from sharegroup.protocol.share_partition_requests import AcknowledgeRequest
 from sharegroup.types import AcknowledgementBatch, AcquiredRange
 
 MAX_MESSAGE_BYTES = 1_048_576
@@ -16,7 +16,7 @@ FAR = 10**18
 
 
 def size(batches: tuple[AcknowledgementBatch, ...], grants: tuple[AcquiredRange, ...]) -> int:
-    row = SharePartitionRequest(ACKNOWLEDGE, "1", "g", "t", "id", 0, "m", batches=batches, acquired=grants)
+    row = AcknowledgeRequest("1", "g", "t", "id", 0, "m", batches=batches, acquired=grants)
     return len(row.encode())
 
 

@@ -11,33 +11,46 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sharegroup.errors import ErrorCode, InvalidRequestRow
-from sharegroup.protocol.request_rows import (
-    ACKNOWLEDGE,
+from sharegroup.protocol.row_fields import MAX_INT32, MAX_OFFSET, MAX_TEXT_LENGTH, is_awaited
+from sharegroup.protocol.share_group_fields import MAX_PARTITIONS, MAX_TOPIC_PARTITIONS
+from sharegroup.protocol.share_group_requests import (
     ALTER_CONFIGS,
     ALTER_OFFSETS,
-    CONFIGURE,
     DELETE_GROUP,
     DELETE_OFFSETS,
     DELETED,
-    FETCH,
     HEARTBEAT,
     INITIALIZED,
-    MAX_INT32,
-    MAX_OFFSET,
-    RELEASE_MEMBER,
+    SHARE_GROUP_REQUESTS,
     TOPIC_DELETED,
-    UNACQUIRE,
-    AnswerableError,
+    AlterConfigsRequest,
+    AlterOffsetsRequest,
+    DeletedNotice,
+    DeleteGroupRequest,
+    DeleteOffsetsRequest,
+    HeartbeatRequest,
+    InitializedNotice,
     ShareGroupRequest,
-    SharePartitionRequest,
     StartOffset,
+    TopicDeletedNotice,
     TopicMetadata,
     decode_share_group_request,
-    decode_share_partition_request,
-    is_awaited,
 )
-from sharegroup.protocol.row_fields import MAX_TEXT_LENGTH
-from sharegroup.protocol.share_group_fields import MAX_PARTITIONS, MAX_TOPIC_PARTITIONS
+from sharegroup.protocol.share_partition_requests import (
+    ACKNOWLEDGE,
+    CONFIGURE,
+    FETCH,
+    RELEASE_MEMBER,
+    UNACQUIRE,
+    AcknowledgeRequest,
+    AnswerableError,
+    ConfigureRequest,
+    FetchRequest,
+    ReleaseMemberRequest,
+    SharePartitionRequest,
+    UnacquireRequest,
+    decode_share_partition_request,
+)
 from sharegroup.types import MAX_TOPIC_NAME_LENGTH, AcknowledgementBatch, AcquiredRange, OffsetRange
 
 TEXT = st.text('aZ0 \t"\\\x00ß€😀', min_size=1, max_size=4)
@@ -62,93 +75,63 @@ BATCHES = st.lists(
 ).map(tuple)
 
 
-COMMON = st.tuples(TEXT, TEXT, TEXT, TEXT, NUMBER, MEMBER_ID, st.integers(-1, MAX_INT32), st.just("") | TEXT)
-FIELDS = {
-    FETCH: st.fixed_dictionaries({"max_records": st.integers(1, MAX_INT32), "max_wait_ms": NUMBER}),
-    ACKNOWLEDGE: st.fixed_dictionaries(
-        {"is_renew_ack": st.booleans(), "batches": BATCHES}, optional={"acquired": GRANTS}
+COMMON = TEXT, TEXT, TEXT, TEXT, NUMBER, MEMBER_ID, st.integers(-1, MAX_INT32), st.just("") | TEXT
+OF_NOBODY = TEXT, TEXT, TEXT, TEXT, NUMBER, st.just(""), st.just(-1), st.just("")
+CONFIG = st.dictionaries(TEXT, st.none() | TEXT | NUMBER | st.booleans())
+SHARE_PARTITION_ROWS = st.one_of(
+    st.builds(FetchRequest, *COMMON, max_records=st.integers(1, MAX_INT32), max_wait_ms=NUMBER),
+    st.builds(
+        AcknowledgeRequest, *COMMON, batches=BATCHES, is_renew_ack=st.booleans(), acquired=st.just(()) | GRANTS,
+        lock_deadline_ms=st.integers(-1, MAX_OFFSET),
     ),
-    UNACQUIRE: st.one_of(st.fixed_dictionaries({"ranges": RANGES}), st.fixed_dictionaries({"acquired": GRANTS})),
-    RELEASE_MEMBER: st.one_of(
-        st.just({"delivered": None}), st.fixed_dictionaries({"delivered": RANGES, "requester": st.just("") | TEXT})
-    ),
-    CONFIGURE: st.fixed_dictionaries(
-        {"member_id": st.just(""), "config": st.dictionaries(TEXT, st.none() | TEXT | NUMBER | st.booleans())}
-    ),
-}
-
-
-@st.composite
-def share_partition_requests(draw: st.DrawFn) -> SharePartitionRequest:
-    kind = draw(st.sampled_from(list(FIELDS)))
-    return SharePartitionRequest(kind, *draw(COMMON))._replace(**draw(FIELDS[kind]))
+    st.builds(UnacquireRequest, *COMMON, ranges=RANGES),
+    st.builds(UnacquireRequest, *COMMON, acquired=GRANTS),
+    st.builds(ReleaseMemberRequest, *COMMON, opened_ms=st.integers(-1, MAX_OFFSET)),
+    st.builds(ReleaseMemberRequest, *COMMON, delivered=st.just(()) | RANGES, requester=st.just("") | TEXT),
+    st.builds(ConfigureRequest, *OF_NOBODY, config=CONFIG),
+)  # fmt: skip
 
 
 @settings(max_examples=50)
-@given(share_partition_requests())
+@given(SHARE_PARTITION_ROWS)
 def test_a_share_partition_request_comes_back(request: SharePartitionRequest) -> None:
-    assert decode_share_partition_request(request.encode().decode()) == request
+    decoded = decode_share_partition_request(request.encode().decode())
+    assert (type(decoded), decoded) == (type(request), request)
 
 
+OF_GROUP = TEXT, st.text(max_size=4), TEXT
+STATES = st.lists(st.tuples(TEXT, NUMBER, NUMBER), max_size=3).map(tuple)
+TOPICS = st.dictionaries(TOPIC, st.builds(TopicMetadata, TEXT, PARTITIONS), max_size=3)
 OFFSETS = st.builds(StartOffset, TEXT, st.integers(-MAX_INT32, MAX_INT32), st.integers(-MAX_OFFSET, MAX_OFFSET))
-GROUP_FIELDS = {
-    HEARTBEAT: st.just({}),
-    INITIALIZED: st.just({}),
-    DELETED: st.fixed_dictionaries({"deleted": st.lists(st.tuples(TEXT, NUMBER, NUMBER), max_size=3).map(tuple)}),
-    TOPIC_DELETED: st.fixed_dictionaries({"topic_ids": st.lists(TEXT, min_size=1, max_size=3).map(tuple)}),
-    ALTER_OFFSETS: st.fixed_dictionaries({"offsets": st.lists(OFFSETS, min_size=1, max_size=3).map(tuple)}),
-    DELETE_OFFSETS: st.fixed_dictionaries({"topic_names": st.lists(TEXT, min_size=1, max_size=3).map(tuple)}),
-    DELETE_GROUP: st.just({}),
-    ALTER_CONFIGS: st.fixed_dictionaries(
-        {
-            "configs": st.dictionaries(TEXT, st.none() | st.just("") | TEXT, min_size=1, max_size=3),
-            "validate_only": st.booleans(),
-        }
+SOME_OFFSETS = st.lists(OFFSETS, min_size=1, max_size=3).map(tuple)
+SOME_TEXTS = st.lists(TEXT, min_size=1, max_size=3).map(tuple)
+CONFIGS = st.dictionaries(TEXT, st.none() | st.just("") | TEXT, min_size=1, max_size=3)
+SHARE_GROUP_ROWS = st.one_of(
+    st.builds(
+        HeartbeatRequest, *OF_GROUP, member_id=TEXT, member_epoch=st.integers(-MAX_INT32, MAX_INT32),
+        rack_id=st.none() | st.just("") | TEXT, client_id=TEXT, client_host=TEXT,
+        subscribed_topic_names=st.none() | st.lists(TEXT, max_size=3).map(tuple), topics=TOPICS,
     ),
-}
-
-
-@st.composite
-def share_group_requests(draw: st.DrawFn) -> ShareGroupRequest:
-    kind = draw(st.sampled_from(list(GROUP_FIELDS)))
-    common = st.builds(
-        ShareGroupRequest,
-        type=st.just(kind),
-        id=TEXT,
-        group_id=st.text(max_size=4),
-        member_id=TEXT,
-        member_epoch=st.integers(-MAX_INT32, MAX_INT32),
-        reply_to=TEXT,
-        rack_id=st.none() | st.just("") | TEXT,
-        client_id=TEXT,
-        client_host=TEXT,
-        subscribed_topic_names=st.none() | st.lists(TEXT, max_size=3).map(tuple),
-        topics=st.dictionaries(TOPIC, st.builds(TopicMetadata, TEXT, PARTITIONS), max_size=3),
-        initialized=st.lists(st.tuples(TEXT, NUMBER, NUMBER), max_size=3).map(tuple),
-        deleted=st.just(()),
-        topic_ids=st.just(()),
-        offsets=st.just(()),
-        topic_names=st.just(()),
-        configs=st.just({}),
-        validate_only=st.just(False),
-    )
-    return draw(common)._replace(**draw(GROUP_FIELDS[kind]))
+    st.builds(InitializedNotice, *OF_GROUP, initialized=STATES),
+    st.builds(DeletedNotice, *OF_GROUP, deleted=STATES),
+    st.builds(TopicDeletedNotice, *OF_GROUP, topic_ids=SOME_TEXTS),
+    st.builds(AlterOffsetsRequest, *OF_GROUP, offsets=SOME_OFFSETS, topics=TOPICS),
+    st.builds(DeleteOffsetsRequest, *OF_GROUP, topic_names=SOME_TEXTS),
+    st.builds(DeleteGroupRequest, *OF_GROUP),
+    st.builds(AlterConfigsRequest, *OF_GROUP, configs=CONFIGS, validate_only=st.booleans()),
+)  # fmt: skip
 
 
 @settings(max_examples=80)
-@given(share_group_requests())
+@given(SHARE_GROUP_ROWS)
 def test_a_share_group_request_comes_back(request: ShareGroupRequest) -> None:
-    assert decode_share_group_request(request.encode().decode()) == request
-
-
-def test_a_heartbeat_row_has_no_fields_of_administrators() -> None:
-    fields = set(json.loads(ShareGroupRequest(HEARTBEAT, "x", "g").encode()))
-    assert not fields & {"deleted", "topic_ids", "offsets", "topic_names", "configs", "validate_only"}
+    decoded = decode_share_group_request(request.encode().decode())
+    assert (type(decoded), decoded) == (type(request), request)
 
 
 def test_rows_of_a_share_partition_and_of_a_group_share_a_kafka_key() -> None:
-    assert SharePartitionRequest(FETCH, "x", "g", "orders", "id-orders", 3, "m").kafka_key == b"g\tid-orders\t3"
-    assert ShareGroupRequest(HEARTBEAT, "x", "grüße").kafka_key == "grüße".encode()
+    assert FetchRequest("x", "g", "orders", "id-orders", 3, "m", max_records=1).kafka_key == b"g\tid-orders\t3"
+    assert DeleteGroupRequest("x", "grüße").kafka_key == "grüße".encode()
 
 
 # -- nobody to answer --------------------------------------------------------------------------------------------------
@@ -196,16 +179,7 @@ VALID: dict[str, dict[str, Any]] = {
     DELETE_GROUP: {},
     ALTER_CONFIGS: {"configs": {"share.isolation.level": "read_committed"}},
 }
-GROUP_TYPES = (
-    HEARTBEAT,
-    INITIALIZED,
-    DELETED,
-    TOPIC_DELETED,
-    ALTER_OFFSETS,
-    DELETE_OFFSETS,
-    DELETE_GROUP,
-    ALTER_CONFIGS,
-)
+GROUP_TYPES = SHARE_GROUP_REQUESTS
 BATCHES_MUST_BE = "batches must be a list of [first_offset, last_offset, [acknowledge_type, ...]]"
 RANGES_MUST_BE = "ranges must be a list of [first_offset, last_offset]"
 ACQUIRED_MUST_BE = "acquired must be a list of [first_offset, last_offset, delivery_count]"
@@ -376,6 +350,7 @@ def test_the_longest_texts_and_the_most_partitions_are_fine() -> None:
 
 def test_a_subscription_may_be_to_what_no_topic_can_be_called() -> None:
     request = decode_share_group_request(json.dumps(row(HEARTBEAT, subscribed_topic_names=["bad name"])))
+    assert isinstance(request, HeartbeatRequest)
     assert request.subscribed_topic_names == ("bad name",)
 
 
@@ -392,10 +367,11 @@ def test_a_member_id_of_36_characters_and_a_pair_of_surrogates_are_fine() -> Non
 
 
 def test_fields_of_another_type_and_unknown_ones_are_ignored() -> None:
-    plain = decode_share_partition_request(json.dumps(row(RELEASE_MEMBER)))
-    assert plain.delivered is None  # not known, which is not the same as nothing
-    assert decode_share_partition_request(json.dumps(row(RELEASE_MEMBER, delivered=[]))).delivered == ()
-    assert decode_share_partition_request(json.dumps(row(RELEASE_MEMBER, max_records="?", color="red"))) == plain
+    plain, none = decode(row(RELEASE_MEMBER)), decode(row(RELEASE_MEMBER, delivered=[]))
+    assert isinstance(plain, ReleaseMemberRequest)
+    assert isinstance(none, ReleaseMemberRequest)
+    assert (plain.delivered, none.delivered) == (None, ())  # not known, which is not the same as nothing
+    assert decode(row(RELEASE_MEMBER, max_records="?", color="red")) == plain
 
 
 def test_reply_to_may_be_left_out() -> None:
@@ -411,4 +387,4 @@ def test_nobody_waits_for_the_answer_to_what_is_no_row(value: bytes) -> None:
 
 @pytest.mark.parametrize("reply_to", ["", "me"])
 def test_who_names_a_reader_waits(reply_to: str) -> None:
-    assert is_awaited(SharePartitionRequest(FETCH, "1", "g", "t", "id", 0, "m", 1, reply_to).encode()) == bool(reply_to)
+    assert is_awaited(DeleteGroupRequest("1", "g", reply_to).encode()) == bool(reply_to)

@@ -10,13 +10,19 @@ import json
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 from kafka.errors import KafkaTimeoutError
 
-from sharegroup.errors import ErrorCode
+from sharegroup.engine.answers import refusal
+from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.member.ranges import OfferedBatch
-from sharegroup.protocol.request_rows import ACKNOWLEDGE, ShareGroupRequest, SharePartitionRequest, TopicMetadata
-from sharegroup.protocol.response_rows import Response, ShareGroupResponse, SharePartitionResponse, decode_response
+from sharegroup.protocol.response_rows import Response, decode_response
+from sharegroup.protocol.share_group_requests import HeartbeatRequest, ShareGroupRequest, TopicMetadata
+from sharegroup.protocol.share_group_responses import HeartbeatResponse
+from sharegroup.protocol.share_partition_requests import AcknowledgeRequest, FetchRequest, SharePartitionRequest
+from sharegroup.protocol.share_partition_responses import AcknowledgeResponse, FetchResponse
 from tests.unit.engine.shard_driver import (
     T0,
     TOPIC,
@@ -30,6 +36,7 @@ from tests.unit.engine.shard_driver import (
     tick,
 )
 
+R = TypeVar("R", bound=ShareGroupRequest | SharePartitionRequest)
 PATIENCE_S = 10
 HEARTBEAT_MS = 5_000
 #: The id that the shard's driver gives the topic.
@@ -80,7 +87,7 @@ class EngineJob:
         """The topic is deleted, and one of its name made; demands that stood are refused."""
         with self.changed:
             old, self.topic_id, self._end = self.topic_id, topic_id, records
-            for request in self.sent("fetch"):
+            for request in self.sent(FetchRequest):
                 if request.topic_id == old and request.id not in self._answered:
                     self._refuse(request)
             self._shard = ShardDriver(restarts=False)
@@ -96,23 +103,24 @@ class EngineJob:
     def fetch(self, member: str, max_records: int = 100) -> list[tuple[int, int, int]]:
         """What another member, or an earlier process of this one, is granted at once."""
         with self.changed:
-            request = fetch("f", member, max_records, max_wait_ms=0)._replace(reply_to="test")
+            request = replace(fetch("f", member, max_records, max_wait_ms=0), reply_to="test")
             self._run(self._shard.line(request, self._at))
             [response] = self._responses.pop("test")
-            assert isinstance(response, SharePartitionResponse)
+            assert isinstance(response, FetchResponse)
             return [tuple(acquired) for acquired in response.acquired]
 
     def acknowledge(self, member: str, *batches: tuple[int, int, int]) -> None:
         """(first offset, last offset, acknowledge type)."""
         with self.changed:
-            request = acknowledge("a", *batches, member=member)._replace(reply_to="test")
+            request = replace(acknowledge("a", *batches, member=member), reply_to="test")
             self._run(self._shard.line(request, self._at))
-            [response] = [response for response in self._responses.pop("test") if response.type == ACKNOWLEDGE]
+            responses = self._responses.pop("test")
+            [response] = [response for response in responses if isinstance(response, AcknowledgeResponse)]
             assert response.error_code == 0, response
 
     def release(self, member: str) -> None:
         """The group coordinator takes the member for gone."""
-        self._run(self._shard.line(release("r", member)._replace(reply_to=""), self._at))
+        self._run(self._shard.line(replace(release("r", member), reply_to=""), self._at))
 
     def respond(self, response: Response) -> None:
         with self.changed:
@@ -130,10 +138,13 @@ class EngineJob:
         """(first offset, last offset, member, delivery count) of the transitions with this cause."""
         return [(first, last, member, count) for first, last, why, member, count in self._transitions if why == cause]
 
-    def sent(self, kind: str, is_renew_ack: bool = False) -> list[SharePartitionRequest]:
+    def sent(self, kind: type[R]) -> list[R]:
         """Members' rows of this kind."""
-        rows = [request for request in self.requests if isinstance(request, SharePartitionRequest)]
-        return [row for row in rows if (row.type, row.is_renew_ack) == (kind, is_renew_ack)]
+        return [request for request in self.requests if isinstance(request, kind)]
+
+    def acknowledgements(self, is_renew_ack: bool = False) -> list[AcknowledgeRequest]:
+        """Those of members' rows, or their renewals."""
+        return [row for row in self.sent(AcknowledgeRequest) if row.is_renew_ack == is_renew_ack]
 
     # -- a member's channel ----------------------------------------------------------------------------------------
 
@@ -159,29 +170,34 @@ class EngineJob:
                 return
             for request in requests:
                 self.requests.append(request)
-                if isinstance(request, ShareGroupRequest):
+                if isinstance(request, HeartbeatRequest):
                     self._heartbeat(request)
+                elif not isinstance(request, SharePartitionRequest):
+                    raise TypeError(request)
                 elif request.topic_id != self.topic_id:
                     self._refuse(request)
                 else:
-                    self._run(self._shard.line(request._replace(topic_id=TOPIC_ID), self._at))
+                    self._run(self._shard.line(replace(request, topic_id=TOPIC_ID), self._at))
 
     def close(self, member_id: str) -> None:
         with self.changed:
             self.closed.append(member_id)
             self.changed.notify_all()
 
-    def _heartbeat(self, request: ShareGroupRequest) -> None:
+    def _heartbeat(self, request: HeartbeatRequest) -> None:
         code = self.refuse_joins_with or ErrorCode.NONE
         is_news = request.member_epoch == 0 or self._assigned.get(request.member_id) != self.topic_id
         assignment = {TOPIC: [self.topic_id, [0]]} if is_news else None
         self._assigned[request.member_id] = self.topic_id
-        who = request.reply_to, request.group_id, request.member_id
-        self.respond(ShareGroupResponse("heartbeat", request.id, *who, code, "why", 1, HEARTBEAT_MS, assignment))
+        self.respond(
+            HeartbeatResponse(
+                request.id, request.reply_to, request.group_id, code, "why", member_id=request.member_id,
+                member_epoch=1, heartbeat_interval_ms=HEARTBEAT_MS, assignment=assignment,
+            )
+        )  # fmt: skip
 
     def _refuse(self, request: SharePartitionRequest) -> None:
-        who = request.reply_to, request.group_id, request.topic, request.topic_id, request.partition, request.member_id
-        self.respond(SharePartitionResponse(request.type, request.id, *who, ErrorCode.UNKNOWN_TOPIC_ID, "deleted"))
+        self.respond(refusal(request, RequestError(ErrorCode.UNKNOWN_TOPIC_ID, "deleted")))
 
     def _run(self, *lines: str) -> None:
         with self.changed:

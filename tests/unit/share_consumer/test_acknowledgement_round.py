@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from dataclasses import replace
 
 from sharegroup.errors import ErrorCode
 from sharegroup.member.acknowledgement_round import (
@@ -12,9 +13,9 @@ from sharegroup.member.acknowledgement_round import (
     uniform,
 )
 from sharegroup.member.ranges import AssignedPartition, HeldRange
-from sharegroup.protocol.request_rows import MAX_OFFSET, MAX_RANGES_PER_ROW, SharePartitionRequest
-from sharegroup.protocol.response_rows import SharePartitionResponse
-from sharegroup.protocol.row_fields import MAX_DELIVERY_COUNT
+from sharegroup.protocol.row_fields import MAX_DELIVERY_COUNT, MAX_OFFSET
+from sharegroup.protocol.share_partition_requests import MAX_RANGES_PER_ROW, AcknowledgeRequest
+from sharegroup.protocol.share_partition_responses import AcknowledgeResponse
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
 
 P0, P1 = AssignedPartition("t", "id", 0), AssignedPartition("t", "id", 1)
@@ -34,9 +35,9 @@ def round_of(*ranges: HeldRange, is_renewal: bool = False) -> AcknowledgementRou
     return AcknowledgementRound("g", "m", batches, ranges, map(str, itertools.count()), is_renewal)
 
 
-def answer(request: SharePartitionRequest, code: int = 0, deadline_ms: int = -1) -> SharePartitionResponse:
+def answer(request: AcknowledgeRequest, code: int = 0, deadline_ms: int = -1) -> AcknowledgeResponse:
     who = "m", "g", request.topic, request.topic_id, request.partition, "m"
-    return SharePartitionResponse(request.type, request.id, *who, code, None, (), deadline_ms)
+    return AcknowledgeResponse(request.id, *who, code, lock_deadline_ms=deadline_ms)
 
 
 def test_a_row_for_each_share_partition() -> None:
@@ -142,7 +143,7 @@ def test_the_earliest_renewed_lock_counts() -> None:
 def test_renewals_that_the_group_does_not_allow() -> None:
     renewal = a_round((P0, 0, 9), (P0, 20, 29), is_renewal=True)
     [request] = renewal.due(EPOCH, 0)
-    renewal.take(answer(request, ErrorCode.INVALID_RECORD_STATE)._replace(renewals_off=True), 0)
+    renewal.take(replace(answer(request, ErrorCode.INVALID_RECORD_STATE), renewals_off=True), 0)
     assert (renewal.is_done, renewal.not_allowed, renewal.refused) == (True, True, [])
 
 
@@ -151,7 +152,7 @@ def test_only_what_an_answer_lists_was_renewed() -> None:
     renewal = round_of(*ranges, is_renewal=True)
     one, two = renewal.due(EPOCH, 0)
     acquired = AcquiredRange(5, 12, 1), AcquiredRange(13, 15, 3), AcquiredRange(28, 40, 2)
-    renewal.take(answer(one, deadline_ms=2_000)._replace(acquired=acquired), 0)
+    renewal.take(replace(answer(one, deadline_ms=2_000), acquired=acquired), 0)
     renewal.take(answer(two), 0)
     assert renewal.renewed(reversed(ranges)) == tuple(
         HeldRange("t", "id", 0, first, last, count, 2_000)

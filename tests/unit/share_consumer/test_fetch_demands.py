@@ -1,14 +1,15 @@
 """Standing demands: one for each share-partition, and how much they ask for."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
 from sharegroup.errors import ErrorCode
 from sharegroup.member.fetch_demands import GRACE_MS, RETRY_MS, FetchDemands
 from sharegroup.member.ranges import AssignedPartition, HeldRange
-from sharegroup.protocol.request_rows import SharePartitionRequest
-from sharegroup.protocol.response_rows import SharePartitionResponse
+from sharegroup.protocol.share_partition_requests import FetchRequest
+from sharegroup.protocol.share_partition_responses import FetchResponse
 from sharegroup.types import AcquiredRange
 
 ASSIGNMENT = {AssignedPartition("t", "id", partition) for partition in range(4)}
@@ -22,13 +23,13 @@ def demands() -> FetchDemands:
     return FetchDemands("g", "m", TARGET, WAIT_MS, map(str, itertools.count()))
 
 
-def answer(request: SharePartitionRequest, *ranges: tuple[int, int], code: int = 0) -> SharePartitionResponse:
+def answer(request: FetchRequest, *ranges: tuple[int, int], code: int = 0) -> FetchResponse:
     acquired = tuple(AcquiredRange(first, last, 1) for first, last in ranges)
     who = "m", "g", request.topic, request.topic_id, request.partition, "m"
-    return SharePartitionResponse("fetch", request.id, *who, code, "why", acquired, 99)
+    return FetchResponse(request.id, *who, code, "why", acquired=acquired, lock_deadline_ms=99)
 
 
-def asked(requests: list[SharePartitionRequest]) -> dict[int, int]:
+def asked(requests: list[FetchRequest]) -> dict[int, int]:
     return {request.partition: request.max_records for request in requests}
 
 
@@ -49,7 +50,7 @@ def test_what_was_granted_is_told_once(demands: FetchDemands) -> None:
 def test_a_grant_is_to_be_read_as_the_group_reads(demands: FetchDemands) -> None:
     one, two, *_ = demands.due(ASSIGNMENT, 0, EPOCH, 0)
     assert [held.read_committed for held in demands.take(answer(one, (0, 9)), 1)] == [False]
-    committed = answer(two, (0, 9))._replace(read_committed=True)
+    committed = replace(answer(two, (0, 9)), read_committed=True)
     assert [held.read_committed for held in demands.take(committed, 1)] == [True]
 
 

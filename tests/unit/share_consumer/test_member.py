@@ -12,8 +12,9 @@ from sharegroup.member import member_logic
 from sharegroup.member.member import Member
 from sharegroup.member.member_logic import COMMIT_MS, MemberSettings
 from sharegroup.member.ranges import HeldRange, OfferedBatch
-from sharegroup.protocol.request_rows import ShareGroupRequest
-from sharegroup.protocol.response_rows import SharePartitionResponse
+from sharegroup.protocol.share_group_requests import HeartbeatRequest
+from sharegroup.protocol.share_partition_requests import FetchRequest, UnacquireRequest
+from sharegroup.protocol.share_partition_responses import FetchResponse
 from sharegroup.spark.share_consumer.acknowledgements import acknowledge_all
 from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch, delivered_before
 from sharegroup.types import AcknowledgeType, AcquiredRange
@@ -77,7 +78,7 @@ def test_it_joins_asks_offers_acknowledges_and_leaves(start: Start) -> None:
     assert job.log_of("accept") == [(0, 99, "m", 1)]
     assert job.closed == ["m"]
     last = job.requests[-1]
-    assert isinstance(last, ShareGroupRequest)
+    assert isinstance(last, HeartbeatRequest)
     assert last.member_epoch == -1
     assert member.redelivered == 0
 
@@ -97,7 +98,7 @@ def test_it_holds_no_more_than_it_needs(start: Start) -> None:
     assert offers.claim()
     # two batches run, two wait
     job.wait_for(lambda: sum(last - first + 1 for first, last, *_ in job.log_of("fetch")) == 400)
-    assert len(job.sent("fetch")) <= 4
+    assert len(job.sent(FetchRequest)) <= 4
 
 
 def test_what_is_not_used_is_given_back_at_the_end(start: Start) -> None:
@@ -117,7 +118,7 @@ def test_a_row_that_gives_back_is_cut(start: Start, monkeypatch: pytest.MonkeyPa
     member, offers = start(job)
     offers.wait_for_offer()
     member.close()
-    assert [len(row.acquired) for row in job.sent("unacquire")] == [10, 1]
+    assert [len(row.acquired) for row in job.sent(UnacquireRequest)] == [10, 1]
 
 
 def test_locks_are_renewed_while_a_batch_runs(start: Start) -> None:
@@ -162,7 +163,7 @@ def test_a_member_that_stood_still_knows_that_its_locks_were_lost(start: Start) 
         assert not member.holds_batch()
         assert job.fetch("another") == [(0, 99, 2)]
         job.acknowledge("another", (0, 99, ACCEPT))
-    job.wait_for(lambda: job.sent("acknowledge", is_renew_ack=True))
+    job.wait_for(lambda: job.acknowledgements(is_renew_ack=True))
     job.wait_for(lambda: member._logic.renewal is None)
     assert not member.holds_batch()  # its renewal was no error: the records are finished
 
@@ -284,7 +285,7 @@ def test_a_batch_run_again_without_renewals_is_left_out_as_nobody_can_be_asked(s
     job.advance(LOCK_MS // 2)
     batch = of_an_earlier_process(*(held(offset, offset) for offset in range(0, 600, 2)))
     assert member.begin(batch) == ()
-    assert len(job.sent("acknowledge", is_renew_ack=True)) == 1
+    assert len(job.acknowledgements(is_renew_ack=True)) == 1
 
 
 def test_without_renewals_a_batch_is_held_as_long_as_its_locks(start: Start) -> None:
@@ -296,7 +297,7 @@ def test_without_renewals_a_batch_is_held_as_long_as_its_locks(start: Start) -> 
     assert member.holds_batch()
     job.advance(LOCK_MS // 2)
     assert not member.holds_batch()
-    assert len(job.sent("acknowledge", is_renew_ack=True)) == 1
+    assert len(job.acknowledgements(is_renew_ack=True)) == 1
     member.acknowledge(acknowledge_all(first.ranges, ACCEPT), first.ranges)
     member.finish(first.seq)
     job.configure(renew_acknowledge_enable=True)
@@ -311,8 +312,7 @@ def test_a_grant_to_an_earlier_process_is_released(start: Start) -> None:
     job.fetch("m", 60)
     start(job)
     job.respond(
-        SharePartitionResponse(
-            "fetch",
+        FetchResponse(
             "earlier-1",
             "m",
             GROUP,
@@ -333,8 +333,7 @@ def test_an_old_grant_of_what_is_held_again_is_not_released(start: Start) -> Non
     job = EngineJob(records=10)
     _, offers = start(job)
     offers.wait_for_offer()
-    old = SharePartitionResponse(
-        "fetch",
+    old = FetchResponse(
         "earlier-1",
         "m",
         GROUP,
@@ -355,10 +354,10 @@ def test_an_old_grant_of_what_is_held_again_is_not_released(start: Start) -> Non
 def test_a_demand_stands_until_there_are_records(start: Start) -> None:
     job = EngineJob()
     _, offers = start(job)
-    job.wait_for(lambda: job.sent("fetch"))
+    job.wait_for(lambda: job.sent(FetchRequest))
     job.produce(10)
     assert offers.claim().ranges[0].size == 10
-    job.wait_for(lambda: len(job.sent("fetch")) == 2)
+    job.wait_for(lambda: len(job.sent(FetchRequest)) == 2)
 
 
 def test_a_refusal_for_good_is_told(start: Start) -> None:

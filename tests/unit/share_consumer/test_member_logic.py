@@ -13,8 +13,9 @@ from sharegroup.member.member_logic import (
     renews,
 )
 from sharegroup.member.ranges import AssignedPartition, HeldRange, OfferedBatch
-from sharegroup.protocol.request_rows import ShareGroupRequest, TopicMetadata
-from sharegroup.protocol.response_rows import SharePartitionResponse
+from sharegroup.protocol.share_group_requests import HeartbeatRequest, TopicMetadata
+from sharegroup.protocol.share_partition_requests import FetchRequest, UnacquireRequest
+from sharegroup.protocol.share_partition_responses import FetchResponse
 from sharegroup.spark.share_consumer.acknowledgements import acknowledge_all
 from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch, delivered_before, transaction_of
 from sharegroup.types import AcknowledgeType, AcquiredRange
@@ -62,8 +63,8 @@ class Drive:
         self.job.send(acknowledging.due(self.job.now_ms()), wait=True)
         acknowledging.appended()
 
-    def heartbeats(self) -> list[ShareGroupRequest]:
-        return [request for request in self.job.requests if isinstance(request, ShareGroupRequest)]
+    def heartbeats(self) -> list[HeartbeatRequest]:
+        return [request for request in self.job.requests if isinstance(request, HeartbeatRequest)]
 
 
 @pytest.fixture
@@ -95,7 +96,7 @@ def test_a_batch_from_its_offer_to_its_end() -> None:
     assert drive.logic.is_over(drive.job.now_ms())
     assert drive.job.log_of("accept") == [(0, 99, "m", 1)]
     last = drive.job.requests[-1]
-    assert isinstance(last, ShareGroupRequest)
+    assert isinstance(last, HeartbeatRequest)
     assert last.member_epoch == -1
 
 
@@ -110,7 +111,7 @@ def test_a_batch_of_an_earlier_process_is_known_when_its_renewal_is_answered() -
     drive.step()  # and is answered
     assert beginning.poll(drive.job.now_ms()) == (held(0, 9)._replace(lock_deadline_ms=T0 + LOCK_MS + 1_000),)
     assert drive.logic.holds_batch(drive.job.now_ms())
-    assert [row.acquired for row in drive.job.sent("acknowledge", is_renew_ack=True)] == [()]  # whatever is held now
+    assert [row.acquired for row in drive.job.acknowledgements(is_renew_ack=True)] == [()]  # whatever is held now
 
 
 def test_a_renewal_is_of_what_was_granted(job: EngineJob) -> None:
@@ -119,7 +120,7 @@ def test_a_renewal_is_of_what_was_granted(job: EngineJob) -> None:
     drive.step()
     job.advance(LOCK_MS // 2)
     drive.step()
-    assert [row.acquired for row in job.sent("acknowledge", is_renew_ack=True)] == [((0, 99, 1),)]
+    assert [row.acquired for row in job.acknowledgements(is_renew_ack=True)] == [((0, 99, 1),)]
 
 
 def test_answers_that_do_not_come_are_told() -> None:
@@ -163,8 +164,8 @@ def test_what_is_given_back_names_its_grants(job: EngineJob) -> None:
     drive.step()
     drive.logic.close(job.now_ms())
     drive.step()
-    assert [row.acquired for row in job.sent("unacquire")] == [((40, 79, 1), (80, 99, 1))]
-    assert [row.ranges for row in job.sent("unacquire")] == [()]
+    assert [row.acquired for row in job.sent(UnacquireRequest)] == [((40, 79, 1), (80, 99, 1))]
+    assert [row.ranges for row in job.sent(UnacquireRequest)] == [()]
 
 
 def test_a_batch_that_dies_twice_may_be_more_the_second_time(job: EngineJob) -> None:
@@ -206,7 +207,7 @@ def test_a_topic_made_again_is_another_one(job: EngineJob) -> None:
     assert drive.logic.holdings.waiting_records == 10
     job.advance(LOCK_MS // 2)
     drive.step()
-    assert job.sent("acknowledge", is_renew_ack=True) == []
+    assert job.acknowledgements(is_renew_ack=True) == []
     drive.accept(batch.ranges)
     drive.step()
     assert drive.logic.acknowledgements is None  # refused for good: there is nothing to try again
@@ -258,7 +259,7 @@ def test_a_renewal_that_is_refused_with_its_topic_ends(job: EngineJob) -> None:
     for _ in range(3):
         drive.step()
         job.advance(1_000)
-    assert len(job.sent("acknowledge", is_renew_ack=True)) == 1
+    assert len(job.acknowledgements(is_renew_ack=True)) == 1
     assert not drive.logic.holds_batch(job.now_ms())
     assert drive.logic.failure is None
 
@@ -268,7 +269,7 @@ def test_a_late_grant_of_a_topic_that_is_no_more_is_not_taken() -> None:
     drive = Drive(job)
     for _ in range(3):
         drive.step()
-    [demand] = job.sent("fetch")
+    [demand] = job.sent(FetchRequest)
     job.make_topic_again("another")
     job.take("m", 0)  # its refusal is on its way
     job.advance(HEARTBEAT_MS)
@@ -277,12 +278,10 @@ def test_a_late_grant_of_a_topic_that_is_no_more_is_not_taken() -> None:
     assert drive.logic.assignment == {AssignedPartition(TOPIC, "another", 0)}
     who = "m", GROUP, TOPIC, TOPIC_ID, 0, "m"
     grant = AcquiredRange(0, 9, 1)
-    job.respond(
-        SharePartitionResponse("fetch", demand.id, *who, acquired=(grant,), lock_deadline_ms=job.now_ms() + LOCK_MS)
-    )
+    job.respond(FetchResponse(demand.id, *who, acquired=(grant,), lock_deadline_ms=job.now_ms() + LOCK_MS))
     drive.step()
     assert drive.logic.holdings.waiting_records == 0
-    assert [row.topic_id for row in job.sent("fetch")] == [TOPIC_ID, "another"]
+    assert [row.topic_id for row in job.sent(FetchRequest)] == [TOPIC_ID, "another"]
 
 
 def test_a_batch_whose_topic_went_before_it_began_is_not_handled(job: EngineJob) -> None:
@@ -317,7 +316,7 @@ def test_what_an_acknowledgement_says_of_its_locks_is_what_their_renewal_said(jo
     drive.step()
     drive.step()
     drive.accept(ranges)
-    [sent] = job.sent("acknowledge", is_renew_ack=False)
+    [sent] = job.acknowledgements()
     assert sent.lock_deadline_ms == T0 + LOCK_MS // 2 + LOCK_MS
 
 
@@ -344,6 +343,6 @@ def test_what_is_renewed_is_held_whatever_lock_its_acceptance_names(job: EngineJ
     drive.step()  # the renewal goes out, and its answer is not looked at
     job.advance(LOCK_MS // 2 + 1)
     drive.accept(ranges)
-    [sent] = job.sent("acknowledge", is_renew_ack=False)
+    [sent] = job.acknowledgements()
     assert sent.lock_deadline_ms == T0 + LOCK_MS
     assert job.log_of("accept") == [(0, 99, "m", 1)]

@@ -7,8 +7,8 @@ import pytest
 from sharegroup.errors import ErrorCode
 from sharegroup.member.membership import RESPONSE_TIMEOUT_MS, RETRY_MS, UNASSIGNED_INTERVAL_MS, Membership
 from sharegroup.member.ranges import AssignedPartition
-from sharegroup.protocol.request_rows import ShareGroupRequest, TopicMetadata
-from sharegroup.protocol.response_rows import ShareGroupResponse
+from sharegroup.protocol.share_group_requests import HeartbeatRequest, TopicMetadata
+from sharegroup.protocol.share_group_responses import HeartbeatResponse
 
 METADATA = {"t": TopicMetadata("id", 2)}
 INTERVAL_MS = 5_000
@@ -20,13 +20,16 @@ def member() -> Membership:
 
 
 def answer(
-    request: ShareGroupRequest, epoch: int = 3, partitions: list[int] | None = None, code: int = ErrorCode.NONE
-) -> ShareGroupResponse:
+    request: HeartbeatRequest, epoch: int = 3, partitions: list[int] | None = None, code: int = ErrorCode.NONE
+) -> HeartbeatResponse:
     assignment = None if partitions is None else {"t": ["id", partitions]}
-    return ShareGroupResponse("heartbeat", request.id, "m", "g", "m", code, "why", epoch, INTERVAL_MS, assignment)
+    return HeartbeatResponse(
+        request.id, "m", "g", code, "why", member_id="m", member_epoch=epoch, heartbeat_interval_ms=INTERVAL_MS,
+        assignment=assignment,
+    )  # fmt: skip
 
 
-def beat(member: Membership, now_ms: int) -> ShareGroupRequest:
+def beat(member: Membership, now_ms: int) -> HeartbeatRequest:
     request = member.heartbeat(METADATA, now_ms)
     assert request is not None
     return request

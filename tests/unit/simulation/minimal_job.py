@@ -11,10 +11,10 @@ from typing import Any
 from sharegroup.config import Config
 from sharegroup.engine import rows
 from sharegroup.engine.output import Output
-from sharegroup.engine.share_group_operator import run_share_group
+from sharegroup.engine.share_group_operator import ShareGroupOperator
 from sharegroup.engine.share_partition_shard import Shard
 from sharegroup.engine.snapshot_rules import SnapshotRules
-from sharegroup.protocol.request_rows import decode_share_partition_request
+from sharegroup.protocol.share_partition_requests import decode_share_partition_request
 from sharegroup.testkit.simulation.kafka_log import LogRecord, PartitionLog, SimulatedKafka
 from sharegroup.testkit.simulation.trace import Trace
 from sharegroup.testkit.simulation.virtual_clock import Scheduler
@@ -75,10 +75,9 @@ class MinimalJob:
         for group_id in self._due(self._groups):
             lines.setdefault(group_id, [])
         for group_id, found in lines.items():
-            output, self._groups[group_id] = run_share_group(
-                group_id, self._config, [*found, self._tick()], self._clock.now_ms, self._groups.get(group_id)
-            )
-            self._outputs[group_id] = output
+            group = ShareGroupOperator(group_id, self._config, self._groups.get(group_id))
+            output = group.run([*found, self._tick()], self._clock.now_ms)
+            self._groups[group_id], self._outputs[group_id] = group.dump(), output
             self._publish(output)
 
     def _run_shards(self) -> None:

@@ -1,0 +1,25 @@
+"""What both stateful operators are to whoever runs them: one run of one key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from sharegroup.engine.output import Output
+
+__all__ = ["Operator"]
+
+
+class Operator(Protocol):
+    """Restored from the key's state by its constructor: one JSON text, None for a key that has none.
+
+        restored  --run: the rows of a micro-batch, in their fixed order-->  effects  --dump-->  the state to keep
+
+    Equal states, rows and times give equal effects and states.
+    """
+
+    def run(self, lines: Sequence[str], now_ms: int) -> Output:
+        """Take in the rows of a micro-batch (`engine.rows`) and return its effects; `now_ms` is its timestamp."""
+
+    def dump(self) -> str | None:
+        """The state after that, None when there is nothing to keep."""

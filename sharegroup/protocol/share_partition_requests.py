@@ -1,0 +1,272 @@
+"""Rows of `__share_partition_requests`: JSON objects, one request for one share-partition each. Data and checks only.
+
+A row is keyed by its share-partition, so that one Kafka partition keeps the order of its requests. Each kind of row has
+a class, and `decode_share_partition_request` gives the one that a row is of; `match` tells them apart.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, TypeVar
+
+from sharegroup.protocol.row_fields import (
+    MAX_INT32,
+    MAX_OFFSET,
+    AnswerableError,
+    acknowledgement_batches,
+    acquired_ranges,
+    answerable,
+    boolean,
+    integer,
+    json_field,
+    json_object,
+    member_id_of,
+    offset_ranges,
+    text,
+)
+from sharegroup.types import MAX_TOPIC_NAME_LENGTH, AcknowledgementBatch, AcquiredRange, OffsetRange
+
+__all__ = [
+    "ACKNOWLEDGE",
+    "CONFIGURE",
+    "FETCH",
+    "MAX_RANGES_PER_ROW",
+    "RELEASE_MEMBER",
+    "SHARE_PARTITION_REQUESTS",
+    "UNACQUIRE",
+    "AcknowledgeRequest",
+    "AnswerableError",
+    "ConfigureRequest",
+    "FetchRequest",
+    "ReleaseMemberRequest",
+    "SharePartitionRequest",
+    "UnacquireRequest",
+    "decode_share_partition_request",
+    "in_rows",
+]
+
+T = TypeVar("T")
+
+#: Ranges or acknowledgement batches of one row, which has to fit into a message.
+MAX_RANGES_PER_ROW = 5_000
+
+FETCH = "fetch"
+ACKNOWLEDGE = "acknowledge"
+UNACQUIRE = "unacquire"
+RELEASE_MEMBER = "release_member"
+CONFIGURE = "configure"
+
+_COMMON_FIELDS = ("type", "id", "group_id", "topic", "topic_id", "partition", "member_id", "member_epoch", "reply_to")
+
+
+def in_rows(ranges: Sequence[T], most: int) -> Iterator[tuple[T, ...]]:
+    """The ranges of as many rows as it takes, `most` in each."""
+    for first in range(0, len(ranges), most):
+        yield tuple(ranges[first : first + most])
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """What every kind of row says.
+
+    `topic_id` says which topic is meant, even when another one has its name by now. `member_epoch` is the member's
+    epoch in the group (-1: not known, not checked); a request with an epoch that a release_member has already closed is
+    refused. `reply_to` keys the response ("": no response is wanted).
+    """
+
+    type: ClassVar[str]
+
+    id: str
+    group_id: str
+    topic: str
+    topic_id: str
+    partition: int
+    member_id: str
+    member_epoch: int = -1
+    reply_to: str = ""
+
+    def encode(self) -> bytes:
+        """The row's value: a JSON object."""
+        row = {field: getattr(self, field) for field in _COMMON_FIELDS}
+        return json.dumps(row | self._content(), separators=(",", ":")).encode()
+
+    @property
+    def kafka_key(self) -> bytes:
+        """The row's key: one share-partition, one Kafka partition."""
+        return f"{self.group_id}\t{self.topic_id}\t{self.partition}".encode()
+
+    def _content(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRequest(_Request):
+    """A member wants `max_records` records at most, and waits for them for `max_wait_ms` from the row's append on."""
+
+    type: ClassVar[str] = FETCH
+
+    _: KW_ONLY
+    max_records: int
+    max_wait_ms: int = 0
+
+    def _content(self) -> dict[str, Any]:
+        return {"max_records": self.max_records, "max_wait_ms": self.max_wait_ms}
+
+
+@dataclass(frozen=True, slots=True)
+class AcknowledgeRequest(_Request):
+    """A member acknowledges `batches`, or renews locks.
+
+    `acquired` are the grants that it answers, with the delivery counts that they were granted with; it applies to these
+    alone. Without any it applies to what the member holds, whenever it got it. `lock_deadline_ms` is when the first of
+    their locks ends, as the requester knows it (-1: it does not): what is appended later is not taken for records that
+    are finished by then, whoever finished them.
+    """
+
+    type: ClassVar[str] = ACKNOWLEDGE
+
+    _: KW_ONLY
+    batches: tuple[AcknowledgementBatch, ...]
+    is_renew_ack: bool = False
+    acquired: tuple[AcquiredRange, ...] = ()
+    lock_deadline_ms: int = -1
+
+    def _content(self) -> dict[str, Any]:
+        content: dict[str, Any] = {"batches": self.batches, "is_renew_ack": self.is_renew_ack}
+        content |= {"acquired": self.acquired} if self.acquired else {}
+        return content | ({"lock_deadline_ms": self.lock_deadline_ms} if self.lock_deadline_ms >= 0 else {})
+
+
+@dataclass(frozen=True, slots=True)
+class UnacquireRequest(_Request):
+    """Records that the member never saw go back, their delivery attempts with them.
+
+    `ranges` must all be held by the member. `acquired`, in their place, are ranges with the delivery counts that they
+    were granted with: those go back that nothing has happened to since, whether they are still held or their locks have
+    run out.
+    """
+
+    type: ClassVar[str] = UNACQUIRE
+
+    _: KW_ONLY
+    ranges: tuple[OffsetRange, ...] = ()
+    acquired: tuple[AcquiredRange, ...] = ()
+
+    def _content(self) -> dict[str, Any]:
+        return {"acquired": self.acquired} if self.acquired else {"ranges": self.ranges}
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseMemberRequest(_Request):
+    """What the member holds goes back: it left, or its share session ended.
+
+    `delivered` is what the member was sent of what it holds, None if that is not known (the rest never left the
+    gateway, and gets its delivery attempt back); `requester`, where not "", is whose session with the member has ended:
+    the row is ignored once the member has got records for another `reply_to`. `opened_ms` (-1: no) says instead that a
+    session has been opened, and when: the row is ignored once the member has got records by a fetch of later.
+    """
+
+    type: ClassVar[str] = RELEASE_MEMBER
+
+    _: KW_ONLY
+    delivered: tuple[OffsetRange, ...] | None = None
+    requester: str = ""
+    opened_ms: int = -1
+
+    def _content(self) -> dict[str, Any]:
+        if self.delivered is not None:
+            return {"delivered": self.delivered, "requester": self.requester}
+        return {"opened_ms": self.opened_ms} if self.opened_ms >= 0 else {}
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigureRequest(_Request):
+    """`config` is the group's effective config from here on (`GroupConfig.to_json`); `member_id` is "".
+
+    The group coordinator sends it before it answers alter_configs.
+    """
+
+    type: ClassVar[str] = CONFIGURE
+
+    _: KW_ONLY
+    config: Mapping[str, Any]
+
+    def _content(self) -> dict[str, Any]:
+        return {"config": self.config}
+
+
+SharePartitionRequest = FetchRequest | AcknowledgeRequest | UnacquireRequest | ReleaseMemberRequest | ConfigureRequest
+
+
+def decode_share_partition_request(value: str) -> SharePartitionRequest:
+    """Read a row of `__share_partition_requests`.
+
+    Raises InvalidRequestRow (nobody to answer) or AnswerableError (INVALID_REQUEST to the requester).
+    """
+    row = answerable(json_object(value), SHARE_PARTITION_REQUESTS)
+    return _DECODERS[row["type"]](row)
+
+
+def _fetch(row: Mapping[str, Any]) -> FetchRequest:
+    return FetchRequest(
+        *_common(row),
+        max_records=integer(row, "max_records", 1, MAX_INT32),
+        max_wait_ms=integer(row, "max_wait_ms", 0, MAX_INT32),
+    )
+
+
+def _acknowledge(row: Mapping[str, Any]) -> AcknowledgeRequest:
+    return AcknowledgeRequest(
+        *_common(row),
+        batches=acknowledgement_batches(row),
+        is_renew_ack=boolean(row, "is_renew_ack"),
+        acquired=acquired_ranges(row, "acquired") if "acquired" in row else (),
+        lock_deadline_ms=integer(row, "lock_deadline_ms", -1, MAX_OFFSET, default=-1),
+    )
+
+
+def _unacquire(row: Mapping[str, Any]) -> UnacquireRequest:
+    if "acquired" in row:
+        return UnacquireRequest(*_common(row), acquired=acquired_ranges(row, "acquired"))
+    return UnacquireRequest(*_common(row), ranges=offset_ranges(row, "ranges"))
+
+
+def _release_member(row: Mapping[str, Any]) -> ReleaseMemberRequest:
+    is_known = row.get("delivered") is not None  # nothing may have been delivered, which is not the same
+    return ReleaseMemberRequest(
+        *_common(row),
+        delivered=offset_ranges(row, "delivered", may_be_empty=True) if is_known else None,
+        requester=text(row, "requester", may_be_empty=True, default=""),
+        opened_ms=integer(row, "opened_ms", -1, MAX_OFFSET, default=-1),
+    )
+
+
+def _configure(row: Mapping[str, Any]) -> ConfigureRequest:
+    return ConfigureRequest(*_common(row), config=json_field(row, "config"))
+
+
+def _common(row: Mapping[str, Any]) -> tuple[str, str, str, str, int, str, int, str]:
+    """What every kind of row says."""
+    partition = integer(row, "partition", 0, MAX_INT32)
+    return (
+        row["id"],
+        text(row, "group_id"),
+        text(row, "topic", max_length=MAX_TOPIC_NAME_LENGTH),
+        text(row, "topic_id"),
+        partition,
+        member_id_of(row) if row["type"] != CONFIGURE else "",
+        integer(row, "member_epoch", -1, MAX_INT32, default=-1),
+        row["reply_to"],
+    )
+
+
+_DECODERS: dict[str, Callable[[Mapping[str, Any]], SharePartitionRequest]] = {
+    FETCH: _fetch,
+    ACKNOWLEDGE: _acknowledge,
+    UNACQUIRE: _unacquire,
+    RELEASE_MEMBER: _release_member,
+    CONFIGURE: _configure,
+}
+SHARE_PARTITION_REQUESTS = tuple(_DECODERS)
