@@ -42,10 +42,9 @@ class Output:
         """Add a row of `table`."""
         self.tables.setdefault(table, []).append(row)
 
-    def respond(self, response: Response) -> None:
+    def respond(self, *responses: Response) -> None:
         """Tell who asked; nobody is told who gave no `reply_to`."""
-        if response.reply_to:
-            self.responses.append(encode_response(response))
+        self.responses += [encode_response(response) for response in responses if response.reply_to]
 
     def tell(self, broadcast: Broadcast) -> None:
         """Tell all gateways and members."""

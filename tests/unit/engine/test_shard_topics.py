@@ -7,7 +7,7 @@ import json
 import pytest
 
 from sharegroup.engine.output import Output
-from sharegroup.engine.share_partition_shard import GONE_MS
+from sharegroup.engine.shard_state import GONE_MS
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.share_group_requests import (
     DeletedNotice,
