@@ -27,10 +27,11 @@ from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from sharegroup.commit.delta_table import COMMIT_INFO_KEY, open_or_create
+from sharegroup.commit.delta_commit import NO_HOOKS, info_metadata, info_of
+from sharegroup.commit.delta_table import open_or_create
 from sharegroup.commit.table_rows import DELETED
 from sharegroup.engine.durable_rows import state_row
 from sharegroup.errors import ShareGroupError
@@ -52,7 +53,6 @@ logger = logging.getLogger(__name__)
 APP_ID = "sharegroup.upgrade"
 FORM = 2
 
-_NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 _KEY_OF_BEFORE = ("group_id", "topic", "partition")
 #: No micro-batch wrote what the upgrade writes.
 _NO_BATCH = -1
@@ -95,11 +95,8 @@ def upgrade_tables(tables_path: str, now_ms: int, options: dict[str, str] | None
 
 def newest_info(table: DeltaTable) -> dict[str, Any] | None:
     """The job's entry of the table's newest commit that has one; None where there is none."""
-    for commit in table.history(_COMMITS_TO_SEARCH):
-        if COMMIT_INFO_KEY in commit:
-            info: dict[str, Any] = json.loads(commit[COMMIT_INFO_KEY])
-            return info
-    return None
+    infos = map(info_of, table.history(_COMMITS_TO_SEARCH))
+    return next((info for info in infos if info is not None), None)
 
 
 class _Upgrade(NamedTuple):
@@ -159,24 +156,23 @@ def _take_comments(table: DeltaTable, spec: TableSpec) -> None:
                 field.name,
                 {"comment": comment},
                 commit_properties=CommitProperties(max_commit_retries=0),
-                post_commithook_properties=_NO_HOOKS,
+                post_commithook_properties=NO_HOOKS,
             )
 
 
 def _commit(table: DeltaTable, spec: TableSpec, upgrade: _Upgrade) -> None:
     mode: Literal["append", "overwrite"] = "append" if spec.is_append_only else "overwrite"
-    info = newest_info(table)
     write_deltalake(
         table,
         upgrade.rows,
         mode=mode,
         schema_mode="merge" if spec.is_append_only else "overwrite",
         commit_properties=CommitProperties(
-            custom_metadata={COMMIT_INFO_KEY: json.dumps(info, separators=(",", ":"))} if info else None,
+            custom_metadata=info_metadata(newest_info(table)),
             app_transactions=[Transaction(APP_ID, FORM), *upgrade.transactions],
             max_commit_retries=0,
         ),
-        post_commithook_properties=_NO_HOOKS,
+        post_commithook_properties=NO_HOOKS,
     )
 
 
