@@ -102,7 +102,7 @@ class DeltaTableWriter(TableWriter):
 
 @contextmanager
 def _errors() -> Iterator[None]:
-    """Translate delta-rs's errors."""
+    """Raise NotCommittedError or TableStoreError in place of delta-rs's errors."""
     try:
         yield
     except CommitFailedError as error:

@@ -18,13 +18,13 @@ class Channel(Protocol):
         """Begin to read responses; False while there is nothing to read them from."""
 
     def poll(self, timeout_ms: int) -> list[Response]:
-        """Responses to this member."""
+        """Responses to this member; waits for so long if there are none."""
 
     def send(self, requests: Sequence[Request], wait: bool = False) -> None:
         """Produce rows; with `wait` they are durable afterwards."""
 
     def topics_metadata(self, names: Sequence[str]) -> dict[str, TopicMetadata]:
-        """Ids and partition counts."""
+        """Ids and partition counts of those of these topics that exist."""
 
     def close(self) -> None:
         """Close the connections; `send` raises KafkaError from then on."""

@@ -132,7 +132,7 @@ class _Walk:
 
 
 class _Response:
-    """The slice so far."""
+    """The slice in the making, and whether the limits leave room for more."""
 
     def __init__(self, covered: OffsetRange | None, limits: Limits) -> None:
         self._covered = covered if covered is not None else OffsetRange(0, -1)

@@ -90,7 +90,7 @@ class UpstreamCluster:
         return await self._connections.to(node_id).ask(request, response, max_version, timeout_s)
 
     async def features(self, node_id: int) -> Features:
-        """What a broker offers."""
+        """Which APIs a broker offers, in which versions."""
         return await self._connections.to(node_id).features()
 
     async def refresh(self) -> None:

@@ -44,7 +44,7 @@ class KnownTopics:
 
     @property
     def by_name(self) -> Mapping[str, Topic]:
-        """All of them."""
+        """All topics that are known."""
         return self._by_name
 
     def by_id(self, topic_id: uuid.UUID) -> Topic | None:

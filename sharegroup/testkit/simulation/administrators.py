@@ -88,7 +88,6 @@ class Administrator:
         self._reset(ShareGroupRequest(DELETE_OFFSETS, "", self._group_id, topic_names=(topic,)))
 
     def delete_group(self) -> None:
-        """Delete the group."""
         self._reset(ShareGroupRequest(DELETE_GROUP, "", self._group_id))
 
     def _reset(self, request: ShareGroupRequest) -> None:

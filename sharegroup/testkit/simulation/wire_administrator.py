@@ -60,7 +60,7 @@ class WireAdministrator(Administrator):
 
 
 def _message(request: ShareGroupRequest) -> tuple[Any, int]:
-    """(message, version)"""
+    """The request as a message of Kafka's protocol, and the message's version."""
     if request.type == ALTER_CONFIGS:
         resource = IncrementalAlterConfigsRequest.AlterConfigsResource
         configs = [
