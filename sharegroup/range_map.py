@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from typing import Generic, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 V = TypeVar("V")
 
@@ -198,3 +198,33 @@ class RangeMap(Generic[V]):
 def _check(first: int, last: int) -> None:
     if first > last:
         raise ValueError(f"empty range: {first}..{last}")
+
+
+class _Range(Protocol):
+    """A named tuple that begins with the fields `first_offset` and `last_offset`, both included."""
+
+    @property
+    def first_offset(self) -> int: ...
+
+    @property
+    def last_offset(self) -> int: ...
+
+    def __getitem__(self, fields: slice, /) -> tuple[Any, ...]: ...
+
+    def _replace(self, *, last_offset: int) -> Self: ...
+
+
+R = TypeVar("R", bound=_Range)
+
+
+def append_fused(ranges: list[R], item: R) -> None:
+    """Append a range, or extend the last one when the item continues it with everything else equal.
+
+    It is what `RangeMap` does with equal neighbours, for ranges that are named tuples and come in their own order.
+    """
+    if ranges:
+        last = ranges[-1]
+        if last.last_offset + 1 == item.first_offset and last[2:] == item[2:]:
+            ranges[-1] = last._replace(last_offset=item.last_offset)
+            return
+    ranges.append(item)

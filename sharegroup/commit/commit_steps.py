@@ -113,7 +113,7 @@ class CommitSteps:
     def lead(self, leader_epoch: int | None = None) -> int:
         """Take the lead of all tables, and read what the last leader left; the epoch.
 
-        A job that others may compete with names the epoch that `spark.job_lead` gave it; None is one above the tables'.
+        A job that others may compete with names the epoch that `job_lead` gave it; None is one above the tables'.
         The first table comes first: the last leader begins no batch from then on, and what it still commits of its last
         one to the others is in that one's outbox. Raises FencedLeaderError when a higher epoch is there.
         """

@@ -12,7 +12,8 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
-from sharegroup.commit.table_writer import TableWriter, leader_epoch_of
+from sharegroup.commit.fence import leader_epoch_of
+from sharegroup.commit.table_writer import TableWriter
 from sharegroup.commit.versioned_table import TableStoreError, VersionedTable
 from sharegroup.errors import FencedLeaderError
 

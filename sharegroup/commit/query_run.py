@@ -21,7 +21,7 @@ class HandOverWriter(Protocol):
     """Where a batch leaves what the source goes by: see `watch.hand_over.HandOverFile`."""
 
     def write(self, content: HandOver) -> None:
-        """Replace what was there."""
+        """Leave this in place of what the batch before left."""
 
 
 class QueryRun:
@@ -61,7 +61,7 @@ class QueryRun:
         self._hand_over.write(self._memory.hand_over(steps.positions))
 
     def begin(self, batch_id: int) -> None:
-        """Said before step 1."""
+        """To be called before step 1, which is Spark's to run."""
         self.steps.begin(batch_id)
 
     def finish(self, batch_id: int, bodies: Iterable[str]) -> None:

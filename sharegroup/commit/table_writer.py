@@ -1,14 +1,7 @@
-"""The one writer of one table: the fence between leaders.
+"""The one writer of one table: each batch once, in order, behind the fence.
 
-The writer keeps one handle and never refreshes it before a commit. A commit is a compare-and-set on the table's
-version, so any foreign commit makes the next one fail, and then this module decides:
-
-- a higher leader epoch is in the table, or a commit that is not a job's: the writer is fenced;
-- the commit is there, and only its answer was lost: it counts;
-- there is nothing new: the store is to blame;
-- all that came in between only rearranges: the compaction of a leader of before, which goes over the lead commit of the
-  next one. The same rows are there, so the commit is tried again;
-- while it takes the lead, a writer goes over whatever leaders of lower epochs commit.
+The writer keeps one handle and never refreshes it before a commit: what anybody else has committed makes its own commit
+fail, and the fence says what that means.
 """
 
 from __future__ import annotations
@@ -17,23 +10,11 @@ import logging
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-from sharegroup.commit.versioned_table import (
-    Commit,
-    Info,
-    NotCommittedError,
-    Row,
-    Stamp,
-    TableStoreError,
-    Upkeep,
-    VersionedTable,
-)
-from sharegroup.errors import FencedLeaderError
+from sharegroup.commit.fence import LEADER_APP_ID, Fence, leader_epoch_of
+from sharegroup.commit.versioned_table import Info, NotCommittedError, Row, Stamp, Upkeep, VersionedTable
 from sharegroup.tables.schemas import TableSpec
 
 logger = logging.getLogger(__name__)
-
-#: The transaction id under which each leader writes its epoch into every table; that commit fences the last leader.
-LEADER_APP_ID = "sharegroup.leader_epoch"
 
 _COMMITS_TO_SEARCH = 50
 
@@ -47,23 +28,16 @@ def newest_info(table: VersionedTable) -> Info | None:
     return max(found, key=lambda info: (info["leader_epoch"], info["batch_id"]), default=None)
 
 
-def leader_epoch_of(table: VersionedTable) -> int:
-    """The highest leader epoch in the table, as the handle knows it; 0 before the first."""
-    return table.transaction_version(LEADER_APP_ID) or 0
-
-
 class TableWriter:
     """Appends to (or replaces the rows of) one table. `lead` comes first; before that nothing may be written.
 
-    `writer_id` is this writer's alone: by it a commit whose answer was lost is known again.
+    `writer_id` is this writer's alone.
     """
 
     def __init__(self, table: VersionedTable, writer_id: str) -> None:
-        self._table, self._id = table, writer_id
-        self._led_epoch = 0
-        self._fenced: FencedLeaderError | None = None
+        self._table, self._fence = table, Fence(table, writer_id)
         self._committed: dict[str, int] = {}
-        #: This project's entry of the last batch (see `spark.commit_steps`), or None.
+        #: This project's entry of the last batch (see `commit_steps`), or None.
         self.last_info = newest_info(table)
 
     @property
@@ -90,9 +64,7 @@ class TableWriter:
 
         Raises FencedLeaderError when a leader of this or a higher epoch was there before.
         """
-        self._led_epoch = leader_epoch
-        if self.leader_epoch >= leader_epoch:
-            raise self._fence("it came first")
+        self._fence.begin_lead(leader_epoch)
         self._write([], False, LEADER_APP_ID, leader_epoch)
         self._committed.clear()
         self.last_info = newest_info(self._table)
@@ -130,71 +102,39 @@ class TableWriter:
 
         Cost follows the number of live files (engine trials: 16 to 186 ms an append in 2,400 commits without this, a
         constant 8 ms with it). Old versions stay for `versions_retention`, and on a local disk the newest
-        `local_versions` of them (see `spark.local_log`). `prune_before` is a predicate over the partition column, or
+        `local_versions` of them (see `local_log`). `prune_before` is a predicate over the partition column, or
         None. Runs in the writer's own thread on the writer's own handle. Raises FencedLeaderError.
         """
-        self._refuse_when_fenced()
+        self._fence.refuse_when_fenced()
         known = self.version
         self._table.refresh()
-        self._after(known, "there are commits that are not of this writer")
+        self._fence.commits_after(known, "there are commits that are not of this writer")
         known = self.version
         upkeep = Upkeep(versions_retention, local_versions, prune_before)
         try:
-            self._table.upkeep(upkeep, Stamp(self._id, self.last_info))
+            self._table.upkeep(upkeep, self._stamp())
         except NotCommittedError as error:
             self._table.refresh()
-            if not self._after(known, error):
+            if not self._fence.commits_after(known, error):
                 raise
             logger.warning("the upkeep of %s did not come to its end: %s", self.spec.name, error)
-        if self.leader_epoch != self._led_epoch:
-            raise self._fence("it did so during the upkeep")
+        self._fence.refuse_other_leader("it did so during the upkeep")
 
     def _write(self, rows: Sequence[Row], replace: bool, app_id: str, version: int) -> None:
-        self._refuse_when_fenced()
+        self._fence.refuse_when_fenced()
         while True:
             known = self.version
             try:
-                self._table.write(rows, replace, Stamp(self._id, self.last_info, app_id, version))
+                self._table.write(rows, replace, self._stamp(app_id, version))
                 return
             except NotCommittedError as error:
                 self._table.refresh()
-                after = self._after(known, error, app_id == LEADER_APP_ID)
+                after = self._fence.commits_after(known, error, takes_the_lead=app_id == LEADER_APP_ID)
                 if not after:
                     raise
-                if any(commit.writer == self._id for commit in after):
+                if self._fence.is_own(after):
                     logger.warning("a commit to %s failed, and is there: %s", self.spec.name, error)
                     return
 
-    def _after(self, known: int, cause: Exception | str, takes_the_lead: bool = False) -> Sequence[Commit]:
-        """The commits after version `known`, the newest first. Raises FencedLeaderError when one is in the way."""
-        count = self.version - known
-        after = self._table.commits(count) if count else ()
-        if takes_the_lead:
-            is_there = any(commit.writer == self._id for commit in after)
-            is_fenced = self.leader_epoch > self._led_epoch if is_there else self.leader_epoch >= self._led_epoch
-        else:
-            is_fenced = len(after) < count or any(map(self._is_foreign, after))
-        if is_fenced:
-            raise self._fence(cause)
-        return after
-
-    def _is_foreign(self, commit: Commit) -> bool:
-        is_upkeep = commit.rearranges and commit.writer is not None
-        return commit.writer != self._id and not is_upkeep
-
-    def _refuse_when_fenced(self) -> None:
-        if self._fenced is not None:
-            raise self._fenced
-
-    def _fence(self, cause: Exception | str) -> FencedLeaderError:
-        """Say who leads now. From here on this writer refuses to write."""
-        try:
-            self._table.refresh()
-            newest = f"leader epoch {self.leader_epoch}, version {self.version}"
-        except TableStoreError as error:  # the table itself is unreadable: say that instead
-            newest = str(error)
-        self._fenced = FencedLeaderError(
-            f"FENCED_LEADER_EPOCH: another writer committed to {self.spec.name} (mine: leader epoch {self._led_epoch}; "
-            f"there now: {newest}); one job may write to a set of tables: {cause}"
-        )
-        return self._fenced
+    def _stamp(self, app_id: str | None = None, version: int = 0) -> Stamp:
+        return Stamp(self._fence.writer_id, self.last_info, app_id, version)

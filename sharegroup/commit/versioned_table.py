@@ -1,7 +1,7 @@
 """What the fence needs of a table, whatever keeps it: versions, and commits that are a compare-and-set on them.
 
-`spark.delta_table` keeps tables in Delta, `testkit.memory_tables` in memory. Who may write is decided above, once for
-both, in `spark.table_writer`.
+`delta_table` keeps tables in Delta, `testkit.memory_tables` in memory. Who may write is decided above, once for both,
+in `fence`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sharegroup.tables.schemas import TableSpec
 
 #: A row by its columns, as `pa.Table.from_pylist` takes it.
 Row = dict[str, Any]
-#: This project's entry in a commit: the batch's outbox and positions (see `spark.commit_steps`).
+#: This project's entry in a commit: the batch's outbox and positions (see `commit_steps`).
 Info = dict[str, Any]
 
 

@@ -1,26 +1,38 @@
-"""What every administrator's request is refused for (KIP-932, admin APIs)."""
+"""What an administrator's request about a group's offsets, or the group, is refused for (KIP-932, admin APIs).
+
+Kafka has other codes and words for it than for a heartbeat (`heartbeat_rules`), also where the fault is the same.
+"""
 
 from __future__ import annotations
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.group_coordinator.group_metadata import GroupMetadata
 
-__all__ = ["check_empty", "check_exists", "check_group_id"]
+__all__ = ["check_alterable", "check_deletable"]
 
 
-def check_group_id(group_id: str) -> None:
-    """Raise RequestError (INVALID_GROUP_ID) for a blank id."""
-    if not group_id.strip():
+def check_alterable(group: GroupMetadata) -> None:
+    """Raise RequestError: INVALID_GROUP_ID for a blank id, NON_EMPTY_GROUP for members, who would lose what they hold.
+
+    The group need not exist.
+    """
+    _check_group_id(group)
+    _check_empty(group)
+
+
+def check_deletable(group: GroupMetadata) -> None:
+    """The same of a group that has to exist. Raise RequestError: GROUP_ID_NOT_FOUND, also when it was deleted."""
+    _check_group_id(group)
+    if not group.exists:
+        raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} not found.")
+    _check_empty(group)
+
+
+def _check_group_id(group: GroupMetadata) -> None:
+    if not group.group_id.strip():
         raise RequestError(ErrorCode.INVALID_GROUP_ID, "The group id is invalid.")
 
 
-def check_exists(group: GroupMetadata) -> None:
-    """Raise RequestError (GROUP_ID_NOT_FOUND) when there is no such group, or it was deleted."""
-    if not group.exists:
-        raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} not found.")
-
-
-def check_empty(group: GroupMetadata) -> None:
-    """Raise RequestError (NON_EMPTY_GROUP) while the group has members: they would lose what they hold."""
+def _check_empty(group: GroupMetadata) -> None:
     if group.members:
         raise RequestError(ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from sharegroup.errors import ErrorCode
-from sharegroup.group_coordinator.admin_rules import check_empty, check_exists, check_group_id
+from sharegroup.group_coordinator.admin_rules import check_deletable
 from sharegroup.group_coordinator.change import Change
 from sharegroup.group_coordinator.group_metadata import GroupMetadata
 from sharegroup.group_coordinator.records import (
@@ -43,9 +43,7 @@ def delete_offsets(group: GroupMetadata, request: DeleteOffsetsRequest) -> Coord
 
     Raises RequestError: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
     """
-    check_group_id(group.group_id)
-    check_exists(group)
-    check_empty(group)
+    check_deletable(group)
     change = Change(group)
     topic_ids = group.topic_ids()
     for topic_id in (topic_ids[topic] for topic in request.topic_names if topic in topic_ids):
@@ -62,9 +60,7 @@ def delete_group(group: GroupMetadata, request: DeleteGroupRequest) -> Coordinat
 
     Raises RequestError: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP.
     """
-    check_group_id(group.group_id)
-    check_exists(group)
-    check_empty(group)
+    check_deletable(group)
     change = Change(group)
     for topic_id in group.share_partitions:
         for record in deleting(group, topic_id):

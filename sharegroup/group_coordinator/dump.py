@@ -18,6 +18,7 @@ from sharegroup.group_coordinator.records import (
     SharePartitionStatus,
     TopicPartitions,
 )
+from sharegroup.range_map import RangeMap
 
 __all__ = ["FORMAT_VERSION", "dump", "restore"]
 
@@ -104,13 +105,7 @@ def restore(group_id: str, content: dict[str, Any]) -> GroupMetadata:
 
 def _ranges(partitions: Iterable[int]) -> list[list[int]]:
     """Ascending partitions as [first, last] pairs."""
-    ranges: list[list[int]] = []
-    for partition in partitions:
-        if ranges and ranges[-1][1] == partition - 1:
-            ranges[-1][1] = partition
-        else:
-            ranges.append([partition, partition])
-    return ranges
+    return [[first, last] for first, last, _ in RangeMap((partition, partition, None) for partition in partitions)]
 
 
 def _partitions(ranges: Iterable[tuple[int, int]]) -> Iterator[int]:
@@ -119,11 +114,8 @@ def _partitions(ranges: Iterable[tuple[int, int]]) -> Iterator[int]:
 
 def _runs(records: Iterable[SharePartitionRecord]) -> list[list[Any]]:
     """Neighbouring share-partitions that differ in nothing but their number, as [first, last, what they have]."""
-    runs: list[list[Any]] = []
+    runs: RangeMap[tuple[Any, ...]] = RangeMap()
     for record in sorted(records, key=lambda record: record.partition):
-        rest = [record.status.value, record.state_epoch, record.start_offset, record.auto_offset_reset]
-        if runs and runs[-1][1] == record.partition - 1 and runs[-1][2:] == rest:
-            runs[-1][1] = record.partition
-        else:
-            runs.append([record.partition, record.partition, *rest])
-    return runs
+        rest = (record.status.value, record.state_epoch, record.start_offset, record.auto_offset_reset)
+        runs.assign(record.partition, record.partition, rest)
+    return [[first, last, *rest] for first, last, rest in runs]

@@ -108,7 +108,7 @@ class GroupMetadata:
         )
 
     def replay(self, record: Record) -> None:
-        """Apply one record."""
+        """Apply one record; a group changes in no other way."""
         if isinstance(record, SessionRecord):
             self.session_deadlines[record.member_id] = record.deadline_ms
             self.told[record.member_id] = record.reply_to, record.others_until_ms

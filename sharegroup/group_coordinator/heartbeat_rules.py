@@ -1,4 +1,4 @@
-"""What a ShareGroupHeartbeat is refused for (KIP-932, "ShareGroupHeartbeat API")."""
+"""What a ShareGroupHeartbeat is refused for (KIP-932, "ShareGroupHeartbeat API"); administrators: `admin_rules`."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sharegroup.errors import ErrorCode
-from sharegroup.group_coordinator.admin_rules import check_empty, check_group_id
+from sharegroup.group_coordinator.admin_rules import check_alterable
 from sharegroup.group_coordinator.change import Change
 from sharegroup.group_coordinator.deletion import deleting
 from sharegroup.group_coordinator.group_metadata import GroupMetadata
@@ -29,8 +29,7 @@ def alter_offsets(group: GroupMetadata, request: AlterOffsetsRequest, now_ms: in
 
     Raises RequestError: INVALID_GROUP_ID, NON_EMPTY_GROUP.
     """
-    check_group_id(group.group_id)
-    check_empty(group)
+    check_alterable(group)
     topics = {
         name: topic for name, topic in request.topics.items() if not group.is_deleted_topic(topic.topic_id, now_ms)
     }

@@ -24,7 +24,7 @@ class Offers(Protocol):
     """The way to the source: `offer_file.OfferFile`."""
 
     def put(self, batch: OfferedBatch) -> None:
-        """Offer a batch."""
+        """Offer a batch; the one before is not on offer any more."""
 
     def is_claimed(self) -> bool:
         """Whether the offer is gone."""

@@ -38,7 +38,7 @@ class OfferFile:
 
 
 class OfferReader:
-    """The source's side."""
+    """The source's side: it claims what is on offer, and may wait for it."""
 
     def __init__(self, directory: str) -> None:
         self._directory = Path(directory)

@@ -91,7 +91,7 @@ class OfferedBatch(NamedTuple):
         return cls(row["seq"], row["incarnation"], tuple(HeldRange(*r) for r in row["ranges"]))
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """The source's rows."""
+        """The source's rows, as `ROW_SCHEMA` has them: one for each range."""
         return [(self.seq, self.incarnation, *r) for r in self.ranges]
 
     @classmethod

@@ -59,6 +59,7 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 from heapq import heappop, heappush
 
+from sharegroup.range_map import append_fused
 from sharegroup.types import UNCHANGED, StateBatch
 
 _STATE_IDS = 8  # more than any delivery state id, so that count * 8 + id sorts like (count, id)
@@ -142,9 +143,5 @@ def _strength(batch: StateBatch, age: int, precedence: Precedence) -> int:
 
 def _append(combined: list[StateBatch], first: int, last: int, source: StateBatch) -> None:
     """Append first..last in the state of `source`, fused with the neighbour below where that is equal."""
-    if combined and combined[-1][1] == first - 1 and combined[-1][2:] == source[2:]:
-        first = combined.pop()[0]
-    if first == source[0] and last == source[1]:
-        combined.append(source)
-    else:
-        combined.append(source._replace(first_offset=first, last_offset=last))
+    is_whole = first == source[0] and last == source[1]
+    append_fused(combined, source if is_whole else source._replace(first_offset=first, last_offset=last))

@@ -7,9 +7,9 @@ from itertools import groupby
 from typing import Final
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.range_map import RangeMap
+from sharegroup.range_map import RangeMap, append_fused
 from sharegroup.share_partition.in_flight import InFlight, InFlightRecord
-from sharegroup.share_partition.outcome import Outcome, append_transition
+from sharegroup.share_partition.outcome import Outcome
 from sharegroup.share_partition.record_state import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE
 from sharegroup.share_partition.release import end_acquisition, held, not_held
 from sharegroup.share_partition.share_partition_config import SharePartitionConfig
@@ -75,7 +75,7 @@ def acknowledge_batch(
                 transition = Transition(held_first, held_last, ACQUIRED, ACQUIRED, cause, member_id, count, deadline)
             else:
                 transition = end_acquisition(held_first, held_last, record, to_state, cause, config)
-            append_transition(transitions, transition)
+            append_fused(transitions, transition)
         if to_state is not ACQUIRED:
             settled = last
     return settled

@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 from sharegroup.errors import IllegalTransitionError
-from sharegroup.range_map import RangeMap
+from sharegroup.range_map import RangeMap, append_fused
 from sharegroup.share_partition.acquisition_locks import AcquisitionLocks
 from sharegroup.share_partition.available_records import AvailableRecords
 from sharegroup.share_partition.record_state import ACQUIRED, AVAILABLE, check_transition
@@ -142,14 +142,10 @@ class InFlight:
         return self._locks
 
     def state_batches(self, first: int | None = None, last: int | None = None) -> list[StateBatch]:
-        """The ranges as StateBatches of first..last, neighbours equal in everything that is durable joined."""
+        """The ranges as StateBatches of first..last, neighbours equal in everything that is durable fused."""
         batches: list[StateBatch] = []
         for range_first, range_last, record in self._records.items(first, last):
-            content = record[:4]
-            if batches and batches[-1].last_offset + 1 == range_first and batches[-1][2:] == content:
-                batches[-1] = batches[-1]._replace(last_offset=range_last)
-            else:
-                batches.append(StateBatch(range_first, range_last, *content))
+            append_fused(batches, StateBatch(range_first, range_last, *record[:4]))
         return batches
 
     def dump(self, base: int) -> list[Any]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
+from sharegroup.range_map import append_fused
 from sharegroup.types import AcquiredRange, Transition
 
 
@@ -30,26 +32,9 @@ class Outcome(NamedTuple):
         return self == Outcome()
 
 
-def append_transition(transitions: list[Transition], transition: Transition) -> None:
-    """Append `transition`, or extend the last one when it continues that with everything else equal."""
-    if transitions:
-        last = transitions[-1]
-        if last.last_offset + 1 == transition.first_offset and last[2:] == transition[2:]:
-            transitions[-1] = last._replace(last_offset=transition.last_offset)
-            return
-    transitions.append(transition)
-
-
-def acquired_ranges(transitions: list[Transition]) -> tuple[AcquiredRange, ...]:
-    """The ranges of `transitions`, contiguous ones of equal delivery count merged."""
+def acquired_ranges(transitions: Iterable[Transition]) -> tuple[AcquiredRange, ...]:
+    """The ranges of `transitions`, contiguous ones of equal delivery count fused."""
     ranges: list[AcquiredRange] = []
     for transition in transitions:
-        if (
-            ranges
-            and ranges[-1].last_offset + 1 == transition.first_offset
-            and ranges[-1].delivery_count == transition.delivery_count
-        ):
-            ranges[-1] = ranges[-1]._replace(last_offset=transition.last_offset)
-        else:
-            ranges.append(AcquiredRange(transition.first_offset, transition.last_offset, transition.delivery_count))
+        append_fused(ranges, AcquiredRange(transition.first_offset, transition.last_offset, transition.delivery_count))
     return tuple(ranges)

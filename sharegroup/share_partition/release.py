@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.range_map import append_fused
 from sharegroup.share_partition.in_flight import InFlight, InFlightRecord
-from sharegroup.share_partition.outcome import append_transition
 from sharegroup.share_partition.record_state import ACQUIRED, ARCHIVED, AVAILABLE
 from sharegroup.share_partition.share_partition_config import SharePartitionConfig
 from sharegroup.types import AcquiredRange, Cause, OffsetRange, RecordState, Transition
@@ -38,7 +38,7 @@ def release(
     transitions: list[Transition] = []
     for first, last in ranges:
         for held_first, held_last, record in window.items(first, last):
-            append_transition(transitions, end_acquisition(held_first, held_last, record, AVAILABLE, cause, config))
+            append_fused(transitions, end_acquisition(held_first, held_last, record, AVAILABLE, cause, config))
     return tuple(transitions)
 
 
@@ -61,7 +61,7 @@ def unacquired(
             raise not_held(f"{first}..{last} is not in flight")
         for held_first, held_last, record in held(window, member_id, first, last):
             count = record.delivery_count - 1
-            append_transition(
+            append_fused(
                 transitions,
                 Transition(held_first, held_last, ACQUIRED, AVAILABLE, Cause.UNACQUIRE, member_id, count),
             )
@@ -82,7 +82,7 @@ def undone_deliveries(
         for first, held_last, record in window.items(max(range_first, done + 1), last):
             is_held = record.state is ACQUIRED and record.member_id == member_id
             if record.delivery_count == count and (is_held or record.state is AVAILABLE):
-                append_transition(
+                append_fused(
                     transitions,
                     Transition(first, held_last, record.state, AVAILABLE, Cause.UNACQUIRE, member_id, count - 1),
                 )
@@ -114,7 +114,7 @@ def archived_below(window: InFlight, below: int, cause: Cause) -> tuple[Transiti
     transitions: list[Transition] = []
     for first, last, record in window.items(None, below - 1):
         if not record.state.is_terminal and record.delivery_count > 0:
-            append_transition(
+            append_fused(
                 transitions,
                 Transition(first, last, record.state, ARCHIVED, cause, record.member_id, record.delivery_count),
             )

@@ -44,6 +44,7 @@ from typing import Any
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.protocol.acknowledge_rules import asks_for_renewal, check_batches
+from sharegroup.range_map import append_fused
 from sharegroup.share_partition.acknowledgement import (
     AcknowledgementRefused,
     RenewalsOff,
@@ -52,7 +53,7 @@ from sharegroup.share_partition.acknowledgement import (
 )
 from sharegroup.share_partition.acquisition import fetch_budget, select
 from sharegroup.share_partition.in_flight import InFlight, InFlightRecord
-from sharegroup.share_partition.outcome import Outcome, acquired_ranges, append_transition
+from sharegroup.share_partition.outcome import Outcome, acquired_ranges
 from sharegroup.share_partition.record_state import ACQUIRED, AVAILABLE
 from sharegroup.share_partition.release import archived_below, not_held, outside, release, unacquired, undone_deliveries
 from sharegroup.share_partition.share_partition_config import SharePartitionConfig
@@ -252,7 +253,7 @@ class SharePartition:
         ):
             if len(transitions) >= MAX_ACQUIRED_RANGES:
                 break
-            append_transition(
+            append_fused(
                 transitions,
                 Transition(first, last, AVAILABLE, ACQUIRED, Cause.FETCH, member_id, count + 1, deadline),
             )

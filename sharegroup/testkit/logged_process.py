@@ -61,7 +61,6 @@ class LoggedProcess:
 
     @property
     def pid(self) -> int:
-        """The process id."""
         assert self._process is not None
         return self._process.pid
 

@@ -151,7 +151,7 @@ class MemoryTable:
         self.version = self._tables.add(self.spec, self.version, made)
 
     def upkeep(self, upkeep: Upkeep, stamp: Stamp) -> None:
-        """See `VersionedTable`. Compaction and vacuum go over the commits of others, as delta-rs has it."""
+        """Compaction and vacuum go over the commits of others, as delta-rs has it."""
         if upkeep.prune_before is not None:
             kept = [row for row in self.rows() if not _is_pruned(row, upkeep.prune_before)]
             self.write(kept, True, stamp)

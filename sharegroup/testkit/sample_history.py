@@ -165,7 +165,7 @@ class _Hour:
         return [*lines, rows.encode(rows.TICK, str(now_ms))]
 
     def log_ends(self, now_ms: int) -> list[LogEnd]:
-        """Where the partitions end."""
+        """How far the partitions' logs reach, as the table that tells it at `now_ms`."""
         now = datetime.fromtimestamp(now_ms / 1000, UTC)
         return [LogEnd(now, TOPIC, partition, end) for partition, end in enumerate(self._log_end_offsets)]
 

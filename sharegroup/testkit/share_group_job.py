@@ -122,7 +122,7 @@ class ShareGroupJobRun:
     # -- its life
 
     def start(self, fault_point: str = "", working_directory: Path | None = None) -> SubmittedJob:
-        """Start the process; `fault_point` is where it will die (`spark.fault_points`)."""
+        """Start the process; `fault_point` is where it will die (`commit.fault_points`)."""
         self._since = self.log_path.stat().st_size if self.log_path.exists() else 0
         self._job = SubmittedJob(
             "jobs/run_share_group.py",

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from sharegroup.errors import RequestError
+from sharegroup.range_map import RangeMap
 from sharegroup.share_partition import Outcome, SharePartition, SharePartitionConfig
 from sharegroup.share_partition.acknowledgement import AcknowledgementRefused
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, RecordState, StateBatch
@@ -168,14 +169,10 @@ def _acknowledge_type(value: object) -> int:
 
 
 def _records(partition: SharePartition) -> list[list[Any]]:
-    """What is in flight, equal neighbours merged, without what was never delivered."""
-    records: list[list[Any]] = []
-    for first, last, state, count, member_id, _ in partition.state_batches():
-        if state is RecordState.AVAILABLE and count == 0:
-            continue
-        content = [state.name, count, member_id]
-        if records and records[-1][1] + 1 == first and records[-1][2:] == content:
-            records[-1][1] = last
-        else:
-            records.append([first, last, *content])
-    return records
+    """What is in flight, equal neighbours fused, without what was never delivered."""
+    records = RangeMap(
+        (first, last, (state.name, count, member_id))
+        for first, last, state, count, member_id, _ in partition.state_batches()
+        if state is not RecordState.AVAILABLE or count > 0
+    )
+    return [[first, last, *content] for first, last, content in records]

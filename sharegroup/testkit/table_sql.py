@@ -31,7 +31,7 @@ def query(tables_path: str, statement: str) -> pa.Table:
 
 
 def shown(rows: pa.Table) -> Table:
-    """Rows for the screen."""
+    """The rows as a table for the terminal."""
     table = Table(*rows.column_names)
     for row in rows.to_pylist():
         table.add_row(*(_text(value) for value in row.values()))

@@ -1,16 +1,14 @@
 """What the `kafka_log_offsets` source says next: its decisions, apart from its waiting.
 
-Everything that is not in the arguments comes through four protocols, so that the same decisions run beside Kafka and
+Everything that is not in the arguments comes through three protocols, so that the same decisions run beside Kafka and
 Delta tables or in a simulation. There is no clock here: `now_ms` comes in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeVar
-
-from kafka import TopicPartition
+from typing import Any, Protocol
 
 from sharegroup.config import IsolationLevel, OffsetResetStrategy
 from sharegroup.engine.log_offsets import LogOffsets
@@ -19,6 +17,7 @@ from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_PARTITIONS
 from sharegroup.tables.share_partition_row import SharePartitionRow
 from sharegroup.types import SharePartitionKey
 from sharegroup.watch.hand_over import HandOver
+from sharegroup.watch.log_answers import LogAnswers, Logs, topic_partition
 from sharegroup.watch.log_offsets_plan import (
     NOTHING_READ,
     SourceOffset,
@@ -29,14 +28,8 @@ from sharegroup.watch.log_offsets_plan import (
     to_lead,
     to_load,
 )
-from sharegroup.watch.partition_leaders import PartitionLeaders
 from sharegroup.watch.shard_keys import ShardKey
-from sharegroup.watch.topic_identities import TopicDescription, TopicIdentities
-
-#: How long a leader may take to say where its logs end: all groups wait meanwhile.
-LOG_TIMEOUT_MS = 1_000
-
-_Found = TypeVar("_Found")
+from sharegroup.watch.topic_identities import TopicIdentities
 
 
 class SourceTables(Protocol):
@@ -50,27 +43,6 @@ class SourceTables(Protocol):
 
     def states(self, version: int, keys: Collection[SharePartitionKey]) -> Mapping[SharePartitionKey, ShareGroupOffset]:
         """The folded states of those of these share-partitions that have one, at a version."""
-
-
-class Logs(Protocol):
-    """The brokers: see `LogPoll`. Whatever is raised means that a leader, or the cluster, did not answer."""
-
-    def describe(self, topics: Collection[str]) -> Mapping[str, TopicDescription | None]:
-        """Each topic; None for one that is not there, nothing for one that cannot be told."""
-
-    def ends(
-        self, partitions: Collection[TopicPartition], read_committed: bool = False
-    ) -> Mapping[TopicPartition, int]:
-        """Log end offsets, or last stable offsets."""
-
-    def starts(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Log start offsets."""
-
-    def at_time(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
-        """The first offset at or after a time (ms), None where there is none."""
-
-    def forget_leaders(self) -> None:
-        """Look for the leaders anew before the next question."""
 
 
 class Configs(Protocol):
@@ -95,11 +67,10 @@ class LogOffsetsPlanner:
     remembers may be lost at any time."""
 
     def __init__(self, tables: SourceTables, logs: Logs, configs: Configs, settings: PlannerSettings) -> None:
-        self._tables, self._logs, self._configs, self._settings = tables, logs, configs, settings
+        self._tables, self._configs, self._settings = tables, configs, settings
         self._reads = TableReaders(tables.share_partitions, tables.states)
         self._topics = TopicIdentities(logs.describe, settings.deletion_grace_ms)
-        self._now_ms = 0
-        self._leaders = PartitionLeaders(lambda topics: self._topics.describe(topics, self._now_ms))
+        self._answers = LogAnswers(logs, self._topics)
         self._polled_ms = {"log": 0, "waiting": 0}
         self._ticked_all = False
         self._listed: tuple[int, frozenset[tuple[str, str]]] = NOTHING_READ, frozenset()
@@ -112,7 +83,6 @@ class LogOffsetsPlanner:
         `told` is what the driver says; `requested`: somebody waits for requests that are not read yet; `safe_ms`: all
         requests appended before it are read (0: not known).
         """
-        self._now_ms = now_ms
         before = replace(before, tick_keys=())
         after = self._with_tables(before, now_ms)
         rows = to_lead(after, self._reads)
@@ -202,82 +172,14 @@ class LogOffsetsPlanner:
         listed = {row.key.topic_id for row in rows}
         log = {topic_id: dict(partitions) for topic_id, partitions in offset.log.items() if topic_id in listed}
         committed = {row.key.topic for row in rows if _reads_committed(offset, row.key.group_id)}
-        found = self._poll_log(offset, wanted, committed, idle or begins) if wanted else {}
+        found = self._answers.log_offsets(offset, wanted, committed, idle or begins, now_ms) if wanted else {}
         for row in wanted:
-            offsets = found.get(_topic_partition(row.key))
+            offsets = found.get(topic_partition(row.key))
             if offsets is not None and self._topics.stands_for(row.key.topic, row.key.topic_id):
                 # A name that had stood for no topic when they were asked for stands for this one since they were.
                 offsets = offsets._replace(has_topic_id=self._topics.has_id(row.key.topic))
                 log.setdefault(row.key.topic_id, {})[str(row.key.partition)] = offsets
         return replace(offset, log=log)
-
-    def _poll_log(
-        self, offset: SourceOffset, wanted: Collection[SharePartitionRow], committed: Collection[str], whole: bool
-    ) -> dict[TopicPartition, LogOffsets]:
-        """`committed` are the topics that are asked for their last stable offsets as well; `whole`: the logs' starts
-        are asked for too, not only of logs that were not known so far."""
-        known: dict[TopicPartition, LogOffsets] = {}
-
-        def ask(partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogOffsets]:
-            known.update(self._known(offset, wanted, partitions))
-            ends = self._logs.ends(partitions)
-            # A log whose end has fallen may be another one, with a start of its own.
-            new = [p for p in partitions if p not in known or ends[p] < known[p].log_end_offset]
-            starts = self._logs.starts(partitions if whole else new)
-            of_committed = [p for p in partitions if p.topic in committed]
-            stable = self._logs.ends(of_committed, read_committed=True) if of_committed else {}
-            return {
-                p: LogOffsets(
-                    starts[p] if p in starts else known[p].log_start_offset,
-                    ends[p],
-                    stable.get(p),
-                    self._topics.has_id(p.topic),
-                )
-                for p in partitions
-            }
-
-        found = self._ask_leaders({_topic_partition(row.key) for row in wanted}, ask)
-        # Made again between two looks, a topic may soon have more records than the one before: what is news is believed
-        # if the name stands for the same topic afterwards.
-        changed = {p.topic for p, offsets in found.items() if known.get(p) != offsets}
-        if changed and not self._topics.look_now(changed, self._now_ms):
-            return {p: offsets for p, offsets in found.items() if p.topic not in changed}
-        return found
-
-    def _known(
-        self, offset: SourceOffset, wanted: Iterable[SharePartitionRow], partitions: Collection[TopicPartition]
-    ) -> dict[TopicPartition, LogOffsets]:
-        """What was known so far of the logs of the topics that the names stand for."""
-        asked = set(partitions)
-        return {
-            _topic_partition(row.key): log
-            for row in wanted
-            if _topic_partition(row.key) in asked
-            and self._topics.stands_for(row.key.topic, row.key.topic_id)
-            and (log := offset.offsets_of(row.key)) is not None
-        }
-
-    def _ask_leaders(
-        self,
-        partitions: Collection[TopicPartition],
-        ask: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, _Found]],
-    ) -> dict[TopicPartition, _Found]:
-        """What those say that have a leader; a topic that is away holds up no other for longer than the timeout."""
-        found: dict[TopicPartition, _Found] = {}
-        silent: set[int] = set()
-        for (topic, leader), of_leader in self._leaders.askable(partitions, self._now_ms).items():
-            if leader in silent:
-                continue
-            try:
-                found |= ask(of_leader)
-            except Exception as error:  # noqa: BLE001 - kafka-python raises more than KafkaError
-                problem = f"{type(error).__name__}: {error}"
-                self._leaders.unanswered(topic, leader, of_leader, problem, self._now_ms + LOG_TIMEOUT_MS)
-                self._logs.forget_leaders()
-                silent.add(leader)
-            else:
-                self._leaders.answered(topic, of_leader)
-        return found
 
     def _starts_by_time(
         self,
@@ -296,15 +198,11 @@ class LogOffsetsPlanner:
                 wanted.setdefault(reset.duration_ms or 0, []).append(row)
         for duration_ms, of_duration in wanted.items():
             time_ms = max(0, now_ms - duration_ms)  # no record is older than 1970
-
-            def ask(partitions: Collection[TopicPartition], at: int = time_ms) -> Mapping[TopicPartition, int | None]:
-                return self._logs.at_time(dict.fromkeys(partitions, at))
-
-            found = self._ask_leaders({_topic_partition(row.key) for row in of_duration}, ask)
+            found = self._answers.offsets_at({topic_partition(row.key) for row in of_duration}, time_ms, now_ms)
             for row in of_duration:
                 log = _log(offset, row)
-                if log is not None and _topic_partition(row.key) in found:
-                    first = found[_topic_partition(row.key)]
+                if log is not None and topic_partition(row.key) in found:
+                    first = found[topic_partition(row.key)]
                     starts[start_key(row)] = log.log_end_offset if first is None else first
         return starts
 
@@ -345,7 +243,3 @@ def _reads_committed(offset: SourceOffset, group_id: str) -> bool:
 
 def _log(offset: SourceOffset, row: SharePartitionRow) -> LogOffsets | None:
     return offset.offsets_of(row.key)
-
-
-def _topic_partition(key: SharePartitionKey) -> TopicPartition:
-    return TopicPartition(key.topic, key.partition)

@@ -20,7 +20,7 @@ class ShardKey(NamedTuple):
     shard: int
 
     def encode(self) -> str:
-        """The key's text."""
+        """The key as the operator has it: one string."""
         return f"{self.group_id}\t{self.topic_id}\t{self.shard}"
 
     @classmethod

@@ -33,7 +33,7 @@ class CountingSink:
         self.done = threading.Event()
 
     def __call__(self, records: DataFrame, batch_id: int) -> None:
-        """Append a batch."""
+        """Append a batch, and note when that began and ended."""
         begin = time.time()
         self._sink(records, batch_id)
         count = sum(held.size for held in self._consumer.batch.ranges)
@@ -127,7 +127,7 @@ def main() -> None:
 
 
 def _check(spark: SparkSession, table: Path, records: int) -> None:
-    """Each record once."""
+    """Fail unless the table has each record once."""
     rows = spark.read.format("delta").load(str(table)).select("partition", "offset")
     if (rows.count(), rows.distinct().count()) != (records, records):
         raise AssertionError(f"{table} has {rows.count()} rows, {rows.distinct().count()} different, not {records}")

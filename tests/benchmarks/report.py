@@ -55,7 +55,7 @@ def _value(value: float | None, unit: str) -> str:
 
 
 def _finite(value: object) -> object:
-    """JSON has no NaN."""
+    """The value with None for NaN, which JSON does not have."""
     if isinstance(value, float) and math.isnan(value):
         return None
     if isinstance(value, Mapping):

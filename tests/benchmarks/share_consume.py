@@ -41,7 +41,6 @@ def consume(bootstrap_servers: str, group: str, topic: str, records: int, timeou
 
 
 def main() -> int:
-    """The process."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bootstrap-servers", required=True)
     parser.add_argument("--group", required=True)

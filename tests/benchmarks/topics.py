@@ -52,7 +52,6 @@ def produce(bootstrap_servers: str, topic: str, rows: Iterable[tuple[int, bytes 
 
 
 def topic_id(bootstrap_servers: str, topic: str) -> str:
-    """A topic's id."""
     lookup = TopicLookup({"bootstrap_servers": bootstrap_servers})
     try:
         return lookup.look([topic])[topic].topic_id

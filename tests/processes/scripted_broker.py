@@ -42,7 +42,8 @@ class Produced(NamedTuple):
 
 
 class ScriptedBroker:
-    """See the module. An asyncio.Event in the `script` is waited for before the batch is appended.
+    """Answers as its `script` says, and keeps what was produced. An asyncio.Event in the `script` is waited for before
+    the batch is appended.
 
     `now_ms` is the broker's clock, which tells when a batch was appended first; None: it does not say so.
     """

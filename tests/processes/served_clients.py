@@ -54,11 +54,10 @@ class Client:
         self.writer: asyncio.StreamWriter
 
     def another(self) -> Client:
-        """To the same port."""
+        """Another client of the same port, not connected yet."""
         return Client(self.port, self._connected)
 
     async def connect(self) -> Client:
-        """Connect."""
         name = "localhost" if self.context is not None else None
         self.reader, self.writer = await asyncio.open_connection(
             "127.0.0.1", self.port, ssl=self.context, server_hostname=name
@@ -67,7 +66,7 @@ class Client:
         return self
 
     def send(self, data: bytes) -> None:
-        """Any bytes."""
+        """Send any bytes, be they a request or not."""
         self.writer.write(data)
 
     async def frame(self) -> bytes:
@@ -104,7 +103,7 @@ class Client:
         return wire.decode_response(response, version, memoryview(frame))
 
     async def handshake(self, mechanism: str = "PLAIN", version: int = 1) -> int:
-        """SaslHandshake; its error code."""
+        """Send a SaslHandshake; the error code of its answer."""
         answer = await self.ask(SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse, version)
         return int(answer.error_code)
 

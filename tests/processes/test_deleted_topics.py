@@ -27,7 +27,7 @@ def test_the_gateway_looks_again_and_once_more(monkeypatch: pytest.MonkeyPatch) 
                 raise UpstreamUnavailableError("away")
 
             monkeypatch.setattr(gateway.parts.cluster, "_metadata", metadata)
-            monkeypatch.setitem(gateway.parts.cluster._addresses, NODE_ID, ("127.0.0.1", 1))
+            monkeypatch.setitem(gateway.parts.cluster._connections._addresses, NODE_ID, ("127.0.0.1", 1))
             passthrough = gateway.parts.pass_through.link(NODE_ID)
             passthrough._topics_deleted()
             passthrough._topics_deleted()  # the same look does for both

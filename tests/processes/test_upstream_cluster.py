@@ -10,7 +10,8 @@ import pytest
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest, MetadataResponse
 
 from sharegroup.gateway.upstream import cluster as upstream_cluster
-from sharegroup.gateway.upstream.cluster import METADATA_TIMEOUT_S, UpstreamCluster
+from sharegroup.gateway.upstream.broker_connections import METADATA_TIMEOUT_S
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from sharegroup.gateway.wire import headers as wire
 from sharegroup.gateway.wire.framing import FrameProtocol

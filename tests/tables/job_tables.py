@@ -33,7 +33,7 @@ class RecordingProducer:
 
 
 def dies_after(step: int) -> Callable[[int, int], None]:
-    """A fault point."""
+    """A fault point that dies after this step."""
 
     def fault_point(reached: int, batch_id: int) -> None:
         if reached == step:

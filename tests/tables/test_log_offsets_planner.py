@@ -131,7 +131,7 @@ class World:
         return [(key, *decoded(text)) for key, text in found]
 
     def read_for(self, ms: int) -> list[tuple[str, str, Any]]:
-        """Looks again and again."""
+        """What it says in so many milliseconds, looking every 200."""
         return [found for _ in range(ms // 200) for found in self.read()]
 
 

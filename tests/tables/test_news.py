@@ -32,10 +32,10 @@ class Nobody:
     """Whom a query writes to."""
 
     def write(self, content: object) -> None:
-        """The hand-over."""
+        """Take a hand-over, and forget it."""
 
     def send(self, responses: object, requests: object) -> None:
-        """To Kafka."""
+        """Take rows for Kafka, and forget them."""
 
 
 class Job:

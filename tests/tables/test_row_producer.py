@@ -148,7 +148,7 @@ def test_any_other_error_ends_the_batch(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.fixture
 def roomy(monkeypatch: pytest.MonkeyPatch) -> tuple[KafkaRowProducer, Producer]:
-    """Nothing is too large."""
+    """A producer to which nothing is too large, and what it hands rows to."""
     producer = Producer([], 10_000, 10_000)
     monkeypatch.setattr(kafka_clients, "KafkaProducer", lambda **_: producer)
     return KafkaRowProducer({}, RESPONSES, REQUESTS), producer

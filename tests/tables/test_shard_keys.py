@@ -1,4 +1,4 @@
-"""The operator's key."""
+"""The operator's key: as text, and back."""
 
 from __future__ import annotations
 

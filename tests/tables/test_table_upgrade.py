@@ -18,7 +18,8 @@ from deltalake.exceptions import CommitFailedError
 from sharegroup.commit import table_upgrade
 from sharegroup.commit.commit_steps import Batch
 from sharegroup.commit.retention import prunable
-from sharegroup.commit.table_upgrade import OlderCheckpointError, newest_info, refuse_older_checkpoints, upgrade_tables
+from sharegroup.commit.table_upgrade import OlderCheckpointError, refuse_older_checkpoints, upgrade_tables
+from sharegroup.commit.upgraded_rows import newest_info
 from sharegroup.errors import FencedLeaderError
 from sharegroup.tables import TableUnavailableError, read_group, read_offsets_by_group, read_share_group_offsets
 from sharegroup.tables.schemas import (

@@ -57,8 +57,8 @@ class Sent:
 
 
 class TwoQueries:
-    """See the module. Each batch is a call; the topic `orders` has ten records in each of two partitions, and so
-    has another one that is made under its name.
+    """Runs a query's batch at each call. The topic `orders` has ten records in each of two partitions, and so has
+    another one that is made under its name.
     """
 
     def __init__(self, root: Path, job: Config) -> None:
@@ -132,7 +132,7 @@ class TwoQueries:
         return self.from_partitions.responses[before:]
 
     def table(self, spec: TableSpec) -> list[dict[str, Any]]:
-        """A table's rows."""
+        """The rows of a table as they are now."""
         found: list[dict[str, Any]] = DeltaTable(table_path(self.root, spec)).to_pyarrow_table().to_pylist()
         return found
 

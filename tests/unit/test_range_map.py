@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharegroup.range_map import RangeMap
+from sharegroup.range_map import RangeMap, append_fused
+from sharegroup.types import AcquiredRange
 
 OFFSETS = st.integers(0, 24)
 
@@ -119,3 +120,21 @@ def _assert_minimal(items: list[tuple[int, int, str]]) -> None:
     for (_, last, value), (first, _, next_value) in pairwise(items):
         assert first > last
         assert first > last + 1 or value != next_value
+
+
+@pytest.mark.parametrize(
+    ("item", "expected"),
+    [
+        (AcquiredRange(10, 12, 1), [(5, 12, 1)]),
+        (AcquiredRange(10, 12, 2), [(5, 9, 1), (10, 12, 2)]),
+        (AcquiredRange(11, 12, 1), [(5, 9, 1), (11, 12, 1)]),
+        (AcquiredRange(0, 4, 1), [(5, 9, 1), (0, 4, 1)]),
+    ],
+    ids=["continues", "another-value", "behind-a-hole", "in-front"],
+)
+def test_a_range_is_fused_with_the_last_one_that_it_continues(
+    item: AcquiredRange, expected: list[tuple[int, int, int]]
+) -> None:
+    ranges = [AcquiredRange(5, 9, 1)]
+    append_fused(ranges, item)
+    assert ranges == expected

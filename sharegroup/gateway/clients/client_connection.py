@@ -95,7 +95,7 @@ class ClientConnection(FrameProtocol):
     # -- its end -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the connection now."""
+        """Handle no more requests, and close the connection without sending the rest."""
         self._requests.stop()
         self.abort()
 

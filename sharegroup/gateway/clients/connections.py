@@ -20,7 +20,7 @@ class Connection(Protocol):
         """Whether the client has been silent for too long (seconds of the loop's clock)."""
 
     def close(self) -> None:
-        """Close the connection now."""
+        """Close the connection without sending the rest."""
 
 
 class Connections:
@@ -50,7 +50,7 @@ class Connections:
         return True
 
     def remove(self, connection: Connection) -> None:
-        """The client is gone."""
+        """Take out the connection of a client that is gone, and tell `ended`."""
         self._connections.discard(connection)
         self._ended(connection.connection_id)
 

@@ -35,12 +35,12 @@ class Logins:
         return Login(self._security.authenticator(), self._threads)
 
     def close(self) -> None:
-        """Begin no more steps."""
+        """Begin no more steps; those that are being checked are not waited for."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 class Login:
-    """See the module; without a `sasl` the client is authenticated from the start, as nobody in particular."""
+    """Takes a client through its login. Without `sasl` it is authenticated from the start, as nobody in particular."""
 
     def __init__(self, sasl: SaslServer | None, threads: ThreadPoolExecutor) -> None:
         self._sasl, self._threads = sasl, threads

@@ -17,7 +17,7 @@ BACKLOG = 1_024
 
 
 class Ports:
-    """See the module. `listeners` is told of each port that is open."""
+    """Opens the ports, and tells `listeners` of each that is open."""
 
     def __init__(self, config: GatewayConfig, cluster: UpstreamCluster, listeners: Listeners) -> None:
         self._config, self._cluster, self._listeners = config, cluster, listeners
@@ -56,6 +56,6 @@ class Ports:
         )
 
     def close(self) -> None:
-        """Take no more clients."""
+        """Take no more clients; those that are connected stay."""
         for server in self._servers.values():
             server.close()

@@ -49,7 +49,8 @@ class Service:
 
 
 class RequestLoop:
-    """See the module. `link` carries the bytes; `failed` is told, once, why the connection cannot go on."""
+    """Handles one client's requests, and sends their answers. `link` carries the bytes; `failed` is told, once, why the
+    connection cannot go on."""
 
     def __init__(
         self, service: Service, link: FrameProtocol, caller: Caller, failed: Callable[[Exception], None]
@@ -78,7 +79,7 @@ class RequestLoop:
         self._tasks = [asyncio.ensure_future(self._until_over(work)) for work in (self._handle_all(), self._send_all())]
 
     def received(self, frame: memoryview) -> None:
-        """A request has come."""
+        """Have a request handled when its turn comes."""
         self._frames.put(frame)
 
     def stop(self) -> None:
@@ -86,7 +87,7 @@ class RequestLoop:
         self._is_over = True
 
     def close(self) -> None:
-        """The client is gone."""
+        """Drop what is under way: the client is gone."""
         self._is_over = True
         self._frames.clear()
         for task in self._tasks:

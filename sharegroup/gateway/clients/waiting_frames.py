@@ -24,7 +24,7 @@ class WaitingFrames:
         return len(self._frames)
 
     def put(self, frame: memoryview) -> None:
-        """A request has come."""
+        """Add a request; when too much waits, the link is held."""
         self._frames.append(frame)
         self._waiting_bytes += len(frame)
         self._arrived.set()
@@ -47,5 +47,5 @@ class WaitingFrames:
         return len(self._frames) < MAX_WAITING_FRAMES // 2 and self._waiting_bytes < MAX_WAITING_BYTES
 
     def clear(self) -> None:
-        """Nobody will handle them."""
+        """Forget all that waits, since nobody will handle it."""
         self._frames.clear()

@@ -48,12 +48,12 @@ class ConfigEntry(NamedTuple):
 
     @property
     def value(self) -> str:
-        """The value as text."""
+        """The value in force, as text."""
         return self.synonyms[0].value
 
     @property
     def source(self) -> Source:
-        """Where the value comes from."""
+        """Where the value in force comes from."""
         return self.synonyms[0].source
 
 

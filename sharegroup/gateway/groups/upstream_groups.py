@@ -128,11 +128,11 @@ class DescribedGroup:
 
     @classmethod
     def flexible_version_q(cls, version: int) -> bool:  # noqa: ARG003
-        """kafka-python's."""
+        """Whether the response has the flexible header, as kafka-python's classes tell it."""
         return True
 
     @classmethod
     def decode(cls, data: memoryview, version: int) -> DescribedGroup:  # noqa: ARG003
-        """kafka-python's."""
+        """Read a response from behind its header, as kafka-python's classes do."""
         _, position = read_varint(data, 4)  # the throttle time, and how many groups there are
         return cls(int(_INT16.unpack_from(data, position)[0]))

@@ -24,7 +24,7 @@ class DeleteGroups:
         self._requests, self._stored, self._cluster, self._security = requests, stored, cluster, security
 
     async def __call__(self, request: Request[DeleteGroupsRequest]) -> DeleteGroupsResponse:
-        """Each group by itself."""
+        """Delete each group by itself: the others do not suffer from one that is refused."""
         group_ids = list(dict.fromkeys(request.body.groups_names))
         codes = {group_id: self._refusal(request, group_id) for group_id in group_ids}
         try:

@@ -33,7 +33,7 @@ class DescribeShareGroupOffsets:
         self._stored, self._cluster, self._security = stored, cluster, security
 
     async def __call__(self, request: Request[DescribeShareGroupOffsetsRequest]) -> DescribeShareGroupOffsetsResponse:
-        """Each group by itself."""
+        """Describe each group by itself: the others do not suffer from one that is refused."""
         asked, with_lag = request.body.groups, request.version >= LAG_VERSION
         try:
             offsets = await self._stored.offsets(group.group_id for group in asked)

@@ -19,7 +19,7 @@ LOOK_AGAIN_S = 1.0
 
 
 class PassThrough:
-    """See the module. `settings` are kafka-python's, for the links to the brokers."""
+    """Checks the requests, and links clients to brokers. `settings` are kafka-python's, for the links."""
 
     def __init__(self, cluster: UpstreamCluster, settings: ClientSettings, security: Authorization) -> None:
         self._cluster, self._settings, self._security = cluster, settings, security

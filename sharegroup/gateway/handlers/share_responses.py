@@ -66,11 +66,11 @@ class _ShareResponse(Generic[Message]):
         self._outcomes: Mapping[TopicIdPartition, AckResult] = {}
 
     def acknowledged(self, outcomes: Mapping[TopicIdPartition, AckResult]) -> None:
-        """How the acknowledgements ended."""
+        """Put in how the acknowledgements of the request ended."""
         self._outcomes = outcomes
 
     def failed(self, error: RequestError) -> Message:
-        """The whole request is refused."""
+        """The message for a request that is refused as a whole."""
         return self._message(error.code, error.message, 0, {})
 
     def _message(
@@ -117,11 +117,11 @@ class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
         return key in self._records
 
     def faults(self, codes: Mapping[TopicIdPartition, ErrorCode]) -> None:
-        """Why partitions cannot be read here; those whose records are in have none."""
+        """Put in why partitions cannot be read here; those whose records are in have none."""
         self._faults |= {key: code for key, code in codes.items() if key not in self._records}
 
     def records(self, key: TopicIdPartition, found: PartRecords) -> None:
-        """A partition's records."""
+        """Put in a partition's records; the shortest of all locks counts."""
         self._records[key] = found
         self.record_count += found.slice.record_count
         self.byte_count += found.slice.byte_count
@@ -161,6 +161,6 @@ class AcknowledgeResponseBuilder(_ShareResponse[ShareAcknowledgeResponse]):
     leader_class = partition_class.LeaderIdAndEpoch
 
     def message(self, lock_timeout_ms: int) -> ShareAcknowledgeResponse:
-        """The message."""
+        """The message, with an entry for each partition that was acknowledged."""
         entries = {key: self._entry(key, code, text) for key, (code, text) in self._outcomes.items()}
         return self._message(ErrorCode.NONE, None, lock_timeout_ms, entries)

@@ -1,7 +1,7 @@
 """The gateway's line to the job: request rows out, its own response rows in, on the event loop.
 
-Rows are appended on the loop (`RowAppender`). Responses are read by a thread, which polls the partition of the response
-topic that this gateway's key is in; this is where it meets the loop.
+Rows are appended on the loop (`RowAppender`). Responses are read by a thread (`ResponseReader`); this is where it meets
+the loop.
 """
 
 from __future__ import annotations
@@ -9,23 +9,19 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import threading
 import uuid
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Protocol
 
-from kafka import KafkaConsumer, TopicPartition
-from kafka.errors import KafkaError
-
+from sharegroup.gateway.job_client.response_reader import ResponseReader, ResponseRecord, decoded_rows
 from sharegroup.gateway.job_client.row_appender import JobUnavailableError, RowAppender
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.protocol.broadcasts import EVERYBODY, Broadcast, NewLeaderBroadcast, decode_broadcast
-from sharegroup.protocol.response_rows import Response, decode_response
+from sharegroup.protocol.broadcasts import Broadcast
+from sharegroup.protocol.response_rows import Response
 from sharegroup.protocol.share_group_requests import ShareGroupRequest
 from sharegroup.protocol.share_partition_requests import SharePartitionRequest
 from sharegroup.protocol.share_partition_responses import WantedNotice
 from sharegroup.topics.client_settings import ClientSettings
-from sharegroup.topics.row_channel import RowTopics, read_from_end, responses_consumer, responses_partition
+from sharegroup.topics.row_channel import RowTopics
 from sharegroup.types import SharePartitionKey
 
 __all__ = ["JobChannel", "JobUnavailableError"]
@@ -33,22 +29,8 @@ __all__ = ["JobChannel", "JobUnavailableError"]
 logger = logging.getLogger(__name__)
 
 Request = ShareGroupRequest | SharePartitionRequest
-POLL_MS = 500
-#: A row for everybody as earlier versions wrote it: they had one type only.
-UNTYPED_BROADCAST = b"{}"
 #: Between two looks for the request topics.
 TOPICS_PAUSE_S = 0.1
-
-
-class _Record(Protocol):
-    """What is read of a consumer's record."""
-
-    @property
-    def offset(self) -> int: ...
-    @property
-    def key(self) -> bytes | None: ...
-    @property
-    def value(self) -> bytes: ...
 
 
 class JobChannel:
@@ -62,26 +44,29 @@ class JobChannel:
         self._subscribers: dict[str, Callable[[Response], None]] = {}
         self._on_broadcast: list[Callable[[Broadcast], None]] = []
         self._on_wanted: list[Callable[[SharePartitionKey], None]] = []
-        self._position: int | None = None
-        self._stopping = threading.Event()
+        self._is_closing = False
         self._listening = asyncio.Event()
         self._ready = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._appender = RowAppender(cluster, settings, timeout_s)
-        self._reader: threading.Thread | None = None
+        self._reader: ResponseReader | None = None
         self._opening: asyncio.Task[None] | None = None
 
     # -- life ------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Connect in the background; requests wait for it."""
-        self._reader = threading.Thread(target=self._read, name="job-responses", daemon=True)
+        self._reader = ResponseReader(
+            self._settings, self._topics.responses, self.reply_to.encode(), self._listens, self._receive
+        )
         self._reader.start()
         self._opening = asyncio.ensure_future(self._open_requests())
 
     async def close(self) -> None:
         """Send what is on its way, then close the connections."""
-        self._stopping.set()
+        self._is_closing = True
+        if self._reader is not None:
+            self._reader.stop()
         if self._opening is not None:
             self._opening.cancel()
             await asyncio.wait([self._opening])
@@ -93,7 +78,7 @@ class JobChannel:
         """Wait for all that requests need: first that their responses are read."""
         await self._listening.wait()
         while not await self._knows_request_topics():
-            if self._stopping.is_set():  # before Python 3.12, wait_for may swallow that we were cancelled
+            if self._is_closing:  # before Python 3.12, wait_for may swallow that we were cancelled
                 return
             await asyncio.sleep(TOPICS_PAUSE_S)
         self._ready.set()
@@ -199,82 +184,18 @@ class JobChannel:
         except TimeoutError:
             raise JobUnavailableError("the job's topics are not there: is the job running?") from None
 
-    # -- responses: the reader's thread ------------------------------------------------------------------------------
+    # -- responses: in the reader's thread -----------------------------------------------------------------------
 
-    def _read(self) -> None:
-        """Until we stop, whatever goes wrong: a gateway that hears no responses is of no use."""
-        consumer = None
-        while not self._stopping.is_set():
-            try:
-                if consumer is None:
-                    consumer = self._open()
-                for messages in consumer.poll(timeout_ms=POLL_MS).values():
-                    self._position = messages[-1].offset + 1
-                    self._receive(messages)
-            except Exception as error:  # noqa: BLE001 - kafka-python raises more than KafkaError
-                if self._stopping.is_set():
-                    break
-                logger.warning("responses cannot be read, will try again: %s", error)
-                if consumer is not None and not isinstance(error, KafkaError):
-                    consumer.close()
-                    consumer = None
-                self._stopping.wait(1)
-        if consumer is not None:
-            consumer.close()
-
-    def _open(self) -> KafkaConsumer:
-        """Read the partition that our responses are in, from its end or where we were. Raises KafkaError."""
-        consumer = responses_consumer(self._settings)
-        try:
-            partition = self._find_partition(consumer)
-            if self._position is None:
-                self._position = read_from_end(consumer, partition)
-            else:
-                consumer.assign([partition])
-                consumer.seek(partition, self._position)
-        except BaseException:
-            consumer.close()
-            raise
+    def _listens(self) -> None:
         self._loop.call_soon_threadsafe(self._listening.set)
-        return consumer
 
-    def _find_partition(self, consumer: KafkaConsumer) -> TopicPartition:
-        key = self.reply_to.encode()
-        partition = responses_partition(consumer, self._topics.responses, key)
-        if partition is None:
-            logger.info("waiting for the job to create its topics")
-        while partition is None:
-            self._pause(0.5)
-            partition = responses_partition(consumer, self._topics.responses, key)
-        return partition
-
-    def _pause(self, seconds: float) -> None:
-        """Raises JobUnavailableError when we are to stop."""
-        if self._stopping.wait(seconds):
-            raise JobUnavailableError("the gateway stops")
-
-    def _receive(self, messages: Iterable[_Record]) -> None:
+    def _receive(self, records: Iterable[ResponseRecord]) -> None:
         """Rows in the order of the log; what one says of a member or a topic counts for those behind it."""
-        rows: list[Response | Broadcast] = []
-        for message in messages:
-            try:
-                row = self._decoded(message.key, message.value)
-            except ValueError as error:
-                logger.warning("response row at offset %d cannot be read: %s", message.offset, error)
-            else:
-                rows += [] if row is None else [row]
+        rows = decoded_rows(records, self.reply_to.encode())
         if rows and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._deliver, rows)
 
-    def _decoded(self, key: bytes | None, value: bytes) -> Response | Broadcast | None:
-        """None for other gateways' rows of the same partition, which are not even decoded. Raises ValueError."""
-        if key == self.reply_to.encode():
-            return decode_response(value)
-        if key != EVERYBODY.encode():
-            return None
-        return NewLeaderBroadcast() if value == UNTYPED_BROADCAST else decode_broadcast(value)
-
-    # -- responses: the event loop -----------------------------------------------------------------------------------
+    # -- responses: on the event loop ----------------------------------------------------------------------------
 
     def _deliver(self, rows: list[Response | Broadcast]) -> None:
         for response in rows:

@@ -59,7 +59,7 @@ class LogPosition(NamedTuple):
 
     @property
     def key(self) -> CacheKey:
-        """The cache's key."""
+        """The key of its batches in the cache: the same partition, read in the same way."""
         return CacheKey(self.topic.topic_id, self.partition, self.read_committed)
 
 

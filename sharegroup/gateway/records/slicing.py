@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from sharegroup.gateway.records.record_batches import RecordBatch
+from sharegroup.range_map import append_fused
 from sharegroup.types import AcquiredRange, OffsetRange
 
 __all__ = ["Limits", "Slice", "slice_response"]
@@ -131,7 +132,7 @@ class _Walk:
 
 
 class _Response:
-    """The slice so far."""
+    """The slice in the making, and whether the limits leave room for more."""
 
     def __init__(self, covered: OffsetRange | None, limits: Limits) -> None:
         self._covered = covered if covered is not None else OffsetRange(0, -1)
@@ -186,19 +187,14 @@ class _Response:
         return last - first + 1 >= self._limits.batch_size
 
     def _list(self, piece: AcquiredRange, splits: bool) -> None:
-        if self._acquired and not splits:
-            first, last, count = self._acquired[-1]
-            if last + 1 == piece.first_offset and count == piece.delivery_count:
-                self._acquired[-1] = AcquiredRange(first, piece.last_offset, count)
-                return
-        self._acquired.append(piece)
+        if splits:
+            self._acquired.append(piece)
+        else:
+            append_fused(self._acquired, piece)
 
     def _add_gap(self, first: int, last: int) -> None:
-        if first > last:
-            return
-        if self._gaps and self._gaps[-1].last_offset + 1 == first:
-            first = self._gaps.pop().first_offset
-        self._gaps.append(OffsetRange(first, last))
+        if first <= last:
+            append_fused(self._gaps, OffsetRange(first, last))
 
     def _leave(self, first: int, last: int, count: int) -> None:
         if first <= last:

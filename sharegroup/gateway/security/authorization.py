@@ -102,7 +102,7 @@ class Authorization:
         self._need(caller, Operation.ALTER_CONFIGS, Resource.GROUP, group_id)
 
     def list_config_resources(self, caller: Caller) -> None:
-        """ListConfigResources."""
+        """ListConfigResources, which is about the cluster."""
         self._need(caller, Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, CLUSTER_NAME)
 
     def pass_through(self, caller: Caller) -> None:

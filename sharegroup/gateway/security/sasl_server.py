@@ -64,7 +64,7 @@ class SaslState(Enum):
 
 
 class SaslStep(NamedTuple):
-    """The answer to SaslAuthenticate."""
+    """How a SaslAuthenticate is answered; `auth_bytes` is the mechanism's message to the client."""
 
     error_code: ErrorCode
     error_message: str | None = None

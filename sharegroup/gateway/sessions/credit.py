@@ -29,7 +29,7 @@ _ROUND_TRIPS = 3
 
 
 class Credit:
-    """See the module. All times are milliseconds.
+    """Learns from what the member does, and tells how many records to ask for. All times are milliseconds.
 
     `min_records`: least records to ask for. `max_records`: most to hold, share.partition.max.record.locks at most.
     `lock_duration_ms`: that of the group.

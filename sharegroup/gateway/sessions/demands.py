@@ -18,7 +18,8 @@ class Demand(NamedTuple):
 
 
 class Demands:
-    """See the module. A demand that was not answered for `lost_after_ms` is lost; its answer counts when it comes."""
+    """Lets one demand stand at a time. One that was not answered for `lost_after_ms` is lost; its answer counts when it
+    comes."""
 
     def __init__(self, lost_after_ms: int) -> None:
         self._lost_after_ms = lost_after_ms

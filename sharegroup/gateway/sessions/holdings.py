@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from sharegroup.gateway.sessions.read_ahead_buffer import Grant
-from sharegroup.range_map import RangeMap
+from sharegroup.range_map import RangeMap, append_fused
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
 
 _MIN_PRUNE_AT = 64
@@ -81,7 +81,7 @@ class Holdings:
             for held_first, held_last, held in self._ranges.items(next_offset, last) if next_offset <= last else ():
                 if held_first != next_offset or held.lock_deadline_ms < now_ms:
                     return None
-                _append(grants, AcquiredRange(held_first, held_last, held.delivery_count))
+                append_fused(grants, AcquiredRange(held_first, held_last, held.delivery_count))
                 deadlines.append(held.lock_deadline_ms)
                 is_settled = is_settled and not held.asked
                 next_offset = held_last + 1
@@ -117,17 +117,6 @@ class Holdings:
     def clear(self) -> None:
         """The member holds nothing any more."""
         self._ranges.clear()
-
-
-def _append(grants: list[AcquiredRange], grant: AcquiredRange) -> None:
-    """The next grant; one with the last one's delivery count that touches it goes into it."""
-    if (
-        grants
-        and grants[-1].last_offset + 1 == grant.first_offset
-        and grants[-1].delivery_count == grant.delivery_count
-    ):
-        grant = grants.pop()._replace(last_offset=grant.last_offset)
-    grants.append(grant)
 
 
 def _runs(batch: AcknowledgementBatch) -> Iterator[tuple[int, int, bool]]:

@@ -28,7 +28,7 @@ class Lease:
         self._deadline_ms = deadline_ms
 
     def end(self) -> None:
-        """The member has left."""
+        """The member has left, or was timed out."""
         self._is_over = True
 
     def lasts(self, until_ms: int) -> bool:

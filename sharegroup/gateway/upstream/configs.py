@@ -64,7 +64,7 @@ class UpstreamConfigs:
         resources: Sequence[IncrementalAlterConfigsRequest.AlterConfigsResource],
         validate_only: bool,
     ) -> dict[Resource, ConfigResult]:
-        """{(type, name): outcome}"""
+        """{(type, name): (error code, message)}; with `validate_only` nothing is altered."""
         if not resources:
             return {}
         if not await self._offers(node_id, IncrementalAlterConfigsRequest):

@@ -31,7 +31,7 @@ class ConnectBackoff:
         self._pause_s = min(2 * self._pause_s, MAX_PAUSE_S)
 
     def succeeded(self) -> None:
-        """The broker is there."""
+        """An attempt succeeded; the next pause is the first again."""
         self._pause_s = FIRST_PAUSE_S
 
     def remaining_s(self, now: float) -> float:

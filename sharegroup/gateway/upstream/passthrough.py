@@ -61,7 +61,7 @@ class Passthrough:
             self._connection.taken(size)
 
     def close(self) -> None:
-        """Close the link."""
+        """Close the link; one that is being opened closes when it is."""
         self._is_closed = True
         if self._connection is not None:
             self._connection.close()
@@ -101,7 +101,7 @@ class _Link(UpstreamConnection):
             self.hold_frames()
 
     def taken(self, size: int) -> None:
-        """The client has it."""
+        """The client has taken so many bytes; read on when it has caught up."""
         was_held = self.untaken > MAX_UNTAKEN_BYTES
         self.untaken -= size
         if was_held and self.untaken <= MAX_UNTAKEN_BYTES:

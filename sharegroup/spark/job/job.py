@@ -6,11 +6,11 @@ import functools
 import logging
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from sharegroup.commit.commit_steps import CommitSteps
 from sharegroup.commit.delta_table import DeltaTableWriter, DeltaVersions, open_or_create
@@ -125,43 +125,37 @@ class ShareGroupJob:
     # -- the queries -----------------------------------------------------------------------------------------------
 
     def _share_partition(self) -> JobQuery:
-        job = self._config.job
-        name = share_partition_query.NAME
+        job, name = self._config.job, share_partition_query.NAME
         producer = self._producer(name, job.group_requests_topic)
-        writers = [DeltaTableWriter(job.tables_path, spec) for spec in _TABLES[name]]
-        return JobQuery(
-            self._spark,
-            self._config,
-            name,
-            lambda path, positions: share_partition_query.share_partition_outputs(
-                self._spark, self._config, path, positions
-            ),
-            CommitSteps(writers, producer, fault_point(name, self._jvm_pid)),
-            str(Path(self._scratch.name) / name),
-            self._stop,
-            lambda: prunable(job.tables_path, job.delivery_log_retention_ms),
-            producer.announce_leader,
-        )
+        prune_before = functools.partial(prunable, job.tables_path, job.delivery_log_retention_ms)
+        outputs = share_partition_query.share_partition_outputs
+        return self._query(name, outputs, self._steps(name, producer), prune_before, producer.announce_leader)
 
     def _group_coordinator(self) -> JobQuery:
-        job = self._config.job
         name = group_coordinator_query.NAME
-        producer = self._producer(name, job.partition_requests_topic)
-        writers = [DeltaTableWriter(job.tables_path, spec) for spec in _TABLES[name]]
-        steps = CommitSteps(writers, producer, fault_point(name, self._jvm_pid))
-        return JobQuery(
-            self._spark,
-            self._config,
-            name,
-            lambda path, positions: group_coordinator_query.group_coordinator_outputs(
-                self._spark, self._config, path, positions
-            ),
-            steps,
-            str(Path(self._scratch.name) / name),
-            self._stop,
-            dict,
-            lambda: write_static_configs(steps, self._config, int(time.time() * 1000)),
+        steps = self._steps(name, self._producer(name, self._config.job.partition_requests_topic))
+        outputs = group_coordinator_query.group_coordinator_outputs
+        return self._query(
+            name, outputs, steps, dict, lambda: write_static_configs(steps, self._config, int(time.time() * 1000))
         )
+
+    def _query(
+        self,
+        name: str,
+        outputs: Callable[[SparkSession, Config, str, dict[int, int]], DataFrame],
+        steps: CommitSteps,
+        prune_before: Callable[[], Mapping[str, str]],
+        on_lead: Callable[[], None],
+    ) -> JobQuery:
+        of_this_job = functools.partial(outputs, self._spark, self._config)
+        hand_over_path = str(Path(self._scratch.name) / name)
+        return JobQuery(
+            self._spark, self._config, name, of_this_job, steps, hand_over_path, self._stop, prune_before, on_lead
+        )
+
+    def _steps(self, name: str, producer: KafkaRowProducer) -> CommitSteps:
+        writers = [DeltaTableWriter(self._config.job.tables_path, spec) for spec in _TABLES[name]]
+        return CommitSteps(writers, producer, fault_point(name, self._jvm_pid))
 
     def _producer(self, name: str, requests_topic: str) -> KafkaRowProducer:
         """A query's own, in place of that of its last run."""

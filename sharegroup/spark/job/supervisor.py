@@ -38,7 +38,7 @@ class Supervised(Protocol):
 
     @property
     def is_active(self) -> bool:
-        """Whether it runs."""
+        """Whether it has not ended."""
 
     @property
     def ended_by(self) -> BaseException | None:

@@ -23,8 +23,9 @@ from sharegroup.spark.log_set_up import set_up_log
 from sharegroup.tables.config_poll import ConfigPoll
 from sharegroup.tables.pinned_tables import PinnedTables
 from sharegroup.watch.hand_over import HandOverFile
+from sharegroup.watch.log_answers import LOG_TIMEOUT_MS
 from sharegroup.watch.log_offsets_plan import SourceOffset, TableReaders, rows_between
-from sharegroup.watch.log_offsets_planner import LOG_TIMEOUT_MS, LogOffsetsPlanner, PlannerSettings
+from sharegroup.watch.log_offsets_planner import LogOffsetsPlanner, PlannerSettings
 from sharegroup.watch.log_poll import LogPoll
 from sharegroup.watch.request_clock import RequestClock, Waiting
 from sharegroup.watch.wake import Requests, Wake

@@ -40,7 +40,7 @@ class AcquiredRangesReader(SimpleDataSourceStreamReader):
         self._checkpoint = options["checkpoint"]
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """Before the first batch."""
+        """The offset before the first batch, which has no ranges."""
         return NOTHING.to_json()
 
     def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[Any, ...]], dict[str, Any]]:

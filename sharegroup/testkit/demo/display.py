@@ -38,7 +38,7 @@ class Display:
         self._live = None
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line that stays, with the seconds since the beginning."""
         self._console.print(f"{time.monotonic() - self._begin:6.1f} s  {text}", highlight=False, soft_wrap=True)
 
     def wait(self, what: str, is_done: Callable[[], bool], stands: Callable[[], str] = lambda: "") -> None:
@@ -52,7 +52,7 @@ class Display:
             time.sleep(_POLL_S)  # other processes are asked, there is nothing to wait on
 
     def show(self, now: Progress, log_end_offsets: Mapping[TopicPartition, int]) -> None:
-        """The state of things."""
+        """Tell how far the work is: in the table, or on a line if anything has changed."""
         rate = self._rate(now.finished)
         lag = now.lag(log_end_offsets)
         deliveries = "  ".join(f"{count}x {records:,}" for count, records in sorted(now.deliveries.items())) or "-"

@@ -89,7 +89,6 @@ class Administrator:
         self._reset(DeleteOffsetsRequest(*self._named(), topic_names=(topic,)), (topic,))
 
     def delete_group(self) -> None:
-        """Delete the group."""
         self._reset(DeleteGroupRequest(*self._named()), ())
 
     def _named(self) -> tuple[str, str, str]:

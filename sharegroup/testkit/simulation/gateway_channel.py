@@ -56,7 +56,7 @@ class SimulatedJobChannel(JobChannel):
         self._stop_reading()
 
     def kill(self) -> None:
-        """The process is gone."""
+        """Send and read nothing more, from one moment to the next."""
         self.simulated_appender.kill()
         self._stop_reading()
 

@@ -265,7 +265,7 @@ class _Process:
     # -- connections ---------------------------------------------------------------------------------------------------
 
     def connect(self, node_id: int, host: str, broken: Callable[[], None]) -> GatewayConnection:
-        """A new connection."""
+        """Connect a client that came to a broker's port; `broken` is called when the gateway ends the connection."""
         caller = Caller(next(self._numbers), node_id, host)
         found = self._connections[caller.connection_id] = GatewayConnection(self, caller, broken)
         return found
@@ -273,7 +273,7 @@ class _Process:
     def serve(
         self, connection: GatewayConnection, message: Any, version: int, answered: Callable[[Any, int], None]
     ) -> None:
-        """Handle a request."""
+        """Handle a request; `answered` gets the response and the time (ms)."""
         connection.task = self.loop.create_task(self._handle(connection, message, version, answered))
 
     async def _handle(
@@ -291,7 +291,7 @@ class _Process:
         answered(response, self._around.clock.now_ms)
 
     def disconnected(self, connection: GatewayConnection) -> None:
-        """The client is gone."""
+        """Forget the connection of a client that is gone, and whatever it waits for."""
         self._connections.pop(connection.caller.connection_id, None)
         self.loop.call_soon(self._disconnected, connection)
 

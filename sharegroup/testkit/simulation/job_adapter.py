@@ -40,7 +40,7 @@ _TABLES = {GROUP_COORDINATOR: GROUP_COORDINATOR_TABLES, SHARE_PARTITION: SHARE_P
 
 
 def operator_of(name: str, config: Config) -> Callable[[str, str | None], Operator]:
-    """The query's operator, as `spark.operators` calls it."""
+    """The query's operator with the state that a key has, as `queries.operators` restores it."""
     if name == GROUP_COORDINATOR:
         return lambda group_id, state: ShareGroupOperator(group_id, config, state)
     records = SnapshotRules(
@@ -88,7 +88,7 @@ class RowProducer:
         self._kafka, self._process, self._responses, self._requests = kafka, process, responses, requests
 
     def send(self, responses: Iterable[Mapping[str, Any]], requests: Iterable[tuple[str, str]]) -> None:
-        """As `topics.kafka_clients.KafkaRowProducer`."""
+        """As `KafkaRowProducer.send`: rows for everybody, requests to the other query, responses."""
         requested = [(key.encode(), value.encode()) for key, value in requests]
         answers = [
             (row["reply_to"].encode(), json.dumps(row, separators=(",", ":")).encode())
@@ -100,7 +100,7 @@ class RowProducer:
         self._produce(self._responses, [(key, value) for key, value in answers if key != EVERYBODY.encode()])
 
     def announce_leader(self) -> None:
-        """As `topics.kafka_clients.KafkaRowProducer`."""
+        """As `KafkaRowProducer.announce_leader`: a row for everybody in each partition."""
         self._broadcast([encode_broadcast(NewLeaderBroadcast())])
 
     def _broadcast(self, values: list[bytes]) -> None:
@@ -143,7 +143,7 @@ def make_query(
     faults: StoreFaults,
     poll: job_sources.SimulatedLogPoll,
 ) -> QueryParts:
-    """One start of a query, as `spark.job` and `spark.job_query` make it."""
+    """One start of a query, as `job.job` and `job.job_query` make it."""
     job = config.job
     is_group = name == GROUP_COORDINATOR
     requests_topic = job.partition_requests_topic if is_group else job.group_requests_topic
@@ -179,7 +179,7 @@ def make_lead(tables: SimulatedTables, faults: StoreFaults) -> JobLead:
 
 
 def refuse_stale_checkpoints(tables: SimulatedTables, checkpoints: Mapping[str, Checkpoint | None]) -> None:
-    """As `spark.job` before it takes the lead. Raises StaleCheckpointError."""
+    """As `job.job` before it takes the lead. Raises StaleCheckpointError."""
     for name, (first, *_) in _TABLES.items():
         checkpoint = checkpoints[name]
         if checkpoint is not None:
@@ -189,13 +189,13 @@ def refuse_stale_checkpoints(tables: SimulatedTables, checkpoints: Mapping[str, 
 
 
 def last_leader_epoch(tables: SimulatedTables, query_id: str) -> int:
-    """As `spark.leaders.last_leader_epoch`."""
+    """As `commit.leaders.last_leader_epoch`, from the tables in memory."""
     rows = tables.rows(SHARE_GROUP_JOB)
     return max((row["leader_epoch"] for row in rows if row["query_id"] == query_id), default=0)
 
 
 def record_start(tables: SimulatedTables, name: str, steps: CommitSteps, now_ms: int) -> None:
-    """As `spark.leaders.record_leader`."""
+    """As `commit.leaders.record_leader`, into the tables in memory."""
     row = {
         "query": name,
         "leader_epoch": steps.leader_epoch,

@@ -37,7 +37,7 @@ class VirtualTime:
         return self._clock.now_us / 1_000_000
 
     def monotonic(self) -> float:
-        """Seconds."""
+        """Seconds since some moment."""
         return self._clock.monotonic_s()
 
     def sleep(self, seconds: float) -> None:
@@ -53,7 +53,7 @@ def use_virtual_time(clock: Scheduler) -> None:
 
 
 class SimulatedLogPoll:
-    """`spark.log_poll.LogPoll` over the simulated Kafka; `pause` is what it costs to ask."""
+    """`watch.log_poll.LogPoll` over the simulated Kafka; `pause` is what it costs to ask."""
 
     def __init__(self, kafka: SimulatedKafka, lag_ms: Callable[[], int], timeout: Callable[[], None]) -> None:
         self._kafka, self._lag_ms, self._timeout = kafka, lag_ms, timeout
@@ -64,7 +64,7 @@ class SimulatedLogPoll:
         return {p: log.last_stable_offset if read_committed else log.log_end_offset for p, log in logs.items()}
 
     def starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Log starts."""
+        """Log start offsets."""
         return {p: log.log_start_offset for p, log in self._logs(partitions).items()}
 
     def at_time(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
@@ -136,7 +136,7 @@ class _Configs(ConfigPoll):
 
 
 class _HandOver:
-    """In place of the file."""
+    """What a query tells its source, in place of `HandOverFile`."""
 
     def __init__(self) -> None:
         self._content = HandOver()
@@ -146,7 +146,7 @@ class _HandOver:
         self._content = content
 
     def read(self) -> HandOver:
-        """What was written."""
+        """What the query has told last."""
         return self._content
 
 
@@ -173,7 +173,6 @@ class LogOffsets(LogOffsetsReader):
         self._clock = _Clock(always, job.partition_requests_topic, job.log_idle_poll_interval_ms)
 
     def initial(self) -> Any:
-        """Its first offset."""
         return self.initialOffset()
 
     def again(self, start: Any, end: Any) -> Iterable[tuple[str, str]]:
@@ -205,11 +204,10 @@ class GroupTicks(ShareGroupsReader):
         self._ticked_all = False
 
     def initial(self) -> Any:
-        """Its first offset."""
         return self.initialOffset()
 
     def again(self, start: Any, end: Any) -> Iterable[tuple[str, str]]:
-        """The rows once more."""
+        """The rows between two offsets, once more."""
         return list(self.readBetweenOffsets(start, end))
 
 

@@ -113,7 +113,7 @@ class _Life:
 
     @property
     def in_question(self) -> bool:
-        """Nothing is judged then."""
+        """Whether it may have begun anew without a word: nothing is judged then."""
         return self.is_asked or self.is_unknown
 
 

@@ -36,7 +36,7 @@ class MemberChannel:
         self._tail = RowTail(self._world.clock, self._world.kafka, self._world.weather, RESPONSES, self._on_row)
 
     def close(self) -> None:
-        """The process is gone."""
+        """Send and read nothing more: the process is gone."""
         self._sender.close()
         if self._tail is not None:
             self._tail.close()

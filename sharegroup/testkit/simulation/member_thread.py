@@ -1,4 +1,4 @@
-"""The thread around a `MemberLogic`, as `member.member` has it, in virtual time."""
+"""The thread around a `MemberLogic`, as `member_loop` has it, in virtual time."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def _run(seed: int, hours: float, faults: Collection[str] | None, keep_trace: bo
 
 
 def result(world: World, host: JobHost, wall_s: float) -> Result:
-    """What came of it."""
+    """What came of a run that took `wall_s` seconds; the trace is about its first violation."""
     violations = tuple(world.judge.violations)
     about = violations[0].about if violations else ""
     return Result(

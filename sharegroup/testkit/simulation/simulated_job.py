@@ -76,7 +76,7 @@ class SimulatedJob:
     # -- the process -----------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Let it begin, as `spark.job` does."""
+        """Let it begin, as `job.job` does."""
         self.world.trace.add(self.name, "starts")
         try:
             self._take_the_lead()
@@ -145,7 +145,7 @@ class SimulatedJob:
             raise Killed
 
     def checkpoint(self, name: str) -> Checkpoint | None:
-        """As `spark.checkpoint.read_checkpoint`."""
+        """As `job.checkpoint.read_checkpoint`: the checkpoint's query and newest batch, None for an empty one."""
         folder = self.checkpoints[name]
         if not folder.query_id:
             return None
@@ -157,7 +157,7 @@ class SimulatedJob:
         return self.alive and len(self.queries) == len(NAMES) and all(q.is_active for q in self.queries.values())
 
     def query_ended(self) -> None:
-        """One of them did."""
+        """A query has ended: the supervisor sees it soon."""
         self.clock.after(_WATCH_MS, self._watch)
 
     def _watch(self) -> None:
@@ -248,7 +248,7 @@ class StreamingQuery:
 
     @property
     def ended_by(self) -> BaseException | None:
-        """What ended it."""
+        """The error that it ended with, if there was one."""
         return self._failure
 
     @property

@@ -1,6 +1,6 @@
 """The tables of a run: those of `testkit.memory_tables`, with the time that a store takes, and what may go wrong at it.
 
-All decisions above them - who may write, what was committed - are the real `spark.table_writer`'s.
+All decisions above them - who may write, what was committed - are the real `commit.table_writer`'s.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class MemoryOffers:
         self._offer: OfferedBatch | None = None
 
     def put(self, batch: OfferedBatch) -> None:
-        """Offer a batch."""
+        """Offer a batch, and tell of it."""
         self._offer = batch
         self._on_offer()
 

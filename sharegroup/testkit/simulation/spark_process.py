@@ -69,7 +69,7 @@ class SparkProcess:
         )  # fmt: skip
 
     def start(self) -> None:
-        """The driver begins."""
+        """Let the member and the query begin, each after a while of its own."""
         self.time.after(self._random.uniform(50, 500), self._thread.start)
         self.time.after(self._random.uniform(*self._habits.starts_ms), self._query.start)
 

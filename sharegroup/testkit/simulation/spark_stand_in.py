@@ -21,7 +21,7 @@ class Source(Protocol):
     """A Python streaming source beside the request topic."""
 
     def initial(self) -> Any:
-        """Its first offset."""
+        """The offset that a query without a checkpoint begins at."""
 
     def read(self, start: Any) -> tuple[Iterable[KeyedRow], Any]:
         """What is new, and the offset behind it."""
@@ -34,7 +34,7 @@ class Process(Protocol):
     """The process in which a query runs; once killed, each of these raises."""
 
     def pause(self, least_ms: float, most_ms: float) -> None:
-        """Let time pass."""
+        """Let a random time pass."""
 
     def point(self, where: str) -> None:
         """A place to die at."""

@@ -34,17 +34,17 @@ class TableKey(NamedTuple):
 
 
 def of_row(row: Mapping[str, Any]) -> TableKey:
-    """Of a row of share_group_state or delivery_log."""
+    """The key of a row of share_group_state or delivery_log."""
     return TableKey(row["group_id"], row["topic"], row["topic_id"], row["partition"])
 
 
 def of_state(key: SharePartitionKey) -> TableKey:
-    """Of a folded state."""
+    """The key of a folded state."""
     return TableKey(*key)
 
 
 def of_key(key: Key) -> TableKey:
-    """Of the judge's."""
+    """The key that the judge's stands for."""
     return TableKey(*key)
 
 

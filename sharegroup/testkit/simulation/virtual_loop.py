@@ -146,7 +146,7 @@ class VirtualLoop(_AbstractLoop):
         self.kill()
 
     def get_debug(self) -> bool:
-        """Tasks ask for it."""
+        """Whether tasks are to check themselves: they ask the loop for it."""
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
@@ -154,7 +154,7 @@ class VirtualLoop(_AbstractLoop):
         self.problems.append(context)
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """TimerHandle calls it."""
+        """Forget a timer; its handle calls this when it is cancelled."""
         assert isinstance(handle, _Timer)
         handle.event.cancel()
 

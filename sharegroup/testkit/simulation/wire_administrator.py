@@ -64,7 +64,7 @@ class WireAdministrator(Administrator):
 
 
 def _message(request: AdministratorRequest) -> tuple[Any, int]:
-    """(message, version)"""
+    """The request as a message of Kafka's protocol, and the message's version."""
     if isinstance(request, AlterConfigsRequest):
         resource = IncrementalAlterConfigsRequest.AlterConfigsResource
         configs = [

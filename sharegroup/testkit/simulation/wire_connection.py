@@ -80,7 +80,7 @@ class Connection:
         self._loop.call_soon(_set, waiting, answer)
 
     def _broken(self) -> None:
-        """The gateway is gone."""
+        """The gateway has ended the connection; the client sees that after a while."""
         self._far_end = None
         self.on_end()
         self._clock.after(self._latency_ms(), lambda: self._loop.call_soon(self._ended))

@@ -11,5 +11,5 @@ from tests.self_signed import make_pems
 
 @pytest.fixture(scope="session")
 def pems(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """See `make_pems`."""
+    """The directory that `make_pems` writes, the same for all tests."""
     return make_pems(tmp_path_factory.mktemp("pems"))

@@ -33,7 +33,7 @@ class Frames(FrameProtocol):
         self.errors.append(problem)
 
     def receive(self, data: bytes) -> None:
-        """As asyncio does it."""
+        """Hand bytes to the protocol as asyncio does: through its own buffer."""
         rest = memoryview(data)
         while rest:
             buffer = self.get_buffer(-1)

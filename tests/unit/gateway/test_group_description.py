@@ -1,4 +1,4 @@
-"""ShareGroupDescribe."""
+"""ShareGroupDescribe: what is told of a group, and to whom."""
 
 from __future__ import annotations
 

@@ -11,7 +11,6 @@ KAFKA_STATES = (RecordState.AVAILABLE, RecordState.ACKNOWLEDGED, RecordState.ARC
 
 
 def available(first: int, last: int, count: int = 1) -> StateBatch:
-    """An AVAILABLE batch."""
     return StateBatch(first, last, RecordState.AVAILABLE, count)
 
 
@@ -21,7 +20,6 @@ def acquired(first: int, last: int, count: int = 1, member: str = "m1", deadline
 
 
 def acknowledged(first: int, last: int, count: int = 1) -> StateBatch:
-    """An ACKNOWLEDGED batch."""
     return StateBatch(first, last, RecordState.ACKNOWLEDGED, count)
 
 

@@ -1,4 +1,4 @@
-"""Replay of durable rows."""
+"""What durable records add up to, replayed in order."""
 
 from __future__ import annotations
 

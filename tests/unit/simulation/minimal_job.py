@@ -28,8 +28,8 @@ Row = tuple[int, int, LogRecord]
 
 
 class MinimalJob:
-    """See the module. `rejected` are the rows that it refused though nobody waited for the answer, `transitions` the
-    rows of delivery_log."""
+    """Runs both operators over what has come, every BATCH_MS. `rejected` are the rows that it refused though nobody
+    waited for the answer, `transitions` the rows of delivery_log."""
 
     def __init__(self, clock: Scheduler, trace: Trace, kafka: SimulatedKafka, config: Config) -> None:
         self._clock, self._trace, self._kafka, self._config = clock, trace, kafka, config

@@ -25,7 +25,7 @@ _CONFIG = {
 
 
 class Stage:
-    """See the module. `run` lets seconds pass."""
+    """A running job, and what a test does with it; `run` lets seconds pass."""
 
     def __init__(self, seed: int, partitions: int = 1, faults: Collection[str] = ()) -> None:
         self.world = make_world(seed, 1.0, faults, keep_trace=True, config=_CONFIG)
@@ -39,7 +39,7 @@ class Stage:
         assert self.host.running is not None
 
     def run(self, seconds: float) -> None:
-        """Let time pass."""
+        """Let seconds of virtual time pass."""
         self.world.clock.run_until(self.world.clock.now_ms + 1000 * seconds)
 
     def produce(self, count: int, partition: int = 0) -> None:
@@ -53,7 +53,7 @@ class Stage:
         return RowMember(self.world, name, group_id, (TOPIC,), habits)
 
     def administrator(self, group_id: str) -> Administrator:
-        """Of a group."""
+        """An administrator of a group."""
         self._know(group_id)
         return Administrator(self.world, group_id)
 

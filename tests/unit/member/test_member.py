@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.member import member as member_module
 from sharegroup.member import member_logic
 from sharegroup.member.member import Member
-from sharegroup.member.member_logic import COMMIT_MS, MemberSettings
+from sharegroup.member.member_logic import COMMIT_MS, MemberLogic, MemberSettings
 from sharegroup.member.ranges import HeldRange, OfferedBatch
 from sharegroup.protocol.share_group_requests import HeartbeatRequest
 from sharegroup.protocol.share_partition_requests import FetchRequest, UnacquireRequest
@@ -29,16 +28,15 @@ Start = Callable[..., tuple[Member, Offers]]
 
 
 @pytest.fixture
-def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
+def start() -> Iterator[Start]:
     started: list[Member] = []
     failed = threading.Event()
 
     def make(job: EngineJob, **settings: Any) -> tuple[Member, Offers]:
-        monkeypatch.setattr(member_module, "_now_ms", job.now_ms)
         offers = Offers()
         wanted = {"max_records": 100, "acknowledge_timeout_ms": PATIENCE_S * 1000} | settings
         channel = MemberChannel(job, "m")
-        member = Member(MemberSettings(GROUP, "m", (TOPIC,), **wanted), channel, offers, failed.set)
+        member = Member(MemberSettings(GROUP, "m", (TOPIC,), **wanted), channel, offers, failed.set, job.now_ms)
         started.append(member)
         member.start()
         return member, offers
@@ -46,6 +44,11 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     yield make
     for member in started:
         member.close()
+
+
+def logic_of(member: Member) -> MemberLogic:
+    with member._shared.turn() as (logic, _):
+        return logic
 
 
 def held(first: int, last: int, until: int = LOCK_MS, count: int = 1) -> HeldRange:
@@ -164,7 +167,7 @@ def test_a_member_that_stood_still_knows_that_its_locks_were_lost(start: Start) 
         assert job.fetch("another") == [(0, 99, 2)]
         job.acknowledge("another", (0, 99, ACCEPT))
     job.wait_for(lambda: job.acknowledgements(is_renew_ack=True))
-    job.wait_for(lambda: member._logic.renewal is None)
+    job.wait_for(lambda: logic_of(member).renewal is None)
     assert not member.holds_batch()  # its renewal was no error: the records are finished
 
 
@@ -293,7 +296,7 @@ def test_without_renewals_a_batch_is_held_as_long_as_its_locks(start: Start) -> 
     member, offers = start(job)
     member.begin(first := offers.claim())
     job.advance(LOCK_MS // 2)
-    job.wait_for(lambda: member._logic.holdings.running is not None and not member._logic.holdings.running.renewable)
+    job.wait_for(lambda: (running := logic_of(member).holdings.running) is not None and not running.renewable)
     assert member.holds_batch()
     job.advance(LOCK_MS // 2)
     assert not member.holds_batch()

@@ -44,7 +44,7 @@ TOPIC_ID = fetch("any").topic_id
 
 
 class EngineJob:
-    """See the module; `values` are of the group's configuration. Members wait for `changed`, so a test that holds it
+    """The job; `values` are of the group's configuration. Members wait for `changed`, so a test that holds it
     stops them at their next request."""
 
     def __init__(self, records: int = 0, **values: object) -> None:

@@ -1,4 +1,4 @@
-"""A member's heartbeats."""
+"""A member's heartbeats: when one is due, and what its answer changes."""
 
 import itertools
 

@@ -1,0 +1,53 @@
+"""What each of our commits to a Delta table carries, and how it is told again from the table's log.
+
+With `max_commit_retries=0` a commit is a compare-and-set on the table's version. Two writers with different transaction
+ids are not kept apart by these (engine trials), and delta-rs does not skip a repeated one. It moves OPTIMIZE and VACUUM
+over the commits of others, whatever their properties say.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from deltalake import CommitProperties, PostCommitHookProperties, Transaction
+
+from sharegroup.commit.versioned_table import Commit, Info, Stamp
+
+#: Delta's own work after a commit is left to upkeep.
+NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+#: Key of this project's entry in a commit's info: the batch's outbox and positions (see `commit_steps`).
+_INFO_KEY = "sharegroup"
+#: Key of a writer's own id in the info of each of its commits.
+_WRITER_KEY = "sharegroup.writer"
+#: What moves rows to other files, and removes files that no version needs (dataChange=false).
+_REARRANGING = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END"})
+
+
+def commit_properties(stamp: Stamp) -> CommitProperties:
+    """A writer's; the newest info rides on every commit, so that the newest commit always has it."""
+    transactions = [Transaction(stamp.app_id, stamp.version)] if stamp.app_id is not None else []
+    return CommitProperties(
+        custom_metadata={_WRITER_KEY: stamp.writer, **info_metadata(stamp.info)},
+        app_transactions=transactions,
+        max_commit_retries=0,
+    )
+
+
+def info_metadata(info: Info | None) -> dict[str, str]:
+    """The custom metadata of a commit that carries this info."""
+    return {_INFO_KEY: json.dumps(info, separators=(",", ":"))} if info else {}
+
+
+def info_of(entry: Mapping[str, Any]) -> Info | None:
+    """The info of an entry of `DeltaTable.history`."""
+    if _INFO_KEY not in entry:
+        return None
+    info: Info = json.loads(entry[_INFO_KEY])
+    return info
+
+
+def commit_of(entry: Mapping[str, Any]) -> Commit:
+    """An entry of `DeltaTable.history`, as the fence looks at it."""
+    return Commit(entry.get(_WRITER_KEY), entry.get("operation") in _REARRANGING, info_of(entry))

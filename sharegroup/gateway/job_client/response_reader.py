@@ -1,0 +1,141 @@
+"""The thread that reads the gateway's response rows: it polls the partition that the gateway's key is in."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaError
+
+from sharegroup.gateway.job_client.row_appender import JobUnavailableError
+from sharegroup.protocol.broadcasts import EVERYBODY, Broadcast, NewLeaderBroadcast, decode_broadcast
+from sharegroup.protocol.response_rows import Response, decode_response
+from sharegroup.topics.client_settings import ClientSettings
+from sharegroup.topics.row_channel import read_from_end, responses_consumer, responses_partition
+
+logger = logging.getLogger(__name__)
+
+_POLL_MS = 500
+#: A row for everybody as earlier versions wrote it: they had one type only.
+_UNTYPED_BROADCAST = b"{}"
+
+
+class ResponseRecord(Protocol):
+    """What is read of a consumer's record."""
+
+    @property
+    def offset(self) -> int: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes: ...
+
+
+class ResponseReader:
+    """Reads from the end that the topic has when it comes to it, and goes on from where it was.
+
+    `listening` is called when whatever is appended from now on is read, `receive` with what was read. Both are called
+    in the reader's own thread. `settings` are kafka-python's.
+    """
+
+    def __init__(
+        self,
+        settings: ClientSettings,
+        topic: str,
+        key: bytes,
+        listening: Callable[[], None],
+        receive: Callable[[Iterable[ResponseRecord]], None],
+    ) -> None:
+        self._settings, self._topic, self._key = settings, topic, key
+        self._listening, self._receive = listening, receive
+        self._position: int | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._read, name="job-responses", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read, as soon as the job has made its topics."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Read no more; `join` waits for that."""
+        self._stopping.set()
+
+    def join(self, timeout_s: float) -> None:
+        """Wait until the connections are closed."""
+        self._thread.join(timeout_s)
+
+    def _read(self) -> None:
+        """Until we stop, whatever goes wrong: a gateway that hears no responses is of no use."""
+        consumer = None
+        while not self._stopping.is_set():
+            try:
+                if consumer is None:
+                    consumer = self._open()
+                for messages in consumer.poll(timeout_ms=_POLL_MS).values():
+                    self._position = messages[-1].offset + 1
+                    self._receive(messages)
+            except Exception as error:  # noqa: BLE001 - kafka-python raises more than KafkaError
+                if self._stopping.is_set():
+                    break
+                logger.warning("responses cannot be read, will try again: %s", error)
+                if consumer is not None and not isinstance(error, KafkaError):
+                    consumer.close()
+                    consumer = None
+                self._stopping.wait(1)
+        if consumer is not None:
+            consumer.close()
+
+    def _open(self) -> KafkaConsumer:
+        """Read the partition that our responses are in, from its end or where we were. Raises KafkaError."""
+        consumer = responses_consumer(self._settings)
+        try:
+            partition = self._find_partition(consumer)
+            if self._position is None:
+                self._position = read_from_end(consumer, partition)
+            else:
+                consumer.assign([partition])
+                consumer.seek(partition, self._position)
+        except BaseException:
+            consumer.close()
+            raise
+        self._listening()
+        return consumer
+
+    def _find_partition(self, consumer: KafkaConsumer) -> TopicPartition:
+        partition = responses_partition(consumer, self._topic, self._key)
+        if partition is None:
+            logger.info("waiting for the job to create its topics")
+        while partition is None:
+            self._pause(0.5)
+            partition = responses_partition(consumer, self._topic, self._key)
+        return partition
+
+    def _pause(self, seconds: float) -> None:
+        """Raises JobUnavailableError when we are to stop."""
+        if self._stopping.wait(seconds):
+            raise JobUnavailableError("the gateway stops")
+
+
+def decoded_rows(records: Iterable[ResponseRecord], key: bytes) -> list[Response | Broadcast]:
+    """Those for this key and for everybody, in the order of the log; a row that cannot be read is logged."""
+    rows: list[Response | Broadcast] = []
+    for record in records:
+        try:
+            row = _decoded(record, key)
+        except ValueError as error:
+            logger.warning("response row at offset %d cannot be read: %s", record.offset, error)
+        else:
+            rows += [] if row is None else [row]
+    return rows
+
+
+def _decoded(record: ResponseRecord, key: bytes) -> Response | Broadcast | None:
+    """None for other gateways' rows of the same partition, which are not even decoded. Raises ValueError."""
+    if record.key == key:
+        return decode_response(record.value)
+    if record.key != EVERYBODY.encode():
+        return None
+    return NewLeaderBroadcast() if record.value == _UNTYPED_BROADCAST else decode_broadcast(record.value)

@@ -1,0 +1,121 @@
+"""The topics of the upstream cluster, as its newest answers tell of them: ids, leaders, and what has changed."""
+
+from __future__ import annotations
+
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import NamedTuple
+
+from kafka.protocol.metadata import MetadataResponse
+
+from sharegroup.errors import ErrorCode
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID, made_topic_id
+
+#: Ids of deleted topics that are remembered, so that a broker that does not know it yet does not bring them back.
+MAX_DELETED = 10_000
+
+
+class Leader(NamedTuple):
+    """Who leads a topic partition; node -1: nobody now."""
+
+    node_id: int
+    epoch: int
+
+
+class Topic(NamedTuple):
+    """A topic; `leaders` by partition index. `has_made_id`: the brokers have no ids, and this one is ours."""
+
+    name: str
+    topic_id: uuid.UUID
+    leaders: Mapping[int, Leader]
+    has_made_id: bool = False
+
+
+class KnownTopics:
+    """Topics by name and by id. Whoever watches is told of each topic partition whose log may not be what it was."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Topic] = {}
+        self._names: dict[uuid.UUID, str] = {}
+        self._deleted: OrderedDict[uuid.UUID, None] = OrderedDict()
+        self._watchers: list[Callable[[uuid.UUID, int], None]] = []
+        self._cluster_id: str | None = None
+
+    @property
+    def by_name(self) -> Mapping[str, Topic]:
+        """All topics that are known."""
+        return self._by_name
+
+    def by_id(self, topic_id: uuid.UUID) -> Topic | None:
+        """A topic by its id, None if it is not known."""
+        name = self._names.get(topic_id)
+        return None if name is None else self._by_name.get(name)
+
+    def id_of(self, name: str, from_broker: uuid.UUID | None) -> uuid.UUID:
+        """The broker's id, or the one that is made from the name."""
+        if from_broker is not None and from_broker != NO_TOPIC_ID:
+            return from_broker
+        return made_topic_id(self._cluster_id, name)
+
+    def watch(self, changed: Callable[[uuid.UUID, int], None]) -> None:
+        """Have `changed` told of (topic id, partition index)."""
+        self._watchers.append(changed)
+
+    def learn(self, metadata: MetadataResponse) -> None:
+        """Take in a Metadata response about all topics."""
+        self._cluster_id = metadata.cluster_id or self._cluster_id
+        self._replace(self._by_name, self._topics_of(metadata))
+
+    def learn_of(self, names: Collection[str], metadata: MetadataResponse) -> None:
+        """Take in a Metadata response about these topics. One that has other troubles than being unknown is left."""
+        found = self._topics_of(metadata)
+        absent = {t.name for t in metadata.topics if t.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        told = found.keys() | absent
+        before = {name: self._by_name[name] for name in names if name in self._by_name and name in told}
+        self._replace(before, {name: topic for name, topic in found.items() if name in names})
+
+    def deleted(self, topic_id: uuid.UUID) -> None:
+        """The topic is no more, whatever brokers say; one of its name has another id."""
+        topic = self.by_id(topic_id)
+        self._deleted[topic_id] = None
+        if len(self._deleted) > MAX_DELETED:
+            self._deleted.popitem(last=False)
+        if topic is not None:
+            self._replace({topic.name: topic}, {})
+
+    def _topics_of(self, metadata: MetadataResponse) -> dict[str, Topic]:
+        topics: dict[str, Topic] = {}
+        for found in metadata.topics:
+            if found.error_code or not found.name:
+                continue
+            topic_id = self.id_of(found.name, found.topic_id)
+            has_made_id = topic_id != found.topic_id
+            # A made id comes again with the name, whether the gateway knew the topic when it was deleted or not.
+            if topic_id in self._deleted and not has_made_id:
+                continue
+            leaders = {
+                partition.partition_index: Leader(partition.leader_id, partition.leader_epoch)
+                for partition in found.partitions
+            }
+            topics[found.name] = Topic(found.name, topic_id, leaders, has_made_id)
+        return topics
+
+    def _replace(self, before: Mapping[str, Topic], after: Mapping[str, Topic]) -> None:
+        """Know `after` in place of `before`, and tell whoever watches."""
+        self._by_name = {name: topic for name, topic in self._by_name.items() if name not in before} | dict(after)
+        for topic in before.values():
+            self._names.pop(topic.topic_id, None)
+        self._names |= {topic.topic_id: name for name, topic in after.items()}
+        for topic_id, partition in list(_changed_logs(before, after)):
+            for changed in self._watchers:
+                changed(topic_id, partition)
+
+
+def _changed_logs(before: Mapping[str, Topic], after: Mapping[str, Topic]) -> Iterator[tuple[uuid.UUID, int]]:
+    for name, topic in before.items():
+        now = after.get(name)
+        is_same = now is not None and now.topic_id == topic.topic_id
+        for partition, leader in topic.leaders.items():
+            if not is_same or now is None or now.leaders.get(partition) != leader:
+                yield topic.topic_id, partition

@@ -1,0 +1,146 @@
+"""What the leaders of logs answer, as far as it is believed: for the topic that a name stands for, before and after.
+
+No leader holds up the others, and none is believed that answered for another topic of the name than it was asked of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Protocol, TypeVar
+
+from kafka import TopicPartition
+
+from sharegroup.engine.log_offsets import LogOffsets
+from sharegroup.tables.share_partition_row import SharePartitionRow
+from sharegroup.types import SharePartitionKey
+from sharegroup.watch.log_offsets_plan import SourceOffset
+from sharegroup.watch.partition_leaders import PartitionLeaders
+from sharegroup.watch.topic_identities import TopicDescription, TopicIdentities
+
+#: How long a leader may take to say where its logs end: all groups wait meanwhile.
+LOG_TIMEOUT_MS = 1_000
+
+_Found = TypeVar("_Found")
+
+
+class Logs(Protocol):
+    """The brokers: see `LogPoll`. Whatever is raised means that a leader, or the cluster, did not answer."""
+
+    def describe(self, topics: Collection[str]) -> Mapping[str, TopicDescription | None]:
+        """Each topic; None for one that is not there, nothing for one that cannot be told."""
+
+    def ends(
+        self, partitions: Collection[TopicPartition], read_committed: bool = False
+    ) -> Mapping[TopicPartition, int]:
+        """Log end offsets, or last stable offsets."""
+
+    def starts(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Log start offsets."""
+
+    def at_time(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
+        """The first offset at or after a time (ms), None where there is none."""
+
+    def forget_leaders(self) -> None:
+        """Look for the leaders anew before the next question."""
+
+
+class LogAnswers:
+    """Asks leaders, and remembers which of them did not answer. `topics` says what names stand for."""
+
+    def __init__(self, logs: Logs, topics: TopicIdentities) -> None:
+        self._logs, self._topics = logs, topics
+        self._now_ms = 0
+        self._leaders = PartitionLeaders(lambda names: self._topics.describe(names, self._now_ms))
+
+    def log_offsets(
+        self,
+        offset: SourceOffset,
+        wanted: Collection[SharePartitionRow],
+        committed: Collection[str],
+        whole: bool,
+        now_ms: int,
+    ) -> dict[TopicPartition, LogOffsets]:
+        """How far the logs of the wanted share-partitions reach, where that is answered; `offset` is what was known.
+
+        `committed` are the topics that are asked for their last stable offsets as well; `whole`: the logs' starts are
+        asked for too, not only of logs that were not known so far.
+        """
+        known: dict[TopicPartition, LogOffsets] = {}
+
+        def ask(partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogOffsets]:
+            known.update(self._known(offset, wanted, partitions))
+            ends = self._logs.ends(partitions)
+            # A log whose end has fallen may be another one, with a start of its own.
+            new = [p for p in partitions if p not in known or ends[p] < known[p].log_end_offset]
+            starts = self._logs.starts(partitions if whole else new)
+            of_committed = [p for p in partitions if p.topic in committed]
+            stable = self._logs.ends(of_committed, read_committed=True) if of_committed else {}
+            return {
+                p: LogOffsets(
+                    starts[p] if p in starts else known[p].log_start_offset,
+                    ends[p],
+                    stable.get(p),
+                    self._topics.has_id(p.topic),
+                )
+                for p in partitions
+            }
+
+        found = self._ask({topic_partition(row.key) for row in wanted}, ask, now_ms)
+        # Made again between two looks, a topic may soon have more records than the one before: what is news is believed
+        # if the name stands for the same topic afterwards.
+        changed = {p.topic for p, offsets in found.items() if known.get(p) != offsets}
+        if changed and not self._topics.look_now(changed, now_ms):
+            return {p: offsets for p, offsets in found.items() if p.topic not in changed}
+        return found
+
+    def offsets_at(
+        self, partitions: Collection[TopicPartition], time_ms: int, now_ms: int
+    ) -> dict[TopicPartition, int | None]:
+        """The first offset at or after a time, where that is answered; None where there is no such record."""
+
+        def ask(of_leader: Collection[TopicPartition]) -> Mapping[TopicPartition, int | None]:
+            return self._logs.at_time(dict.fromkeys(of_leader, time_ms))
+
+        return self._ask(partitions, ask, now_ms)
+
+    def _known(
+        self, offset: SourceOffset, wanted: Iterable[SharePartitionRow], partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, LogOffsets]:
+        """What was known so far of the logs of the topics that the names stand for."""
+        asked = set(partitions)
+        return {
+            topic_partition(row.key): log
+            for row in wanted
+            if topic_partition(row.key) in asked
+            and self._topics.stands_for(row.key.topic, row.key.topic_id)
+            and (log := offset.offsets_of(row.key)) is not None
+        }
+
+    def _ask(
+        self,
+        partitions: Collection[TopicPartition],
+        ask: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, _Found]],
+        now_ms: int,
+    ) -> dict[TopicPartition, _Found]:
+        """What those say that have a leader; a topic that is away holds up no other for longer than the timeout."""
+        self._now_ms = now_ms
+        found: dict[TopicPartition, _Found] = {}
+        silent: set[int] = set()
+        for (topic, leader), of_leader in self._leaders.askable(partitions, now_ms).items():
+            if leader in silent:
+                continue
+            try:
+                found |= ask(of_leader)
+            except Exception as error:  # noqa: BLE001 - kafka-python raises more than KafkaError
+                problem = f"{type(error).__name__}: {error}"
+                self._leaders.unanswered(topic, leader, of_leader, problem, now_ms + LOG_TIMEOUT_MS)
+                self._logs.forget_leaders()
+                silent.add(leader)
+            else:
+                self._leaders.answered(topic, of_leader)
+        return found
+
+
+def topic_partition(key: SharePartitionKey) -> TopicPartition:
+    """Where the records of a share-partition are."""
+    return TopicPartition(key.topic, key.partition)

@@ -1,0 +1,157 @@
+"""What `Member` promises about its threads, against the engine and a channel that watches them."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.member import member_loop
+from sharegroup.member.batch_calls import NotAnsweredError
+from sharegroup.member.member import Member
+from sharegroup.member.member_logic import MemberSettings, Request
+from sharegroup.member.ranges import HeldRange, OfferedBatch
+from sharegroup.protocol.response_rows import Response
+from sharegroup.protocol.share_group_requests import TopicMetadata
+from sharegroup.spark.share_consumer.acknowledgements import acknowledge_all
+from sharegroup.types import AcknowledgeType
+from tests.unit.engine.shard_driver import GROUP, LOCK_MS, T0, TOPIC
+
+from .engine_job import PATIENCE_S, TOPIC_ID, EngineJob, MemberChannel, Offers
+
+ACCEPT = AcknowledgeType.ACCEPT
+OWN_THREAD = "share-consumer-member"
+
+
+class DefectError(Exception):
+    """What no part of the member foresees."""
+
+
+class WatchedChannel:
+    """Notes which thread makes each call, and lets another thread look at the member during it."""
+
+    def __init__(self, job: EngineJob) -> None:
+        self._channel = MemberChannel(job, "m")
+        self.look: Callable[[], object] = lambda: None
+        self.threads: dict[str, set[str]] = {}
+        self.stuck: list[str] = []
+        self.defect: Exception | None = None
+
+    def open(self) -> bool:
+        self._watch("open")
+        return self._channel.open()
+
+    def poll(self, timeout_ms: int) -> list[Response]:
+        self._watch("poll")
+        if self.defect is not None:
+            raise self.defect
+        return self._channel.poll(timeout_ms)
+
+    def send(self, requests: Sequence[Request], wait: bool = False) -> None:
+        self._watch("send")
+        self._channel.send(requests, wait)
+
+    def topics_metadata(self, names: Sequence[str]) -> dict[str, TopicMetadata]:
+        self._watch("topics_metadata")
+        return self._channel.topics_metadata(names)
+
+    def close(self) -> None:
+        self._watch("close")
+        self._channel.close()
+
+    def _watch(self, call: str) -> None:
+        self.threads.setdefault(call, set()).add(threading.current_thread().name)
+        looking = threading.Thread(target=self.look, daemon=True)
+        looking.start()
+        looking.join(PATIENCE_S)
+        if looking.is_alive():
+            self.stuck.append(call)
+
+
+class Started:
+    """A member that has begun to work for a job, and what it told."""
+
+    def __init__(self, job: EngineJob) -> None:
+        self.channel, self.offers = WatchedChannel(job), Offers()
+        self.failures = 0
+        wanted: dict[str, Any] = {"max_records": 100, "acknowledge_timeout_ms": PATIENCE_S * 1000}
+        settings = MemberSettings(GROUP, "m", (TOPIC,), **wanted)
+        self.member = Member(settings, self.channel, self.offers, self._count, job.now_ms)
+        self.channel.look = self.member.holds_batch
+        self.member.start()
+
+    def _count(self) -> None:
+        self.failures += 1
+
+
+Start = Callable[[EngineJob], Started]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    started: list[Started] = []
+
+    def make(job: EngineJob) -> Started:
+        started.append(Started(job))
+        return started[-1]
+
+    yield make
+    for each in started:
+        each.member.close()
+
+
+def not_begun(member: Member) -> BaseException:
+    """What is raised in place of an answer about a batch of an earlier process."""
+    earlier = OfferedBatch(7, "earlier", (HeldRange(TOPIC, TOPIC_ID, 0, 0, 9, 1, T0 + LOCK_MS),))
+    with pytest.raises(NotAnsweredError) as raised:
+        member.begin(earlier)
+    return raised.value
+
+
+def test_whoever_looks_never_waits_for_kafka_and_only_send_is_for_two_threads(start: Start) -> None:
+    job = EngineJob(records=100)
+    started = start(job)
+    batch = started.offers.claim()
+    started.member.begin(batch)
+    job.advance(LOCK_MS // 2)
+    job.wait_for(lambda: job.log_of("renew"))
+    started.member.acknowledge(acknowledge_all(batch.ranges, ACCEPT), batch.ranges)
+    started.member.finish(batch.seq)
+    started.member.close()
+    assert started.channel.stuck == []
+    own, batchs = {OWN_THREAD}, threading.current_thread().name
+    assert started.channel.threads == {
+        "open": own, "poll": own, "topics_metadata": own, "close": own, "send": own | {batchs}
+    }  # fmt: skip
+
+
+def test_an_unforeseen_error_ends_the_thread_and_wakes_who_waits_for_it(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(member_loop, "PAUSE_S", 0)
+    job = EngineJob()
+    started = start(job)
+    job.wait_for(lambda: job.sent("fetch"))
+    job.is_reachable = False
+    waited: list[BaseException] = []
+    beginning = threading.Thread(target=lambda: waited.append(not_begun(started.member)))
+    beginning.start()
+    job.wait_for(lambda: job.given_up)  # so it waits for an answer by now
+    started.channel.defect = DefectError()
+    beginning.join(PATIENCE_S / 2)  # its deadline is later
+    job.wait_for(lambda: job.closed)
+    assert [error.__cause__ for error in waited] == [started.channel.defect]
+    assert started.member.failure is started.channel.defect
+    assert started.failures == 1
+
+
+def test_the_first_failure_is_the_one_that_is_told(start: Start) -> None:
+    job = EngineJob()
+    job.refuse_joins_with = ErrorCode.INVALID_REQUEST
+    started = start(job)
+    job.wait_for(lambda: started.failures)
+    started.channel.defect = DefectError()
+    job.wait_for(lambda: job.closed)
+    assert isinstance(started.member.failure, RequestError)
+    assert started.failures == 1
