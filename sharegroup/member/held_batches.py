@@ -120,6 +120,8 @@ class HeldBatches:
         self._offers, self._incarnation, self._max_records = offers, incarnation, max_records
         self._queued: list[HeldRange] = []
         self._unwanted: list[HeldRange] = []
+        #: Of a batch of an earlier process that is about to run again.
+        self._awaited: tuple[HeldRange, ...] = ()
         self._offered: OfferedBatch | None = None
         self._seq = 0
         self._lock_ms = 0
@@ -160,7 +162,7 @@ class HeldBatches:
             self.is_stalled = True
         if self.is_stalled:
             self._withdraw(now_ms)
-            given_back += self.give_all_back(now_ms)
+            given_back += self._give_back(now_ms, self._is_spare)
         if self._offering and self._offered is None and self._queued:
             plan = plan_batch(self._queued, self._max_records)
             self._queued = list(plan.rest)
@@ -175,8 +177,16 @@ class HeldBatches:
         if self._offered is not None and self._offers.is_claimed():
             self._claimed(now_ms)
 
+    def await_run(self, ranges: Sequence[HeldRange]) -> None:
+        """A batch of an earlier process is renewed, to run again: what this process was granted of it is kept for it.
+
+        A row that gave it back would come behind the renewal.
+        """
+        self._awaited = tuple(ranges)
+
     def run(self, seq: int, ranges: Sequence[HeldRange], now_ms: int) -> None:
         """A batch of an earlier process runs again; what of it this process was granted meanwhile is not queued."""
+        self._awaited = ()
         self._withdraw(now_ms)
         self._queued = _without(self._queued, ranges)
         self.running = RunningBatch(seq, tuple(ranges), now_ms)
@@ -195,8 +205,7 @@ class HeldBatches:
 
     def give_all_back(self, now_ms: int) -> list[HeldRange]:
         """Everything that is queued and still locked, which then is not held any more."""
-        queued, self._queued = self._queued, []
-        return [held for held in queued if held.lock_deadline_ms > now_ms]
+        return self._give_back(now_ms, lambda held: True)
 
     def forget(self, now_ms: int) -> None:
         """The member was fenced: nothing that is queued is its own any more."""
@@ -219,10 +228,17 @@ class HeldBatches:
         is_small = self._has_grown and records_in(offered) < self._max_records
         if is_small or any(held.lock_deadline_ms < latest_ms for held in offered):
             self._withdraw(now_ms)
-        overdue = [held for held in self._queued if held.lock_deadline_ms < latest_ms]
-        if overdue:
-            self._queued = [held for held in self._queued if held.lock_deadline_ms >= latest_ms]
-        return [held for held in overdue if held.lock_deadline_ms > now_ms]  # the others have gone back by themselves
+        return self._give_back(now_ms, lambda held: held.lock_deadline_ms < latest_ms and self._is_spare(held))
+
+    def _is_spare(self, held: HeldRange) -> bool:
+        return not any(held.overlaps(awaited) for awaited in self._awaited)
+
+    def _give_back(self, now_ms: int, which: Callable[[HeldRange], bool]) -> list[HeldRange]:
+        """Take these out of the queue; those whose locks are over go back by themselves."""
+        taken = [held for held in self._queued if which(held)]
+        if taken:
+            self._queued = [held for held in self._queued if not which(held)]
+        return [held for held in taken if held.lock_deadline_ms > now_ms]
 
     def _withdraw(self, now_ms: int) -> None:
         if self._offered is None:

@@ -191,6 +191,7 @@ class MemberLogic:
             self.holdings.see_claim(now_ms)
             return Beginning(self, batch, None, now_ms)
         logger.info("batch %d of an earlier run is run again: renewing %d ranges", batch.seq, len(batch.ranges))
+        self.holdings.await_run(batch.ranges)
         self.renewal = self._renewal_of(batch.ranges, granted=())  # whatever is held of them now
         return Beginning(self, batch, self.renewal, now_ms)
 
@@ -289,7 +290,12 @@ class MemberLogic:
         """A fetch of an earlier process of this member was granted: to be delivered again, visibly a second time."""
         found = [held for held in ranges_of(response) if not self.holdings.has(held)]
         return [
-            AcknowledgeRequest(*self._named(ranges), batches=tuple(released), acquired=_grants(ranges))
+            AcknowledgeRequest(
+                *self._named(ranges),
+                batches=tuple(released),
+                acquired=_grants(ranges),
+                lock_deadline_ms=response.lock_deadline_ms,
+            )
             for ranges in in_rows(found, MAX_RANGES_PER_ROW)
             for released in uniform(ranges, AcknowledgeType.RELEASE).values()
         ]

@@ -52,7 +52,6 @@ class SparkProcess:
         self._on_end = on_end
         self._is_ending = False
         self.time = ProcessTime(world.clock)
-        witness.begins_anew()
         self._channel = MemberChannel(world, self.time, random, witness, lambda: self._thread.wake())
         self._query = SparkQuery(
             self.time, random, checkpoint, place, witness, self._work_ms, self._point, self._channel.send,

@@ -14,7 +14,7 @@ from sharegroup.member.ranges import OfferedBatch
 from sharegroup.protocol.response_rows import Response
 from sharegroup.protocol.share_group_requests import HeartbeatRequest
 from sharegroup.protocol.share_group_responses import HeartbeatResponse
-from sharegroup.protocol.share_partition_requests import AcknowledgeRequest, FetchRequest, SharePartitionRequest
+from sharegroup.protocol.share_partition_requests import AcknowledgeRequest, SharePartitionRequest
 from sharegroup.protocol.share_partition_responses import AcknowledgeResponse, FetchResponse, SharePartitionResponse
 from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch
 from sharegroup.testkit.simulation.judge import Grant, Key
@@ -41,15 +41,11 @@ class SparkWitness:
     def __init__(self, world: World, group_id: str, member_id: str) -> None:
         self._world, self._judge, self._trace = world, world.judge, world.trace
         self.group_id, self.member_id = group_id, member_id
-        self._fetches: set[str] = set()
+        self._fetched: set[str] = set()
         self._acknowledgements: dict[str, _Sent] = {}
         self._renewals: dict[str, _Sent] = {}
         #: By offset, with the delivery count.
         self._grants: dict[Key, dict[int, tuple[int, Grant]]] = {}
-
-    def begins_anew(self) -> None:
-        """Another process: what an earlier one asked for is not its own."""
-        self._fetches.clear()
 
     def tells(self, text: str, batch: AcquiredBatch | None = None) -> None:
         """A line of the trace."""
@@ -66,8 +62,6 @@ class SparkWitness:
                 return self._heartbeat(request)
             case AcknowledgeRequest():
                 return self._acknowledgement(request)
-            case FetchRequest():
-                self._fetches.add(request.id)
         return lambda answer: None
 
     def hears(self, response: Response) -> None:
@@ -76,9 +70,9 @@ class SparkWitness:
             case HeartbeatResponse() if response.error_code in _UNKNOWN:
                 self._trace.add(self.member_id, f"heartbeat refused: {ErrorCode(response.error_code).name}")
                 self._judge.session_over(self.group_id, self.member_id)
-            case FetchResponse() if response.id in self._fetches:
-                self._fetches.discard(response.id)
-                self._take_grant(response)
+            case FetchResponse() if response.id not in self._fetched:
+                self._fetched.add(response.id)
+                self._take_grant(response)  # of an earlier process too: it is released by that grant
             case AcknowledgeResponse() if response.id in self._renewals:
                 self._renewed(self._renewals[response.id], response)
             case AcknowledgeResponse() if response.id in self._acknowledgements:

@@ -346,3 +346,32 @@ def test_what_is_renewed_is_held_whatever_lock_its_acceptance_names(job: EngineJ
     [sent] = job.acknowledgements()
     assert sent.lock_deadline_ms == T0 + LOCK_MS
     assert job.log_of("accept") == [(0, 99, "m", 1)]
+
+
+def test_what_a_batch_that_runs_again_waits_for_is_not_given_back(job: EngineJob) -> None:
+    """This process has been granted it once more, and half of that lock is gone when the renewal is answered."""
+    job.fetch("m", 100)
+    offered = OfferedBatch(7, "process 0", (held(0, 99),))
+    job.advance(LOCK_MS + 1)
+    drive = Drive(job, "process 1")
+    for _ in range(3):  # joined, granted, offered, and nobody comes for it
+        drive.step()
+    beginning = drive.logic.begin(offered, job.now_ms())
+    drive.step()  # the renewal goes out, of the second delivery, and its answer is not looked at
+    job.advance(LOCK_MS // 2 + 1)
+    drive.step()
+    (ranges,) = (beginning.poll(job.now_ms()),)
+    assert ranges is not None
+    assert [tuple(part.grant) for part in ranges] == [(0, 99, 2)]
+    drive.accept(ranges)
+    assert (job.log_of("accept"), job.sent(UnacquireRequest)) == ([(0, 99, "m", 2)], [])
+
+
+def test_a_grant_to_an_earlier_process_is_released_within_its_lock_only(job: EngineJob) -> None:
+    drive = Drive(job)
+    drive.step()
+    who = "earlier-1", "m", GROUP, TOPIC, TOPIC_ID, 0, "m"
+    until_ms = job.now_ms() + LOCK_MS
+    job.respond(FetchResponse(*who, acquired=(AcquiredRange(0, 9, 1),), lock_deadline_ms=until_ms))
+    drive.step()
+    assert [row.lock_deadline_ms for row in job.acknowledgements()] == [until_ms]

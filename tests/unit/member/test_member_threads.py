@@ -14,6 +14,7 @@ from sharegroup.member.member_logic import MemberSettings, Request
 from sharegroup.member.ranges import HeldRange, OfferedBatch
 from sharegroup.protocol.response_rows import Response
 from sharegroup.protocol.share_group_requests import TopicMetadata
+from sharegroup.protocol.share_partition_requests import FetchRequest
 from sharegroup.spark.share_consumer.acknowledgements import acknowledge_all
 from sharegroup.types import AcknowledgeType
 from tests.unit.engine.shard_driver import GROUP, LOCK_MS, T0, TOPIC
@@ -132,7 +133,7 @@ def test_an_unforeseen_error_ends_the_thread_and_wakes_who_waits_for_it(
     monkeypatch.setattr(member_loop, "PAUSE_S", 0)
     job = EngineJob()
     started = start(job)
-    job.wait_for(lambda: job.sent("fetch"))
+    job.wait_for(lambda: job.sent(FetchRequest))
     job.is_reachable = False
     waited: list[BaseException] = []
     beginning = threading.Thread(target=lambda: waited.append(not_begun(started.member)))
