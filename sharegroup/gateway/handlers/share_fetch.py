@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping
-
-from kafka.protocol.data_container import DataContainer
+from collections.abc import Mapping
 
 from sharegroup.config import Config
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.group_configs import GroupConfigs
+from sharegroup.gateway.handlers.share_acknowledgements import ShareAcknowledgements, wait_for_all
+from sharegroup.gateway.handlers.share_requests import acknowledgements_of, forgotten_of, is_renew_ack, partitions_of
 from sharegroup.gateway.handlers.share_responses import AcknowledgeResponseBuilder, FetchResponseBuilder
+from sharegroup.gateway.handlers.share_topics import ShareTopics
 from sharegroup.gateway.job_client.job_channel import JobChannel
 from sharegroup.gateway.security.authorization import Authorization
-from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
-from sharegroup.gateway.sessions.member_partition import AckResult, settled
+from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.sessions.member_session import FetchLimits, MemberSession
 from sharegroup.gateway.sessions.member_sessions import MemberSessions
-from sharegroup.gateway.sessions.share_session import ContextKind, FetchContext, ShareSession, TopicIdPartition
-from sharegroup.gateway.upstream.cluster import Leader, Topic, UpstreamCluster
+from sharegroup.gateway.sessions.share_session import ContextKind, FetchContext, TopicIdPartition
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.listeners import Listeners
-from sharegroup.gateway.wire.request import Caller, Request
+from sharegroup.gateway.wire.request import Request
 from sharegroup.protocol.acknowledge_rules import check_renewing_fetch
 from sharegroup.protocol.messages import (
     ShareAcknowledgeRequest,
@@ -28,7 +28,6 @@ from sharegroup.protocol.messages import (
     ShareFetchRequest,
     ShareFetchResponse,
 )
-from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 from sharegroup.types import AcknowledgementBatch
 
 RECORD_LIMIT = 1
@@ -47,9 +46,13 @@ class ShareApis:
         security: Authorization,
         leases: MemberLeases,
     ) -> None:
-        self._config, self._job, self._cluster, self._security = config, job, cluster, security
-        self._group_configs, self._listeners, self._leases = group_configs, listeners, leases
+        self._job, self._cluster, self._security = job, cluster, security
+        self._group_configs, self._listeners = group_configs, listeners
+        self._topics = ShareTopics(cluster, security)
         self.sessions = MemberSessions(config, group_configs, job, cluster, leases)
+        self._acknowledgements = ShareAcknowledgements(
+            job, cluster, security, leases, self.sessions, config.gateway.ack_margin_ms
+        )
 
     # -- ShareFetch ----------------------------------------------------------------------------------------------------
 
@@ -57,19 +60,19 @@ class ShareApis:
         """Acknowledge, then fetch."""
         body, caller = request.body, request.caller
         response = FetchResponseBuilder(self._cluster, self._listeners, caller.node_id)
-        acknowledgements = _acknowledgements(body.topics)
+        acknowledgements = acknowledgements_of(body.topics)
         try:
             self._security.fetch(caller, body.group_id)
             check_renewing_fetch(
-                _is_renew_ack(request), body.max_wait_ms, body.min_bytes, body.max_bytes, body.max_records
+                is_renew_ack(request), body.max_wait_ms, body.min_bytes, body.max_bytes, body.max_records
             )
             context = self.sessions.node(caller.node_id).fetch(
                 body.group_id,
                 body.member_id,
                 body.share_session_epoch,
                 caller.connection_id,
-                _partitions(body.topics),
-                list(_forgotten(body.forgotten_topics_data)),
+                partitions_of(body.topics),
+                list(forgotten_of(body.forgotten_topics_data)),
                 bool(acknowledgements),
             )
         except RequestError as error:
@@ -79,8 +82,8 @@ class ShareApis:
         if context.dropped is not None:
             self.sessions.end(context.dropped)
         try:
-            await self._refresh_unless_known(context.partitions, caller.node_id)
-            await self._refresh_unless_known(acknowledgements)
+            await self._topics.refresh_unless_known(context.partitions, caller.node_id)
+            await self._topics.refresh_unless_known(acknowledgements)
             self.sessions.check_open(caller.node_id, context)
             await self._serve_fetch(request, context, acknowledgements, response)
         except RequestError as error:
@@ -100,17 +103,17 @@ class ShareApis:
         body, caller = request.body, request.caller
         served = self.sessions.serve(context.session)
         served.rhythm.came(self._job.now_ms())
-        is_renew_ack = _is_renew_ack(request)
-        outcomes = self._acknowledge(caller, context.session, acknowledgements, is_renew_ack)
-        waiting = asyncio.ensure_future(_wait_for_all(outcomes)) if outcomes else None
+        renews = is_renew_ack(request)
+        outcomes = self._acknowledgements.send(caller, context.session, acknowledgements, renews)
+        waiting = asyncio.ensure_future(wait_for_all(outcomes)) if outcomes else None
         try:
-            faults = self._faults(caller, context.partitions)
+            faults = self._topics.faults(caller, context.partitions)
             readable = [key for key in context.partitions if key not in faults]
             moved = self.sessions.move_to(context.session, readable)
             if context.kind is ContextKind.NEW:
                 served.open([key for key in readable if key not in moved])
-            served.forget(list(_forgotten(body.forgotten_topics_data)))
-            if context.kind is not ContextKind.FINAL and not is_renew_ack and body.max_records > 0:
+            served.forget(list(forgotten_of(body.forgotten_topics_data)))
+            if context.kind is not ContextKind.FINAL and not renews and body.max_records > 0:
                 response.faults(faults)
                 if readable or not faults:
                     await self._records(served, readable, request, response)
@@ -139,7 +142,7 @@ class ShareApis:
         while True:
             served.clear_news()
             await self._add_buffered(served, partitions, request, response)
-            faults = self._faults(request.caller, partitions)
+            faults = self._topics.faults(request.caller, partitions)
             response.faults(faults)
             readable = [key for key in partitions if key not in faults and self.sessions.owns(served.session, key)]
             served.ask(readable, body.max_records, self._job.now_ms())
@@ -188,12 +191,12 @@ class ShareApis:
             )
         except RequestError as error:
             return response.failed(error)
-        acknowledgements = _acknowledgements(body.topics)
+        acknowledgements = acknowledgements_of(body.topics)
         try:
-            await self._refresh_unless_known(acknowledgements)
+            await self._topics.refresh_unless_known(acknowledgements)
             self.sessions.check_open(caller.node_id, context)
-            outcomes = self._acknowledge(caller, context.session, acknowledgements, _is_renew_ack(request))
-            response.acknowledged(await _wait_for_all(outcomes))
+            outcomes = self._acknowledgements.send(caller, context.session, acknowledgements, is_renew_ack(request))
+            response.acknowledged(await wait_for_all(outcomes))
         except RequestError as error:
             return response.failed(error)
         finally:
@@ -201,106 +204,5 @@ class ShareApis:
                 self.sessions.end(context.session)
         return response.message(self._lock_timeout_ms(body.group_id))
 
-    def _acknowledge(
-        self,
-        caller: Caller,
-        session: ShareSession,
-        acknowledgements: Mapping[TopicIdPartition, list[AcknowledgementBatch]],
-        is_renew_ack: bool,
-    ) -> dict[TopicIdPartition, asyncio.Future[AckResult]]:
-        """Send the rows; each partition's outcome comes when it comes, whether somebody waits for it by then or not."""
-        self.sessions.serve(session)
-        now_ms, margin_ms = self._job.now_ms(), self._config.gateway.ack_margin_ms
-        outcomes: dict[TopicIdPartition, asyncio.Future[AckResult]] = {}
-        for key, batches in acknowledgements.items():
-            topic = self._cluster.topic_by_id(key.topic_id)
-            if topic is None:
-                outcomes[key] = settled(ErrorCode.UNKNOWN_TOPIC_ID)
-            elif key.partition not in topic.leaders:
-                outcomes[key] = settled(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            elif not self._security.may_read(caller, topic.name):
-                outcomes[key] = settled(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-            else:
-                part = self.sessions.holder(session, key)
-                lease = self._lease(caller, session, topic.leaders[key.partition])
-                outcome = asyncio.ensure_future(part.acknowledge(batches, is_renew_ack, lease, now_ms, margin_ms))
-                outcomes[key] = asyncio.ensure_future(self._unless_deleted(key, outcome))
-        return outcomes
-
-    def _lease(self, caller: Caller, session: ShareSession, leader: Leader) -> Lease:
-        """What an early answer rests on; none where the leader has moved: another gateway may have it by now."""
-        return self._leases.of(*session.key) if leader.node_id == caller.node_id else Lease()
-
-    async def _unless_deleted(self, key: TopicIdPartition, outcome: Awaitable[AckResult]) -> AckResult:
-        """An acknowledgement of what is no more is not good, whoever took it."""
-        found, exists = await asyncio.gather(outcome, self._cluster.exists(key.topic_id))
-        return found if found[0] or exists else (int(ErrorCode.UNKNOWN_TOPIC_ID), None)
-
-    # -- topics --------------------------------------------------------------------------------------------------------
-
-    async def _refresh_unless_known(self, keys: Iterable[TopicIdPartition], node_id: int | None = None) -> None:
-        """Ask for metadata when a partition is not known, or not as one that `node_id` leads: it may have moved."""
-        leaders = [self._cluster.leader(*key) for key in keys]
-        if any(leader is None or (node_id is not None and leader.node_id != node_id) for leader in leaders):
-            await self._cluster.refresh()
-
-    def _faults(self, caller: Caller, partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, ErrorCode]:
-        """Why this node does not serve partitions, those that it does left out."""
-        codes = {key: self._fault(caller, key) for key in partitions}
-        return {key: code for key, code in codes.items() if code is not None}
-
-    def _fault(self, caller: Caller, key: TopicIdPartition) -> ErrorCode | None:
-        topic: Topic | None = self._cluster.topic_by_id(key.topic_id)
-        if topic is None:
-            return ErrorCode.UNKNOWN_TOPIC_ID
-        leader = topic.leaders.get(key.partition)
-        if leader is None:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        if leader.node_id != caller.node_id:
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if not self._security.may_read(caller, topic.name):
-            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return None
-
     def _lock_timeout_ms(self, group_id: str) -> int:
         return self._group_configs.group_config(group_id).record_lock_duration_ms
-
-
-async def _wait_for_all(
-    outcomes: Mapping[TopicIdPartition, Awaitable[AckResult]],
-) -> dict[TopicIdPartition, AckResult]:
-    """Wait for all outcomes."""
-    found = await asyncio.gather(*outcomes.values())
-    return dict(zip(outcomes, found, strict=True))
-
-
-def _is_renew_ack(request: Request[ShareFetchRequest] | Request[ShareAcknowledgeRequest]) -> bool:
-    return bool(request.version >= 2 and request.body.is_renew_ack)
-
-
-def _partitions(topics: Iterable[DataContainer]) -> list[TopicIdPartition]:
-    return [
-        TopicIdPartition(topic.topic_id or NO_TOPIC_ID, partition.partition_index)
-        for topic in topics
-        for partition in topic.partitions
-    ]
-
-
-def _forgotten(topics: Iterable[DataContainer]) -> Iterable[TopicIdPartition]:
-    for topic in topics:
-        for partition in topic.partitions:
-            yield TopicIdPartition(topic.topic_id or NO_TOPIC_ID, partition)
-
-
-def _acknowledgements(topics: Iterable[DataContainer]) -> dict[TopicIdPartition, list[AcknowledgementBatch]]:
-    found: dict[TopicIdPartition, list[AcknowledgementBatch]] = {}
-    for topic in topics:
-        for partition in topic.partitions:
-            batches = [
-                AcknowledgementBatch(batch.first_offset, batch.last_offset, tuple(batch.acknowledge_types))
-                for batch in partition.acknowledgement_batches
-            ]
-            if batches:
-                key = TopicIdPartition(topic.topic_id or NO_TOPIC_ID, partition.partition_index)
-                found.setdefault(key, []).extend(batches)
-    return found
