@@ -94,8 +94,10 @@ class PerOffsetModel:
         grants: list[tuple[int, int, int]],
         now: int,
         config: SharePartitionConfig,
-    ) -> None:
+    ) -> list[tuple[int, int]]:
+        """What is renewed, as (offset, delivery count)."""
         after = dict(self.records)
+        renewed: list[tuple[int, int]] = []
         granted = {offset: count for first, last, count in grants for offset in range(first, last + 1)}
         for first, last, types in batches:
             if last < self.start:
@@ -113,12 +115,14 @@ class PerOffsetModel:
                 type_ = types[0] if len(types) == 1 else types[offset - first]
                 if type_ == AcknowledgeType.RENEW:
                     after[offset] = replace(record, deadline=now + config.record_lock_duration_ms)
+                    renewed.append((offset, record.count))
                 else:
                     after[offset] = self._let_go(record, STATES[AcknowledgeType(type_)], config)
         if any(after[o].state is not record.state for o, record in self.records.items()):
             self.records = after
             self._advance()
         self.records = {o: after[o] for o in self.records}
+        return renewed
 
     def expire(self, now: int, config: SharePartitionConfig) -> None:
         self._release([o for o, r in self.records.items() if r.deadline is not None and r.deadline < now], config)

@@ -150,14 +150,14 @@ def test_behaves_like_the_per_offset_model(config: SharePartitionConfig, operati
 
 
 def _apply_to_model(model: PerOffsetModel, driver: Driver, operation: Operation) -> object:
-    """What the model answers: (offset, count) of acquired records, or the name of the error; else an empty list."""
+    """What the model answers: (offset, count) of what was acquired or renewed, or the name of the error."""
     name, arguments = operation
     try:
         if name == "acquire":
             return model.acquire(*arguments, driver.now_ms, driver.config)
         if name == "acknowledge":
-            model.acknowledge(*arguments, driver.now_ms, driver.config)
-        elif name == "unacquire":
+            return model.acknowledge(*arguments, driver.now_ms, driver.config)
+        if name == "unacquire":
             model.unacquire(*arguments)
         elif name == "never_delivered":
             model.never_delivered(*arguments)
