@@ -135,12 +135,17 @@ class Acknowledging:
         return self._answers.poll(now_ms)
 
     def due(self, now_ms: int) -> list[AcknowledgeRequest]:
-        """What is to be appended now; nothing while the member cannot read answers. Raises NotAnsweredError."""
+        """What is to be appended now; nothing while the member cannot read answers.
+
+        Raises NotAnsweredError, also when it never will again.
+        """
         if self._append_until_ms is None:
             self._append_until_ms = now_ms + self._member.acknowledge_timeout_ms
             self._end_renewals()
         elif now_ms > self._append_until_ms:
             raise NotAnsweredError("acknowledgements could not be appended to the request topic")
+        if self._member.failure is not None and not self._member.is_open:
+            raise NotAnsweredError("the member has failed") from self._member.failure
         requests = self._following.due(self._member.member_epoch, now_ms) if self._member.is_open else []
         if requests:
             self._member.acknowledgements = self._following

@@ -142,6 +142,10 @@ class MemberLogic:
         """Responses can be read: what is asked from now on can be answered."""
         self.is_open = True
 
+    def closed(self) -> None:
+        """Responses are read no more, and nothing can be sent."""
+        self.is_open = False
+
     def metadata_is_due(self, now_ms: int) -> bool:
         """Whether the subscribed topics are to be looked at."""
         return now_ms >= self._metadata_due_ms

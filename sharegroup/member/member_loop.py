@@ -44,6 +44,8 @@ class MemberLoop:
         except Exception as error:  # noqa: BLE001 - told by `failure`, which ends the query
             self._fail(error)
         finally:
+            with self._shared.turn() as (logic, _):
+                logic.closed()
             self._channel.close()
 
     def _is_over(self) -> bool:

@@ -147,6 +147,19 @@ def test_an_unforeseen_error_ends_the_thread_and_wakes_who_waits_for_it(
     assert started.failures == 1
 
 
+def test_who_acknowledges_after_the_thread_has_ended_is_told_at_once(start: Start) -> None:
+    job = EngineJob(records=100)
+    started = start(job)
+    batch = started.offers.claim()
+    started.member.begin(batch)
+    started.channel.defect = DefectError()
+    job.wait_for(lambda: job.closed)
+    with pytest.raises(NotAnsweredError, match="the member has failed") as raised:
+        started.member.acknowledge(acknowledge_all(batch.ranges, ACCEPT), batch.ranges)
+    assert raised.value.__cause__ is started.channel.defect
+    assert job.acknowledgements() == []
+
+
 def test_the_first_failure_is_the_one_that_is_told(start: Start) -> None:
     job = EngineJob()
     job.refuse_joins_with = ErrorCode.INVALID_REQUEST
