@@ -33,6 +33,7 @@ from sharegroup.protocol.share_partition_responses import (
     UnacquireResponse,
     WantedNotice,
 )
+from sharegroup.protocol.typed_rows import field_names, row_values
 from sharegroup.types import AcquiredRange
 
 __all__ = [
@@ -58,7 +59,6 @@ _OF_GROUP = _by_type(
     (HeartbeatResponse, AlterOffsetsResponse, DeleteOffsetsResponse, DeleteGroupResponse, AlterConfigsResponse)
 )
 _KINDS = (*_OF_SHARE_PARTITION.values(), SharePartitionRefusal, *_OF_GROUP.values(), ShareGroupRefusal)
-_FIELDS: dict[type[Any], tuple[str, ...]] = {kind: tuple(field.name for field in fields(kind)) for kind in _KINDS}
 _NEEDED: dict[type[Any], tuple[str, ...]] = {
     kind: tuple(field.name for field in fields(kind) if field.default is MISSING) for kind in _KINDS
 }
@@ -70,12 +70,7 @@ _NESTED = {"acquired": AcquiredRange, "partition_errors": PartitionError, "topic
 
 def encode_response(response: Response) -> dict[str, Any]:
     """The JSON object of a response row; what is seldom set is left out otherwise."""
-    row = {"type": response.type}
-    for name in _FIELDS[type(response)]:
-        value = getattr(response, name)
-        if value or name not in _SELDOM:
-            row[name] = value
-    return row
+    return {name: value for name, value in row_values(response).items() if value or name not in _SELDOM}
 
 
 def decode_response(value: bytes) -> Response:
@@ -89,7 +84,7 @@ def decode_response(value: bytes) -> Response:
             if "topic" in row
             else _OF_GROUP.get(row["type"], ShareGroupRefusal)
         )
-        made: Response = kind(**{name: _decoded(name, row[name]) for name in _FIELDS[kind] if name in row})
+        made: Response = kind(**{name: _decoded(name, row[name]) for name in field_names(kind) if name in row})
         return made
     except (TypeError, KeyError) as error:
         raise ValueError(f"not a response row: {error}") from error

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from sharegroup.protocol import share_group_fields
 from sharegroup.protocol.row_fields import MAX_INT32, AnswerableError, answerable, boolean, integer, json_object, text
 from sharegroup.protocol.share_group_fields import StartOffset, TopicMetadata
+from sharegroup.protocol.typed_rows import row_values
 
 __all__ = [
     "ALTER_CONFIGS",
@@ -63,16 +64,12 @@ class _Row:
 
     def encode(self) -> bytes:
         """The row's value: a JSON object."""
-        row: dict[str, Any] = {"type": self.type, "id": self.id, "group_id": self.group_id, "reply_to": self.reply_to}
-        return json.dumps(row | self._content(), separators=(",", ":")).encode()
+        return json.dumps(row_values(self), separators=(",", ":")).encode()
 
     @property
     def kafka_key(self) -> bytes:
         """The row's key: one group, one Kafka partition."""
         return self.group_id.encode()
-
-    def _content(self) -> dict[str, Any]:
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +91,6 @@ class HeartbeatRequest(_Row):
     subscribed_topic_names: tuple[str, ...] | None = None
     topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
 
-    def _content(self) -> dict[str, Any]:
-        return {
-            "member_id": self.member_id,
-            "member_epoch": self.member_epoch,
-            "rack_id": self.rack_id,
-            "client_id": self.client_id,
-            "client_host": self.client_host,
-            "subscribed_topic_names": self.subscribed_topic_names,
-            "topics": self.topics,
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class InitializedNotice(_Row):
@@ -114,9 +100,6 @@ class InitializedNotice(_Row):
 
     _: KW_ONLY
     initialized: tuple[tuple[str, int, int], ...]
-
-    def _content(self) -> dict[str, Any]:
-        return {"initialized": self.initialized}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +111,6 @@ class DeletedNotice(_Row):
     _: KW_ONLY
     deleted: tuple[tuple[str, int, int], ...]
 
-    def _content(self) -> dict[str, Any]:
-        return {"deleted": self.deleted}
-
 
 @dataclass(frozen=True, slots=True)
 class TopicDeletedNotice(_Row):
@@ -140,9 +120,6 @@ class TopicDeletedNotice(_Row):
 
     _: KW_ONLY
     topic_ids: tuple[str, ...]
-
-    def _content(self) -> dict[str, Any]:
-        return {"topic_ids": self.topic_ids}
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,9 +132,6 @@ class AlterOffsetsRequest(_Row):
     offsets: tuple[StartOffset, ...]
     topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
 
-    def _content(self) -> dict[str, Any]:
-        return {"offsets": self.offsets, "topics": self.topics}
-
 
 @dataclass(frozen=True, slots=True)
 class DeleteOffsetsRequest(_Row):
@@ -168,18 +142,12 @@ class DeleteOffsetsRequest(_Row):
     _: KW_ONLY
     topic_names: tuple[str, ...]
 
-    def _content(self) -> dict[str, Any]:
-        return {"topic_names": self.topic_names}
-
 
 @dataclass(frozen=True, slots=True)
 class DeleteGroupRequest(_Row):
     """The group is to go; what is configured for it stays."""
 
     type: ClassVar[str] = DELETE_GROUP
-
-    def _content(self) -> dict[str, Any]:
-        return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +159,6 @@ class AlterConfigsRequest(_Row):
     _: KW_ONLY
     configs: Mapping[str, str | None]
     validate_only: bool = False
-
-    def _content(self) -> dict[str, Any]:
-        return {"configs": self.configs, "validate_only": self.validate_only}
 
 
 AdministratorRequest = AlterOffsetsRequest | DeleteOffsetsRequest | DeleteGroupRequest | AlterConfigsRequest

@@ -26,6 +26,7 @@ from sharegroup.protocol.row_fields import (
     offset_ranges,
     text,
 )
+from sharegroup.protocol.typed_rows import row_values
 from sharegroup.types import MAX_TOPIC_NAME_LENGTH, AcknowledgementBatch, AcquiredRange, OffsetRange
 
 __all__ = [
@@ -58,8 +59,6 @@ UNACQUIRE = "unacquire"
 RELEASE_MEMBER = "release_member"
 CONFIGURE = "configure"
 
-_COMMON_FIELDS = ("type", "id", "group_id", "topic", "topic_id", "partition", "member_id", "member_epoch", "reply_to")
-
 
 def in_rows(ranges: Sequence[T], most: int) -> Iterator[tuple[T, ...]]:
     """The ranges of as many rows as it takes, `most` in each."""
@@ -89,16 +88,19 @@ class _Request:
 
     def encode(self) -> bytes:
         """The row's value: a JSON object."""
-        row = {field: getattr(self, field) for field in _COMMON_FIELDS}
-        return json.dumps(row | self._content(), separators=(",", ":")).encode()
+        row = row_values(self)
+        for name in self._left_out():
+            del row[name]
+        return json.dumps(row, separators=(",", ":")).encode()
 
     @property
     def kafka_key(self) -> bytes:
         """The row's key: one share-partition, one Kafka partition."""
         return f"{self.group_id}\t{self.topic_id}\t{self.partition}".encode()
 
-    def _content(self) -> dict[str, Any]:
-        raise NotImplementedError
+    def _left_out(self) -> tuple[str, ...]:
+        """Fields that say nothing in this row."""
+        return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +112,6 @@ class FetchRequest(_Request):
     _: KW_ONLY
     max_records: int
     max_wait_ms: int = 0
-
-    def _content(self) -> dict[str, Any]:
-        return {"max_records": self.max_records, "max_wait_ms": self.max_wait_ms}
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +132,9 @@ class AcknowledgeRequest(_Request):
     acquired: tuple[AcquiredRange, ...] = ()
     lock_deadline_ms: int = -1
 
-    def _content(self) -> dict[str, Any]:
-        content: dict[str, Any] = {"batches": self.batches, "is_renew_ack": self.is_renew_ack}
-        content |= {"acquired": self.acquired} if self.acquired else {}
-        return content | ({"lock_deadline_ms": self.lock_deadline_ms} if self.lock_deadline_ms >= 0 else {})
+    def _left_out(self) -> tuple[str, ...]:
+        unknown = () if self.lock_deadline_ms >= 0 else ("lock_deadline_ms",)
+        return unknown if self.acquired else ("acquired", *unknown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +152,8 @@ class UnacquireRequest(_Request):
     ranges: tuple[OffsetRange, ...] = ()
     acquired: tuple[AcquiredRange, ...] = ()
 
-    def _content(self) -> dict[str, Any]:
-        return {"acquired": self.acquired} if self.acquired else {"ranges": self.ranges}
+    def _left_out(self) -> tuple[str, ...]:
+        return ("ranges",) if self.acquired else ("acquired",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,10 +173,10 @@ class ReleaseMemberRequest(_Request):
     requester: str = ""
     opened_ms: int = -1
 
-    def _content(self) -> dict[str, Any]:
+    def _left_out(self) -> tuple[str, ...]:
         if self.delivered is not None:
-            return {"delivered": self.delivered, "requester": self.requester}
-        return {"opened_ms": self.opened_ms} if self.opened_ms >= 0 else {}
+            return ("opened_ms",)
+        return ("delivered", "requester") if self.opened_ms >= 0 else ("delivered", "requester", "opened_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +190,6 @@ class ConfigureRequest(_Request):
 
     _: KW_ONLY
     config: Mapping[str, Any]
-
-    def _content(self) -> dict[str, Any]:
-        return {"config": self.config}
 
 
 SharePartitionRequest = FetchRequest | AcknowledgeRequest | UnacquireRequest | ReleaseMemberRequest | ConfigureRequest
