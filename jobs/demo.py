@@ -96,9 +96,9 @@ class Demo:
             job = stack.enter_context(share_group_job())
             self._display.wait("a Kafka broker", starting.done)
             starting.result()
-            gateway = self._prepared(kafka, stack)
+            clients = self._clients(self._prepared(kafka, stack), stack)
             self._await(job, RUNNING, "the share-group job, which starts Spark")
-            members = self._members(kafka, gateway, job, stack)
+            members = [*clients, self._spark_member(kafka, clients[0], job, stack)]
             with self._display.on():
                 problems = self._watch(job, members)
             problems += self._end(job, members)
@@ -118,19 +118,22 @@ class Demo:
         self._display.say(f"a gateway on {gateway.bootstrap_servers}")
         return gateway
 
-    def _members(
-        self, kafka: EmbeddedKafka, gateway: GatewayProcess, job: LoggedProcess, stack: ExitStack
-    ) -> list[LoggedProcess]:
-        """The Kafka clients; and, when the first records are there, the Spark job, which needs time to start."""
-        self._display.say(f"the share-group job runs; starting {CLIENTS} unmodified Kafka clients at the gateway")
+    def _clients(self, gateway: GatewayProcess, stack: ExitStack) -> list[KafkaClient]:
+        """The Kafka clients; they wait for the job, as they do whenever it is away."""
+        self._display.say(f"starting {CLIENTS} unmodified Kafka clients at the gateway")
         numbers = range(1, CLIENTS + 1)
-        clients = [stack.enter_context(KafkaClient(gateway.bootstrap_servers, number)) for number in numbers]
-        first = clients[0]
+        return [stack.enter_context(KafkaClient(gateway.bootstrap_servers, number)) for number in numbers]
+
+    def _spark_member(
+        self, kafka: EmbeddedKafka, first: KafkaClient, job: LoggedProcess, stack: ExitStack
+    ) -> LoggedProcess:
+        """The Spark job, when the first records are there: it needs time to start, and would keep them waiting."""
+        self._display.say("the share-group job runs")
         said = job.log_path
         self._display.wait("the first records", lambda: first.has_logged(KafkaClient.FIRST), lambda: last_words(said))
         self._display.say(f"delivered: {first.await_log(KafkaClient.FIRST).strip()}")
         self._display.say("starting a fourth member, a Spark job")
-        return [*clients, stack.enter_context(spark_member(kafka.bootstrap_servers))]
+        return stack.enter_context(spark_member(kafka.bootstrap_servers))
 
     def _await(self, process: LoggedProcess, text: str, what: str, since: int = 0) -> None:
         self._display.wait(what, lambda: process.has_logged(text, since), lambda: last_words(process.log_path))
