@@ -20,7 +20,6 @@ import logging
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any, Protocol
 
 from sharegroup.commit.table_rows import CurrentRows, stamped_rows
@@ -175,11 +174,6 @@ class CommitSteps:
         self._fault_point(3, batch.batch_id)
         self._producer.send(batch.responses, batch.requests)
         self._fault_point(4, batch.batch_id)
-
-    def upkeep(self, versions_retention: timedelta, local_versions: int, prune_before: Mapping[str, str]) -> None:
-        """Upkeep of each table, in this thread; `prune_before` maps a table's name to its predicate."""
-        for writer in self.writers:
-            writer.upkeep(versions_retention, local_versions, prune_before.get(writer.spec.name))
 
     def _info(self, batch: Batch) -> Info:
         outbox = {

@@ -1,8 +1,8 @@
 """What each of our commits to a Delta table carries, and how it is told again from the table's log.
 
 With `max_commit_retries=0` a commit is a compare-and-set on the table's version. Two writers with different transaction
-ids are not kept apart by these (engine trials), and delta-rs does not skip a repeated one. It moves OPTIMIZE and VACUUM
-over the commits of others, whatever their properties say.
+ids are not kept apart by these (engine trials), and delta-rs does not skip a repeated one. Upkeep's commits go over the
+appends of others.
 """
 
 from __future__ import annotations
@@ -21,6 +21,10 @@ NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_log
 _INFO_KEY = "sharegroup"
 #: Key of a writer's own id in the info of each of its commits.
 _WRITER_KEY = "sharegroup.writer"
+#: Key that upkeep's commits have: they change no row that anybody needs.
+_UPKEEP_KEY = "sharegroup.upkeep"
+#: How many appends a commit of upkeep may meet and go over.
+_UPKEEP_RETRIES = 50
 #: What moves rows to other files, and removes files that no version needs (dataChange=false).
 _REARRANGING = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END"})
 
@@ -28,11 +32,10 @@ _REARRANGING = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END"})
 def commit_properties(stamp: Stamp) -> CommitProperties:
     """A writer's; the newest info rides on every commit, so that the newest commit always has it."""
     transactions = [Transaction(stamp.app_id, stamp.version)] if stamp.app_id is not None else []
-    return CommitProperties(
-        custom_metadata={_WRITER_KEY: stamp.writer, **info_metadata(stamp.info)},
-        app_transactions=transactions,
-        max_commit_retries=0,
-    )
+    metadata = {_WRITER_KEY: stamp.writer, **info_metadata(stamp.info)}
+    if stamp.is_upkeep:
+        return CommitProperties(custom_metadata=metadata | {_UPKEEP_KEY: "true"}, max_commit_retries=_UPKEEP_RETRIES)
+    return CommitProperties(custom_metadata=metadata, app_transactions=transactions, max_commit_retries=0)
 
 
 def info_metadata(info: Info | None) -> dict[str, str]:
@@ -50,4 +53,5 @@ def info_of(entry: Mapping[str, Any]) -> Info | None:
 
 def commit_of(entry: Mapping[str, Any]) -> Commit:
     """An entry of `DeltaTable.history`, as the fence looks at it."""
-    return Commit(entry.get(_WRITER_KEY), entry.get("operation") in _REARRANGING, info_of(entry))
+    rearranges = _UPKEEP_KEY in entry or entry.get("operation") in _REARRANGING
+    return Commit(entry.get(_WRITER_KEY), rearranges, info_of(entry))

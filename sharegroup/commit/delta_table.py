@@ -13,7 +13,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from sharegroup.commit.delta_commit import NO_HOOKS, commit_of, commit_properties
-from sharegroup.commit.delta_upkeep import LEAST_HOURS, keep_small, retention_properties
+from sharegroup.commit.delta_upkeep import LEAST_HOURS, DeltaUpkeep, retention_properties
 from sharegroup.commit.table_writer import TableWriter
 from sharegroup.commit.versioned_table import Commit, NotCommittedError, Row, Stamp, TableStoreError, Upkeep
 from sharegroup.tables.schemas import TableSpec, table_path
@@ -50,7 +50,7 @@ class DeltaVersions:
 
     def __init__(self, root: str, spec: TableSpec, options: dict[str, str] | None = None) -> None:
         self.spec = spec
-        self._path = table_path(root, spec)
+        self._upkeep = DeltaUpkeep(table_path(root, spec), options)
         with _errors():
             self._table = open_or_create(root, spec, options)
 
@@ -89,7 +89,7 @@ class DeltaVersions:
 
     def upkeep(self, upkeep: Upkeep, stamp: Stamp) -> None:
         with _errors():
-            keep_small(self._table, self._path, upkeep, commit_properties(stamp))
+            self._upkeep.run(self._table, upkeep, commit_properties(stamp))
         logger.debug("upkeep of %s at version %d", self.spec.name, self.version)
 
 

@@ -6,8 +6,8 @@ so any foreign commit makes the next one fail, and then this module decides:
 - a higher leader epoch is in the table, or a commit that is not a job's: the writer is fenced;
 - the commit is there, and only its answer was lost: it counts;
 - there is nothing new: the store is to blame;
-- all that came in between only rearranges: the compaction of a leader of before, which goes over the lead commit of the
-  next one. The same rows are there, so the commit is tried again;
+- all that came in between is upkeep, this leader's or that of one before, which goes over the lead commit of the next
+  one. The same rows are there, so the commit is tried again;
 - while it takes the lead, a writer goes over whatever leaders of lower epochs commit.
 """
 
@@ -48,11 +48,6 @@ class Fence:
         """Raise FencedLeaderError again once it was raised."""
         if self._fenced is not None:
             raise self._fenced
-
-    def refuse_other_leader(self, cause: str) -> None:
-        """Raise FencedLeaderError when the epoch in the table is not the writer's."""
-        if leader_epoch_of(self._table) != self._led_epoch:
-            raise self._fence(cause)
 
     def is_own(self, commits: Sequence[Commit]) -> bool:
         """Whether the writer made one of them."""

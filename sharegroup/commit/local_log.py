@@ -8,6 +8,7 @@ a second. So on a local disk versions are kept by number as well as by time (`ta
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 _LOG_FILE = re.compile(r"(\d{20})\.(json|crc|checkpoint\..*)")
@@ -18,9 +19,9 @@ def trim_local_log(table_path: str, newest_version: int, keep: int) -> int:
 
     Nothing is done to a table on an object store.
     """
-    if "://" in table_path and not table_path.startswith("file://"):
+    log = _local_log(table_path)
+    if log is None:
         return 0
-    log = Path(table_path.removeprefix("file://")) / "_delta_log"
     versions = {path: int(found[1]) for path in log.iterdir() if (found := _LOG_FILE.fullmatch(path.name))}
     checkpoints = [version for path, version in versions.items() if ".checkpoint." in path.name]
     first = max((version for version in checkpoints if version <= newest_version - keep), default=0)
@@ -28,3 +29,25 @@ def trim_local_log(table_path: str, newest_version: int, keep: int) -> int:
     for _, path in gone:  # the oldest first: what is left when we die in between still has no gap
         path.unlink(missing_ok=True)
     return len(gone)
+
+
+def kept_hours(table_path: str, newest_version: int, keep: int) -> int | None:
+    """How old the last `keep` versions of a table on a local disk are at most, in hours, rounded up.
+
+    None where no number of versions is kept: on an object store.
+    """
+    log = _local_log(table_path)
+    if log is None:
+        return None
+    oldest = log / f"{max(0, newest_version - keep):020}.json"
+    try:
+        age_s = time.time() - oldest.stat().st_mtime
+    except FileNotFoundError:  # cut off by a job that kept fewer
+        return 1
+    return max(1, 1 + int(age_s // 3_600))
+
+
+def _local_log(table_path: str) -> Path | None:
+    if "://" in table_path and not table_path.startswith("file://"):
+        return None
+    return Path(table_path.removeprefix("file://")) / "_delta_log"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, date, datetime, timedelta
 
 import pyarrow as pa
@@ -17,8 +17,10 @@ _STATE_DAYS = 2
 _KEY = ["group_id", "topic_id", "partition"]
 
 
-def prunable(tables_path: str, delivery_log_retention_ms: int, now: datetime | None = None) -> Mapping[str, str]:
-    """{table: predicate over `day`} for the tables that have days to drop.
+def prunable(
+    tables_path: str, delivery_log_retention_ms: int, names: Collection[str], now: datetime | None = None
+) -> Mapping[str, str]:
+    """{table: predicate over `day`} for those of the named tables that have days to drop.
 
     `delivery_log` keeps its retention. `share_group_state` keeps two days, and every day from the oldest newest
     snapshot on: a share-partition that is not led (its topic is away) has not been written again, and its state must
@@ -27,8 +29,10 @@ def prunable(tables_path: str, delivery_log_retention_ms: int, now: datetime | N
     today = (now or datetime.now(UTC)).date()
     found: dict[str, str] = {}
     log_before = today - timedelta(days=1 + delivery_log_retention_ms // 86_400_000)
-    if _oldest_day(open_or_create(tables_path, DELIVERY_LOG)) < log_before:
+    if DELIVERY_LOG.name in names and _oldest_day(open_or_create(tables_path, DELIVERY_LOG)) < log_before:
         found[DELIVERY_LOG.name] = f"day < '{log_before.isoformat()}'"
+    if SHARE_GROUP_STATE.name not in names:
+        return found
     state = open_or_create(tables_path, SHARE_GROUP_STATE)
     state_before = today - timedelta(days=_STATE_DAYS)
     oldest = _oldest_day(state)

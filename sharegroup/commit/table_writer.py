@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 
 from sharegroup.commit.fence import LEADER_APP_ID, Fence, leader_epoch_of
-from sharegroup.commit.versioned_table import Info, NotCommittedError, Row, Stamp, Upkeep, VersionedTable
+from sharegroup.commit.versioned_table import Info, NotCommittedError, Row, Stamp, VersionedTable
 from sharegroup.tables.schemas import TableSpec
 
 logger = logging.getLogger(__name__)
@@ -97,35 +96,12 @@ class TableWriter:
         """All rows at the writer's version."""
         return self._table.rows()
 
-    def upkeep(self, versions_retention: timedelta, local_versions: int, prune_before: str | None) -> None:
-        """Bound the number of live files and the log: compact, checkpoint, clean, vacuum, drop old days.
-
-        Cost follows the number of live files (engine trials: 16 to 186 ms an append in 2,400 commits without this, a
-        constant 8 ms with it). Old versions stay for `versions_retention`, and on a local disk the newest
-        `local_versions` of them (see `local_log`). `prune_before` is a predicate over the partition column, or
-        None. Runs in the writer's own thread on the writer's own handle. Raises FencedLeaderError.
-        """
-        self._fence.refuse_when_fenced()
-        known = self.version
-        self._table.refresh()
-        self._fence.commits_after(known, "there are commits that are not of this writer")
-        known = self.version
-        upkeep = Upkeep(versions_retention, local_versions, prune_before)
-        try:
-            self._table.upkeep(upkeep, self._stamp())
-        except NotCommittedError as error:
-            self._table.refresh()
-            if not self._fence.commits_after(known, error):
-                raise
-            logger.warning("the upkeep of %s did not come to its end: %s", self.spec.name, error)
-        self._fence.refuse_other_leader("it did so during the upkeep")
-
     def _write(self, rows: Sequence[Row], replace: bool, app_id: str, version: int) -> None:
         self._fence.refuse_when_fenced()
         while True:
             known = self.version
             try:
-                self._table.write(rows, replace, self._stamp(app_id, version))
+                self._table.write(rows, replace, Stamp(self._fence.writer_id, self.last_info, app_id, version))
                 return
             except NotCommittedError as error:
                 self._table.refresh()
@@ -135,6 +111,3 @@ class TableWriter:
                 if self._fence.is_own(after):
                     logger.warning("a commit to %s failed, and is there: %s", self.spec.name, error)
                     return
-
-    def _stamp(self, app_id: str | None = None, version: int = 0) -> Stamp:
-        return Stamp(self._fence.writer_id, self.last_info, app_id, version)

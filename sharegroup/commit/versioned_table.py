@@ -31,8 +31,8 @@ class NotCommittedError(TableStoreError):
 class Commit(NamedTuple):
     """A commit as the table's log tells it.
 
-    `writer` is the id of the job's writer that made it, None for anybody else's. `rearranges`: the same rows are in
-    other files, or files that no version needs are gone.
+    `writer` is the id of the job's writer that made it, None for anybody else's. `rearranges`: it is upkeep's. The same
+    rows are in other files, or what nobody needs is gone: old days, files that no version has.
     """
 
     writer: str | None
@@ -42,12 +42,13 @@ class Commit(NamedTuple):
 
 @dataclass(frozen=True)
 class Stamp:
-    """What a commit says of itself. `app_id` and `version` are its transaction, None for upkeep."""
+    """What a commit says of itself. `app_id` and `version` are its transaction, None for one that `is_upkeep`."""
 
     writer: str
     info: Info | None
     app_id: str | None = None
     version: int = 0
+    is_upkeep: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,5 +95,5 @@ class VersionedTable(Protocol):
     def upkeep(self, upkeep: Upkeep, stamp: Stamp) -> None:
         """Bound the number of live files and the log, drop old days. Raises NotCommittedError.
 
-        What only rearranges may go over the commits of others, and take the handle past them.
+        It goes over the rows that others append meanwhile, and takes the handle past them.
         """

@@ -100,14 +100,15 @@ class MemoryTables:
         return self._logs.setdefault(spec.name, [_Version(Commit(None, False, None), (), True, {})])
 
     def add(self, spec: TableSpec, known: int, made: _Version) -> int:
-        """Commit as the version after `known`; the new version. What only rearranges goes over what others appended.
+        """Commit as the version after `known`; the new version. Upkeep that replaces nothing goes over others' appends.
 
         Raises NotCommittedError.
         """
         if self._before_commit:
             self._before_commit.pop(0)()
         others = self.log_of(spec)[known + 1 :]
-        if (not made.commit.rearranges and others) or any(each.replaces or each.commit.rearranges for each in others):
+        is_alone = made.replaces or not made.commit.rearranges
+        if (is_alone and others) or any(each.replaces or each.commit.rearranges for each in others):
             raise NotCommittedError(f"version {known + 1} of {spec.name} is there already")
         if self._refused:
             self._refused -= 1
@@ -146,7 +147,7 @@ class MemoryTable:
 
     def write(self, rows: Sequence[Row], replace: bool, stamp: Stamp) -> None:
         transactions = {} if stamp.app_id is None else {stamp.app_id: stamp.version}
-        commit = Commit(stamp.writer, False, stamp.info)
+        commit = Commit(stamp.writer, stamp.is_upkeep, stamp.info)
         made = _Version(commit, [dict(row) for row in rows], replace, transactions)
         self.version = self._tables.add(self.spec, self.version, made)
 

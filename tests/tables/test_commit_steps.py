@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,12 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from sharegroup.commit import delta_table
 from sharegroup.commit.commit_steps import Batch, CommitSteps
-from sharegroup.commit.delta_table import DeltaTableWriter
-from sharegroup.commit.versioned_table import NotCommittedError
+from sharegroup.commit.delta_table import DeltaTableWriter, DeltaVersions
+from sharegroup.commit.table_upkeep import TableUpkeep
+from sharegroup.commit.versioned_table import NotCommittedError, Upkeep
 from sharegroup.engine.output import Output
 from sharegroup.errors import FencedLeaderError
-from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUP_STATE
+from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUP_STATE, SHARE_PARTITION_TABLES
 from sharegroup.tables.state_table import read_states
 from sharegroup.types import SharePartitionKey
 from tests.tables.job_tables import T0, TOPIC_ID, Died, RecordingProducer, batch, dies_after, rows, start
@@ -169,33 +171,20 @@ def test_a_store_that_fails_fences_nobody(tmp_path: Path, monkeypatch: pytest.Mo
     assert written(tmp_path, 0) == ["share_group_state", "delivery_log"]
 
 
-def test_a_fenced_leader_does_no_upkeep(tmp_path: Path) -> None:
-    old, _ = start(tmp_path)
-    for batch_id in range(3):
-        old.commit(batch(batch_id))
-    new, _ = start(tmp_path)
-    with pytest.raises(FencedLeaderError, match="mine: leader epoch 1; there now: leader epoch 2"):
-        old.upkeep(timedelta(hours=24), 1_000, {})
-    new.commit(batch(3))  # nothing was changed under its feet
+class UpkeepOf:
+    """What looks after the tables of a job, on handles of its own."""
 
+    def __init__(self, root: Path) -> None:
+        self._tables = {
+            spec.name: TableUpkeep(DeltaVersions(str(root), spec), "upkeep") for spec in SHARE_PARTITION_TABLES
+        }
 
-def test_a_leader_that_loses_the_lead_during_its_upkeep_notices(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Compaction rebases on the new leader's commit; the old one must not go on from there."""
-    old, _ = start(tmp_path)
-    for batch_id in range(3):
-        old.commit(batch(batch_id))
-    looked = DeltaTable.update_incremental
-
-    def look_and_lose_the_lead(table: DeltaTable) -> None:
-        looked(table)
-        monkeypatch.undo()
-        start(tmp_path)
-
-    monkeypatch.setattr(DeltaTable, "update_incremental", look_and_lose_the_lead)
-    with pytest.raises(FencedLeaderError, match="mine: leader epoch 1; there now: leader epoch 2"):
-        old.upkeep(timedelta(hours=24), 1_000, {})
+    def run(
+        self, steps: CommitSteps, retention: timedelta = timedelta(hours=24), local_versions: int = 1_000,
+        prune_before: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        for name, table in self._tables.items():
+            table.run(steps.leader_epoch, Upkeep(retention, local_versions, (prune_before or {}).get(name)))
 
 
 def test_upkeep_bounds_the_files_and_keeps_what_a_restart_needs(tmp_path: Path) -> None:
@@ -203,7 +192,7 @@ def test_upkeep_bounds_the_files_and_keeps_what_a_restart_needs(tmp_path: Path) 
     for batch_id in range(8):
         steps.commit(batch(batch_id, offset=batch_id))
     before = [rows(tmp_path, table, "batch_id", "time") for table in ("share_group_state", "delivery_log")]
-    steps.upkeep(timedelta(hours=24), 1_000, {})
+    UpkeepOf(tmp_path).run(steps)
     for writer in steps.writers:
         assert len(DeltaTable(str(tmp_path / writer.spec.name)).file_uris()) == 1
     assert [rows(tmp_path, table, "batch_id", "time") for table in ("share_group_state", "delivery_log")] == before
@@ -219,24 +208,25 @@ def test_upkeep_keeps_versions_for_as_long_as_it_is_told(tmp_path: Path) -> None
     steps.commit(batch(0))
     kept = DeltaTable(str(tmp_path / "delivery_log")).version()
     steps.commit(batch(1))
-    steps.upkeep(timedelta(days=7), 1_000, {})
+    UpkeepOf(tmp_path).run(steps, timedelta(days=7))
     three_days_ago = (datetime.now(UTC) - timedelta(days=3)).timestamp()
     for path in (tmp_path / "delivery_log").rglob("*"):
         os.utime(path, (three_days_ago, three_days_ago))
     version = steps.writers[1].version
-    steps.upkeep(timedelta(days=7), 1_000, {})
+    UpkeepOf(tmp_path).run(steps, timedelta(days=7))
     assert DeltaTable(str(tmp_path / "delivery_log"), version=kept).to_pyarrow_table().num_rows == 1
     assert steps.writers[1].version == version  # the property is set once, and there was nothing else to do
-    steps.upkeep(timedelta(hours=24), 1_000, {})
+    UpkeepOf(tmp_path).run(steps)
     with pytest.raises(DeltaError):
         DeltaTable(str(tmp_path / "delivery_log"), version=kept)
 
 
 def test_upkeep_keeps_as_many_local_versions_as_it_is_told(tmp_path: Path) -> None:
     steps, _ = start(tmp_path)
+    upkeep = UpkeepOf(tmp_path)
     for batch_id in range(12):
         steps.commit(batch(batch_id))
-        steps.upkeep(timedelta(days=7), 5, {})
+        upkeep.run(steps, timedelta(days=7), 5)
     oldest, newest = oldest_version(tmp_path), DeltaTable(str(tmp_path / "delivery_log")).version()
     assert 0 < oldest <= newest - 5
 
@@ -250,7 +240,7 @@ def test_upkeep_alone_leaves_the_last_batch_to_be_found(tmp_path: Path) -> None:
     steps, _ = start(tmp_path)
     for batch_id in range(3):
         steps.commit(batch(batch_id))
-    steps.upkeep(timedelta(hours=24), 1_000, {"delivery_log": "day < '2000-01-01'"})
+    UpkeepOf(tmp_path).run(steps, prune_before={"delivery_log": "day < '2000-01-01'"})
     steps, producer = start(tmp_path)
     assert (steps.positions, producer.sent) == ({0: 3}, [(["f2"], [("g", "notice-2")])])
 
@@ -261,7 +251,7 @@ def test_upkeep_prunes_old_days(tmp_path: Path) -> None:
     old.now_ms -= 3 * 86_400_000
     for each in (old, new):
         steps.commit(each)
-    steps.upkeep(timedelta(hours=24), 1_000, {"delivery_log": "day < '2023-11-14'"})
+    UpkeepOf(tmp_path).run(steps, prune_before={"delivery_log": "day < '2023-11-14'"})
     assert (written(tmp_path, 0), written(tmp_path, 1)) == (
         ["share_group_state"],
         ["share_group_state", "delivery_log"],

@@ -17,6 +17,7 @@ from sharegroup.tables.schemas import DELIVERY_LOG, SHARE_GROUP_STATE, TableSpec
 
 NOW = datetime(2024, 5, 20, 1, tzinfo=UTC)
 WEEK_MS = 7 * 86_400_000
+TABLES = ("share_group_state", "delivery_log")
 
 
 def write(root: Path, spec: TableSpec, days_ago: int, **values: Any) -> None:
@@ -33,24 +34,24 @@ def snapshot(root: Path, days_ago: int, partition: int = 0, record_type: str = "
 
 
 def test_new_tables_have_nothing_to_prune(tmp_path: Path) -> None:
-    assert prunable(str(tmp_path), WEEK_MS, NOW) == {}
+    assert prunable(str(tmp_path), WEEK_MS, TABLES, NOW) == {}
 
 
 @pytest.mark.parametrize(("days_ago", "pruned"), [(7, False), (8, False), (9, True)])
 def test_the_delivery_log_keeps_its_retention(tmp_path: Path, days_ago: int, pruned: bool) -> None:
     write(tmp_path, DELIVERY_LOG, days_ago)
-    assert prunable(str(tmp_path), WEEK_MS, NOW) == ({"delivery_log": "day < '2024-05-12'"} if pruned else {})
+    assert prunable(str(tmp_path), WEEK_MS, TABLES, NOW) == ({"delivery_log": "day < '2024-05-12'"} if pruned else {})
 
 
 def test_the_longest_retention_can_be_reckoned_with(tmp_path: Path) -> None:
     write(tmp_path, DELIVERY_LOG, 9)
-    assert prunable(str(tmp_path), 36_500 * 86_400_000, NOW) == {}
+    assert prunable(str(tmp_path), 36_500 * 86_400_000, TABLES, NOW) == {}
 
 
 def test_state_is_kept_for_two_days_after_a_newer_snapshot(tmp_path: Path) -> None:
     for days_ago in (5, 2, 0):
         snapshot(tmp_path, days_ago)
-    assert prunable(str(tmp_path), WEEK_MS, NOW) == {"share_group_state": "day < '2024-05-18'"}
+    assert prunable(str(tmp_path), WEEK_MS, TABLES, NOW) == {"share_group_state": "day < '2024-05-18'"}
 
 
 def test_a_share_partition_that_is_not_led_keeps_its_state(tmp_path: Path) -> None:
@@ -59,7 +60,7 @@ def test_a_share_partition_that_is_not_led_keeps_its_state(tmp_path: Path) -> No
     snapshot(tmp_path, 9, partition=1)
     snapshot(tmp_path, 6, partition=1)  # its topic went away then
     snapshot(tmp_path, 5, partition=1, record_type="ShareUpdate")
-    assert prunable(str(tmp_path), WEEK_MS, NOW) == {"share_group_state": "day < '2024-05-14'"}
+    assert prunable(str(tmp_path), WEEK_MS, TABLES, NOW) == {"share_group_state": "day < '2024-05-14'"}
 
 
 def test_a_deleted_share_partition_needs_no_state(tmp_path: Path) -> None:
@@ -67,9 +68,9 @@ def test_a_deleted_share_partition_needs_no_state(tmp_path: Path) -> None:
         snapshot(tmp_path, days_ago)
     snapshot(tmp_path, 9, partition=1)
     snapshot(tmp_path, 8, partition=1, record_type="Tombstone")
-    assert prunable(str(tmp_path), WEEK_MS, NOW) == {"share_group_state": "day < '2024-05-18'"}
+    assert prunable(str(tmp_path), WEEK_MS, TABLES, NOW) == {"share_group_state": "day < '2024-05-18'"}
     snapshot(tmp_path, 7, partition=1)  # made anew, and not written since
-    assert prunable(str(tmp_path), WEEK_MS, NOW) == {"share_group_state": "day < '2024-05-13'"}
+    assert prunable(str(tmp_path), WEEK_MS, TABLES, NOW) == {"share_group_state": "day < '2024-05-13'"}
 
 
 def test_a_topic_made_again_is_another_one(tmp_path: Path) -> None:
@@ -77,18 +78,18 @@ def test_a_topic_made_again_is_another_one(tmp_path: Path) -> None:
         snapshot(tmp_path, days_ago)
     snapshot(tmp_path, 5, topic_id="orders-2")
     snapshot(tmp_path, 0, topic_id="orders-2")
-    assert prunable(str(tmp_path), WEEK_MS, NOW) == {"share_group_state": "day < '2024-05-14'"}
+    assert prunable(str(tmp_path), WEEK_MS, TABLES, NOW) == {"share_group_state": "day < '2024-05-14'"}
     snapshot(tmp_path, 4, record_type="Tombstone")
-    assert prunable(str(tmp_path), WEEK_MS, NOW) == {"share_group_state": "day < '2024-05-18'"}
+    assert prunable(str(tmp_path), WEEK_MS, TABLES, NOW) == {"share_group_state": "day < '2024-05-18'"}
 
 
 def test_rows_of_an_earlier_version_are_not_kept_for_ever(tmp_path: Path) -> None:
     """They have no topic id; a start has written what they say anew."""
     snapshot(tmp_path, 9, topic_id=None)
     snapshot(tmp_path, 6)
-    assert prunable(str(tmp_path), WEEK_MS, NOW) == {"share_group_state": "day < '2024-05-14'"}
+    assert prunable(str(tmp_path), WEEK_MS, TABLES, NOW) == {"share_group_state": "day < '2024-05-14'"}
 
 
 def test_where_everything_is_needed_nothing_is_pruned(tmp_path: Path) -> None:
     snapshot(tmp_path, 30)
-    assert prunable(str(tmp_path), WEEK_MS, NOW) == {}
+    assert prunable(str(tmp_path), WEEK_MS, TABLES, NOW) == {}

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from sharegroup.commit.delta_table import DeltaVersions
+from sharegroup.commit.table_upkeep import TableUpkeep
 from sharegroup.commit.table_writer import TableWriter
-from sharegroup.commit.versioned_table import NotCommittedError, Row, TableStoreError
+from sharegroup.commit.versioned_table import NotCommittedError, Row, Stamp, TableStoreError, Upkeep
 from sharegroup.errors import FencedLeaderError
 from sharegroup.tables.schemas import DELIVERY_LOG, SHARE_GROUPS, TableSpec
 from sharegroup.testkit.memory_tables import MemoryTables
@@ -49,8 +51,12 @@ def groups(tables: Tables, spec: TableSpec) -> list[str]:
     return sorted(row["group_id"] for row in tables.rows(spec))
 
 
-def upkeep(writer: TableWriter, prune_before: str | None = None) -> None:
-    writer.upkeep(timedelta(hours=24), 1_000, prune_before)
+def upkeep(
+    tables: Tables, spec: TableSpec, epoch: int, prune_before: str | None = None, local_versions: int = 1_000
+) -> None:
+    """The upkeep of a leader, beside its writer."""
+    kept = Upkeep(timedelta(hours=24), local_versions, prune_before)
+    TableUpkeep(tables.table(spec), f"upkeep-{epoch}").run(epoch, kept)
 
 
 def fenced(mine: int, there: int) -> Any:
@@ -102,8 +108,8 @@ def test_a_higher_epoch_fences_for_good(tables: Tables, spec: TableSpec) -> None
         with fenced(1, 4):
             commit(old, 1, 1)
     assert commit(new, 4, 0)
-    with fenced(1, 4):
-        upkeep(old)
+    with pytest.raises(FencedLeaderError, match=f"no upkeep of {spec.name} for 1: leader 4 leads"):
+        upkeep(tables, spec, 1)
 
 
 @pytest.mark.parametrize("there", [3, 4])
@@ -192,7 +198,7 @@ def test_a_commit_that_the_store_refuses_can_be_made_again(tables: Tables) -> No
 def test_a_store_that_is_away_fences_nobody(tables: Tables) -> None:
     writer = leader(tables, DELIVERY_LOG, 1)
     tables.is_away = True
-    for action in (lambda: commit(writer, 1, 0), lambda: upkeep(writer), writer.refresh):
+    for action in (lambda: commit(writer, 1, 0), lambda: upkeep(tables, DELIVERY_LOG, 1), writer.refresh):
         with pytest.raises(TableStoreError, match="the store is away"):
             action()
     tables.is_away = False
@@ -207,9 +213,9 @@ def test_who_writes_from_outside_fences(tables: Tables, spec: TableSpec) -> None
     writer = leader(tables, spec, 2, batches=1)
     tables.write_from_outside(spec)
     before = tables.newest_version(spec)
-    for action in (lambda: commit(writer, 2, 1), lambda: commit(writer, 2, 1), lambda: upkeep(writer)):
+    for _ in range(2):
         with fenced(2, 2):
-            action()
+            commit(writer, 2, 1)
     assert tables.newest_version(spec) == before
     assert commit(leader(tables, spec, 3), 3, 0)
 
@@ -227,7 +233,7 @@ def test_a_writer_that_missed_commits_which_the_log_forgot_writes_nothing(tmp_pa
     asleep = leader(tables, DELIVERY_LOG, 1, batches=1)
     awake = leader(tables, DELIVERY_LOG, 2, batches=3)
     for batch_id in range(3, 6):
-        awake.upkeep(timedelta(hours=24), 1, None)
+        upkeep(tables, DELIVERY_LOG, 2, local_versions=1)
         assert commit(awake, 2, batch_id)
     log = tmp_path / "delivery_log" / "_delta_log"
     before = sorted(log.iterdir())
@@ -250,28 +256,51 @@ def test_commits_that_cannot_be_looked_at_fence() -> None:
     assert commit(old, 2, 0)
 
 
-def test_upkeep_goes_over_nothing_from_outside(tables: Tables) -> None:
+def test_upkeep_after_a_commit_from_outside_hides_it_from_nobody(tables: Tables) -> None:
     writer = leader(tables, DELIVERY_LOG, 1, batches=3)
     tables.write_from_outside(DELIVERY_LOG)
+    upkeep(tables, DELIVERY_LOG, 1)
     with fenced(1, 1):
-        upkeep(writer)
+        commit(writer, 1, 3)
 
 
-# -- the compaction of a leader of before ------------------------------------------------------------------------------
+# -- upkeep beside a writer --------------------------------------------------------------------------------------------
 
 
-def test_a_compaction_right_before_the_lead_is_gone_over(tables: Tables) -> None:
-    old, new = leader(tables, DELIVERY_LOG, 1, batches=3), tables.writer(DELIVERY_LOG, "new")
-    tables.before_next_commit(lambda: None)  # of the compaction
-    upkeep(old)
-    new.lead(2)
-    assert commit(new, 2, 0)
-    with fenced(1, 2):
-        commit(old, 1, 3)
+def test_a_batch_is_committed_after_the_upkeep_that_was_faster(tables: Tables) -> None:
+    writer = leader(tables, DELIVERY_LOG, 1, batches=3)
+    for batch_id in (3, 4):
+        tables.before_next_commit(lambda: upkeep(tables, DELIVERY_LOG, 1))
+        assert commit(writer, 1, batch_id)
+    assert groups(tables, DELIVERY_LOG) == [f"g{batch_id}" for batch_id in range(5)]
+
+
+def test_upkeep_goes_over_the_batches_that_were_faster(tables: Tables) -> None:
+    writer = leader(tables, DELIVERY_LOG, 1, batches=3)
+    tables.before_next_commit(lambda: [commit(writer, 1, batch_id) for batch_id in (3, 4)] and None)
+    upkeep(tables, DELIVERY_LOG, 1)
+    assert commit(writer, 1, 5)
+    assert groups(tables, DELIVERY_LOG) == [f"g{batch_id}" for batch_id in range(6)]
+    assert tables.writer(DELIVERY_LOG, "reader").last_info == info(1, 5)
+
+
+def test_days_are_dropped_while_batches_are_committed(tmp_path: Path) -> None:
+    """delta-rs finds out by itself that the new files are of other days."""
+    tables = DeltaTables(tmp_path)
+    writer = leader(tables, DELIVERY_LOG, 1)
+    for number in range(2):
+        row = {"group_id": f"g{number}", "day": date(2023, 11, 13 + number)}
+        assert writer.commit("query-1", number, lambda row=row: [row])  # type: ignore[misc]
+    behind = DeltaVersions(tables.root, DELIVERY_LOG)
+    assert writer.commit("query-1", 2, lambda: [{"group_id": "g2", "day": date(2023, 11, 14)}])
+    stamp = Stamp("upkeep", None, is_upkeep=True)
+    behind.upkeep(Upkeep(timedelta(hours=24), 1_000, "day < '2023-11-14'"), stamp)
+    assert groups(tables, DELIVERY_LOG) == ["g1", "g2"]
+    assert commit(writer, 1, 3)
 
 
 @pytest.mark.parametrize("batches", [0, 2])
-def test_a_compaction_right_after_the_lead_fences_who_made_it(tables: Tables, batches: int) -> None:
+def test_the_upkeep_of_a_leader_of_before_fences_nobody(tables: Tables, batches: int) -> None:
     """It goes over the commits of the new leader, and carries what the old leader knew."""
     old = leader(tables, DELIVERY_LOG, 1, batches=3)
     new = tables.writer(DELIVERY_LOG, "new")
@@ -283,51 +312,18 @@ def test_a_compaction_right_after_the_lead_fences_who_made_it(tables: Tables, ba
 
     before = tables.newest_version(DELIVERY_LOG)
     tables.before_next_commit(lead)
-    with fenced(1, 2):
-        upkeep(old)
+    upkeep(tables, DELIVERY_LOG, 1)
     assert tables.newest_version(DELIVERY_LOG) > before + 1 + batches  # it was compacted
     newest = info(2, batches - 1) if batches else info(1, 2)
     assert tables.writer(DELIVERY_LOG, "reader").last_info == newest
     assert commit(new, 2, batches)
-    upkeep(new)
+    upkeep(tables, DELIVERY_LOG, 2)
     assert commit(new, 2, batches + 1)
+    with fenced(1, 2):
+        commit(old, 1, 3)
     assert groups(tables, DELIVERY_LOG) == sorted(
         [f"g{batch_id}" for batch_id in range(3)] + [f"g{batch_id}" for batch_id in range(batches + 2)]
     )
-
-
-def test_the_upkeep_of_a_new_leader_goes_over_the_compaction_of_the_old_one(tables: Tables) -> None:
-    old, new = leader(tables, DELIVERY_LOG, 1, batches=3), tables.writer(DELIVERY_LOG, "new")
-    tables.before_next_commit(lambda: new.lead(2))
-    with fenced(1, 2):
-        upkeep(old)
-    upkeep(new)
-    assert commit(new, 2, 0)
-
-
-def test_who_loses_the_lead_after_the_compaction_of_an_upkeep_notices_at_its_end() -> None:
-    """Vacuum, too, goes over a lead commit, and takes the old leader's handle past it."""
-    tables = MemoryTables()
-    old, new = leader(tables, DELIVERY_LOG, 1, batches=3), tables.writer(DELIVERY_LOG, "new")
-    tables.before_next_commit(lambda: None)
-    tables.before_next_commit(lambda: new.lead(2))
-    with fenced(1, 2):
-        upkeep(old)
-    assert commit(new, 2, 0)
-
-
-def test_current_rows_are_not_compacted_over_a_new_leader_s(tables: Tables) -> None:
-    old, new = leader(tables, SHARE_GROUPS, 1, batches=3), tables.writer(SHARE_GROUPS, "new")
-
-    def lead() -> None:
-        new.lead(2)
-        assert commit(new, 2, 7)
-
-    tables.before_next_commit(lead)
-    with fenced(1, 2):
-        upkeep(old)
-    assert commit(new, 2, 8)
-    assert groups(tables, SHARE_GROUPS) == ["g8"]
 
 
 # -- upkeep ------------------------------------------------------------------------------------------------------------
@@ -337,8 +333,8 @@ def test_current_rows_are_not_compacted_over_a_new_leader_s(tables: Tables) -> N
 def test_upkeep_changes_no_rows_and_no_info(tables: Tables, spec: TableSpec) -> None:
     writer = leader(tables, spec, 1, batches=4)
     before = groups(tables, spec)
-    upkeep(writer)
-    upkeep(writer)
+    for _ in range(2):
+        upkeep(tables, spec, 1)
     assert groups(tables, spec) == before
     assert tables.writer(spec, "reader").last_info == info(1, 3)
     assert commit(writer, 1, 4)
@@ -348,21 +344,17 @@ def test_an_upkeep_that_the_store_refuses_fails(tables: Tables) -> None:
     writer = leader(tables, DELIVERY_LOG, 1, batches=2)
     tables.refuse_next_commit()
     with pytest.raises(NotCommittedError, match="no space left"):
-        upkeep(writer)
-    upkeep(writer)
+        upkeep(tables, DELIVERY_LOG, 1)
+    upkeep(tables, DELIVERY_LOG, 1)
     assert commit(writer, 1, 2)
 
 
-def test_an_upkeep_whose_answer_is_lost_is_done_again_another_time(
-    tables: Tables, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_upkeep_whose_answer_is_lost_is_done_again_another_time(tables: Tables) -> None:
     writer = leader(tables, DELIVERY_LOG, 1, batches=2)
     tables.lose_next_answer()
-    upkeep(writer)
-    assert [record.getMessage() for record in caplog.records] == [
-        "the upkeep of delivery_log did not come to its end: no answer came"
-    ]
-    upkeep(writer)
+    with pytest.raises(NotCommittedError, match="no answer came"):
+        upkeep(tables, DELIVERY_LOG, 1)
+    upkeep(tables, DELIVERY_LOG, 1)
     assert commit(writer, 1, 2)
 
 
@@ -371,5 +363,5 @@ def test_upkeep_drops_the_days_that_it_is_told(tables: Tables) -> None:
     for number in range(2):
         row = {"group_id": f"g{number}", "day": date(2023, 11, 13 + number)}
         assert writer.commit("query-1", number, lambda row=row: [row])  # type: ignore[misc]
-    upkeep(writer, "day < '2023-11-14'")
+    upkeep(tables, DELIVERY_LOG, 1, "day < '2023-11-14'")
     assert groups(tables, DELIVERY_LOG) == ["g1"]

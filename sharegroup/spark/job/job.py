@@ -6,7 +6,7 @@ import functools
 import logging
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,10 @@ from sharegroup.commit.delta_table import DeltaTableWriter, DeltaVersions, open_
 from sharegroup.commit.fault_points import fault_point
 from sharegroup.commit.job_lead import JobLead, LeadWatch
 from sharegroup.commit.leaders import last_leader_epoch
-from sharegroup.commit.retention import prunable
 from sharegroup.commit.stale_checkpoint import refuse_stale_checkpoint
 from sharegroup.commit.static_configs import write_static_configs
 from sharegroup.commit.table_upgrade import refuse_older_checkpoints, upgrade_tables
+from sharegroup.commit.upkeep_process import UpkeepProcess, settings
 from sharegroup.config import Config
 from sharegroup.spark.job.checkpoint import read_checkpoint
 from sharegroup.spark.job.job_query import JobQuery
@@ -59,6 +59,7 @@ class ShareGroupJob:
         self._jvm_pid = int(spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]  # py4j
         self._running: dict[str, JobQuery] = {}
         self._producers: dict[str, KafkaRowProducer] = {}
+        self._upkeep = UpkeepProcess(settings(config))
         self._build: dict[str, Callable[[], JobQuery]] = {
             group_coordinator_query.NAME: self._group_coordinator,
             share_partition_query.NAME: self._share_partition,
@@ -83,6 +84,7 @@ class ShareGroupJob:
             logger.info("told to stop: the share-group job ends after the batch")
         finally:
             self._stop_queries()
+            self._upkeep.close()
             for producer in self._producers.values():
                 producer.close()
             self._scratch.cleanup()
@@ -127,16 +129,15 @@ class ShareGroupJob:
     def _share_partition(self) -> JobQuery:
         job, name = self._config.job, share_partition_query.NAME
         producer = self._producer(name, job.group_requests_topic)
-        prune_before = functools.partial(prunable, job.tables_path, job.delivery_log_retention_ms)
         outputs = share_partition_query.share_partition_outputs
-        return self._query(name, outputs, self._steps(name, producer), prune_before, producer.announce_leader)
+        return self._query(name, outputs, self._steps(name, producer), producer.announce_leader)
 
     def _group_coordinator(self) -> JobQuery:
         name = group_coordinator_query.NAME
         steps = self._steps(name, self._producer(name, self._config.job.partition_requests_topic))
         outputs = group_coordinator_query.group_coordinator_outputs
         return self._query(
-            name, outputs, steps, dict, lambda: write_static_configs(steps, self._config, int(time.time() * 1000))
+            name, outputs, steps, lambda: write_static_configs(steps, self._config, int(time.time() * 1000))
         )
 
     def _query(
@@ -144,13 +145,12 @@ class ShareGroupJob:
         name: str,
         outputs: Callable[[SparkSession, Config, str, dict[int, int]], DataFrame],
         steps: CommitSteps,
-        prune_before: Callable[[], Mapping[str, str]],
         on_lead: Callable[[], None],
     ) -> JobQuery:
         of_this_job = functools.partial(outputs, self._spark, self._config)
         hand_over_path = str(Path(self._scratch.name) / name)
         return JobQuery(
-            self._spark, self._config, name, of_this_job, steps, hand_over_path, self._stop, prune_before, on_lead
+            self._spark, self._config, name, of_this_job, steps, hand_over_path, self._stop, self._upkeep, on_lead
         )
 
     def _steps(self, name: str, producer: KafkaRowProducer) -> CommitSteps:

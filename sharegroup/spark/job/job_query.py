@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
-import time
-from collections.abc import Callable, Mapping
-from datetime import timedelta
+from collections.abc import Callable
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -14,6 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from sharegroup.commit.commit_steps import CommitSteps
 from sharegroup.commit.leaders import last_leader_epoch, record_leader
 from sharegroup.commit.query_run import QueryRun
+from sharegroup.commit.upkeep_process import UpkeepProcess
 from sharegroup.config import Config
 from sharegroup.errors import StopRequested
 from sharegroup.spark.job.checkpoint import begin_checkpoint, read_checkpoint
@@ -29,8 +28,7 @@ class JobQuery:
     """Starts one query, runs its batches, and looks after its tables. `outputs(hand_over path, positions)` builds the
     query up to its sink.
 
-    `prune_before` tells, at upkeep, which old days of a table can go; `on_lead` is called once it leads, before the
-    first batch.
+    `on_lead` is called once it leads, before the first batch.
     """
 
     def __init__(
@@ -42,14 +40,14 @@ class JobQuery:
         steps: CommitSteps,
         hand_over_path: str,
         stop: StopSignal,
-        prune_before: Callable[[], Mapping[str, str]],
+        upkeep: UpkeepProcess,
         on_lead: Callable[[], None] = lambda: None,
     ) -> None:
         self._spark, self._config, self.name, self._outputs = spark, config, name, outputs
-        self._steps, self._stop, self._prune_before = steps, stop, prune_before
+        self._steps, self._stop, self._upkeep = steps, stop, upkeep
         self._hand_over_path = hand_over_path
         self._run = QueryRun(
-            name, steps, HandOverFile(hand_over_path), on_lead, self._upkeep, config.job.upkeep_interval_commits
+            name, steps, HandOverFile(hand_over_path), on_lead, self._ask_for_upkeep, config.job.upkeep_interval_commits
         )
         self._query: StreamingQuery | None = None
         #: What ended the query from inside a batch, as Spark's own exception shows only a Java trace of it.
@@ -129,9 +127,5 @@ class JobQuery:
         # Step 1; it must always run, also when all else is already done: Spark fails the batch otherwise.
         self._run.finish(batch_id, frame.toArrow()["output"].to_pylist())
 
-    def _upkeep(self) -> None:
-        begin = time.monotonic()
-        job = self._config.job
-        retention = timedelta(milliseconds=job.tables_retention_ms)
-        self._steps.upkeep(retention, job.tables_local_versions, self._prune_before())
-        logger.debug("upkeep of the tables of %s: %.0f ms", self.name, 1000 * (time.monotonic() - begin))
+    def _ask_for_upkeep(self) -> None:
+        self._upkeep.request([writer.spec for writer in self._steps.writers], self._steps.leader_epoch)

@@ -14,12 +14,15 @@ from sharegroup.commit.job_lead import JobLead
 from sharegroup.commit.query_run import QueryRun
 from sharegroup.commit.stale_checkpoint import Checkpoint, refuse_stale_checkpoint
 from sharegroup.commit.static_configs import write_static_configs
+from sharegroup.commit.table_upkeep import TableUpkeep
+from sharegroup.commit.versioned_table import TableStoreError, Upkeep
 from sharegroup.config import Config
 from sharegroup.engine.operator import Operator
 from sharegroup.engine.share_group_operator import ShareGroupOperator
 from sharegroup.engine.share_partition_shard import Shard
 from sharegroup.engine.snapshot_rules import SnapshotRules
 from sharegroup.engine.unkeyed_requests import UnkeyedRequests
+from sharegroup.errors import FencedLeaderError
 from sharegroup.protocol.broadcasts import EVERYBODY, NewLeaderBroadcast, encode_broadcast
 from sharegroup.tables.schemas import (
     GROUP_COORDINATOR_TABLES,
@@ -151,7 +154,6 @@ def make_query(
     writers = [tables.slow_writer(spec, faults) for spec in _TABLES[name]]
     steps = CommitSteps(writers, producer, lambda step, batch_id: process.point(f"{name} {step}"))
     hand_over = job_sources.hand_over()
-    retention = timedelta(milliseconds=job.tables_retention_ms)
     source: Any
     if is_group:
         source = job_sources.GroupTicks(kafka, tables, config, hand_over)
@@ -166,10 +168,24 @@ def make_query(
         steps,
         hand_over,
         on_lead,
-        lambda: steps.upkeep(retention, job.tables_local_versions, {}),
+        _upkeep([tables.upkeep_of(spec, faults) for spec in _TABLES[name]], steps, config),
         job.upkeep_interval_commits,
     )
     return QueryParts(run, source)
+
+
+def _upkeep(upkeeps: Iterable[TableUpkeep], steps: CommitSteps, config: Config) -> Callable[[], None]:
+    """As `commit.upkeep_worker` does it for the leader; what goes wrong is left to the next time."""
+    kept = Upkeep(timedelta(milliseconds=config.job.tables_retention_ms), config.job.tables_local_versions)
+
+    def upkeep() -> None:
+        try:
+            for each in upkeeps:
+                each.run(steps.leader_epoch, kept)
+        except (FencedLeaderError, TableStoreError):
+            return
+
+    return upkeep
 
 
 def make_lead(tables: SimulatedTables, faults: StoreFaults) -> JobLead:

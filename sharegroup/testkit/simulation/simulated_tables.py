@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sharegroup.commit.table_upkeep import TableUpkeep
 from sharegroup.commit.table_writer import TableWriter
 from sharegroup.commit.versioned_table import NotCommittedError, Row, Stamp, Upkeep
 from sharegroup.tables.schemas import ALL_TABLES, TableSpec
@@ -63,6 +64,10 @@ class SimulatedTables(MemoryTables):
     def slow_writer(self, spec: TableSpec, faults: StoreFaults) -> TableWriter:
         """A writer with an id of its own."""
         return TableWriter(self.handle(spec, faults), f"writer-{next(self._ids)}")
+
+    def upkeep_of(self, spec: TableSpec, faults: StoreFaults) -> TableUpkeep:
+        """Upkeep on a handle of its own."""
+        return TableUpkeep(self.handle(spec, faults), f"upkeep-{next(self._ids)}")
 
     def pinned(self, name: str, version: int | None = None) -> PinnedTable:
         """The table at one version, as the source's readers open it."""

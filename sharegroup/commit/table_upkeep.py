@@ -1,0 +1,31 @@
+"""Upkeep of a table beside its writer: on a handle of its own, while batches are committed.
+
+Its commits are marked as such. They change no row that anybody needs, so a writer that finds them in the way of a batch
+commits the batch again after them, and is not fenced. What another leader's upkeep does late does no harm either.
+"""
+
+from __future__ import annotations
+
+from sharegroup.commit.fence import leader_epoch_of
+from sharegroup.commit.table_writer import newest_info
+from sharegroup.commit.versioned_table import Stamp, Upkeep, VersionedTable
+from sharegroup.errors import FencedLeaderError
+
+
+class TableUpkeep:
+    """The upkeep of one table by one process. `upkeep_id` must not be a writer's."""
+
+    def __init__(self, table: VersionedTable, upkeep_id: str) -> None:
+        self._table, self._upkeep_id = table, upkeep_id
+
+    def run(self, leader_epoch: int, upkeep: Upkeep) -> None:
+        """Bound the number of live files and the log, drop old days.
+
+        The newest batch's info rides on each commit, so that it is found among the newest ones. Raises
+        FencedLeaderError when the table has another leader, and TableStoreError.
+        """
+        self._table.refresh()
+        newest = leader_epoch_of(self._table)
+        if newest != leader_epoch:
+            raise FencedLeaderError(f"no upkeep of {self._table.spec.name} for {leader_epoch}: leader {newest} leads")
+        self._table.upkeep(upkeep, Stamp(self._upkeep_id, newest_info(self._table), is_upkeep=True))

@@ -1,0 +1,151 @@
+"""The upkeep process on real tables, beside a job that commits batches to them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import psutil
+import pytest
+from deltalake import DeltaTable
+
+from sharegroup.commit.delta_table import DeltaVersions
+from sharegroup.commit.table_upkeep import TableUpkeep
+from sharegroup.commit.upkeep_process import UpkeepProcess
+from sharegroup.commit.versioned_table import Upkeep
+from sharegroup.tables.schemas import DELIVERY_LOG, SHARE_PARTITION_TABLES
+from tests.tables.job_tables import batch, rows, start
+
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[UpkeepProcess]:
+    made = UpkeepProcess(
+        {
+            "tables_path": str(tmp_path),
+            "storage_options": {},
+            "retention_ms": DAY_MS,
+            "local_versions": 1_000,
+            "log_retention_ms": 36_500 * DAY_MS,
+        }
+    )
+    yield made
+    made.close()
+
+
+def await_true(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < end, "it did not come true in time"
+        time.sleep(0.05)
+
+
+def files(root: Path, table: str) -> int:
+    return len(DeltaTable(str(root / table)).file_uris())
+
+
+def is_compacted(table: DeltaTable) -> bool:
+    """Whether there is a commit of upkeep among those since the last look."""
+    known = table.version()
+    table.update_incremental()
+    new = table.version() - known
+    return bool(new) and any(entry["operation"] == "OPTIMIZE" for entry in table.history(new))
+
+
+def child() -> psutil.Process | None:
+    running = [each for each in psutil.Process().children() if each.status() != psutil.STATUS_ZOMBIE]
+    return next((each for each in running if "sharegroup.commit.upkeep_worker" in each.cmdline()), None)
+
+
+def test_the_process_merges_files_while_batches_are_committed(tmp_path: Path, process: UpkeepProcess) -> None:
+    steps, _ = start(tmp_path)
+    for batch_id in range(20):
+        steps.commit(batch(batch_id, offset=batch_id))
+    process.request(SHARE_PARTITION_TABLES, steps.leader_epoch)
+    log = DeltaTable(str(tmp_path / "delivery_log"))
+    batch_id, end = 19, time.monotonic() + 120
+    while not is_compacted(log):
+        assert time.monotonic() < end
+        batch_id += 1
+        steps.commit(batch(batch_id, offset=batch_id))
+    steps.commit(batch(batch_id + 1, offset=batch_id + 1))
+
+    assert rows(tmp_path, "delivery_log", "batch_id") == [(each,) for each in range(batch_id + 2)]
+    steps, producer = start(tmp_path)
+    assert steps.positions == {0: batch_id + 2}
+    assert producer.sent == [([f"f{batch_id + 1}"], [("g", f"notice-{batch_id + 1}")])]
+
+
+def test_a_process_that_was_killed_is_started_again(
+    tmp_path: Path, process: UpkeepProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    steps, _ = start(tmp_path)
+    for batch_id in range(4):
+        steps.commit(batch(batch_id, offset=batch_id))
+    process.request(SHARE_PARTITION_TABLES, steps.leader_epoch)
+    killed = child()
+    assert killed is not None
+    os.kill(killed.pid, signal.SIGKILL)
+    await_true(lambda: killed.status() == psutil.STATUS_ZOMBIE)
+    process.request(SHARE_PARTITION_TABLES, steps.leader_epoch)
+    await_true(lambda: files(tmp_path, "delivery_log") == 1)
+    assert "the upkeep process ended with exit code -9, starting another" in caplog.text
+    assert rows(tmp_path, "delivery_log", "batch_id") == [(each,) for each in range(4)]
+
+
+def test_what_another_leader_leads_is_left_alone(
+    tmp_path: Path, process: UpkeepProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    steps, _ = start(tmp_path)
+    for batch_id in range(4):
+        steps.commit(batch(batch_id, offset=batch_id))
+    start(tmp_path)
+    process.request(SHARE_PARTITION_TABLES, steps.leader_epoch)
+    await_true(lambda: "no upkeep of share_group_state for 1: leader 2 leads" in caplog.text)
+    assert files(tmp_path, "share_group_state") == 4
+
+
+def test_the_process_ends_with_the_job(tmp_path: Path, process: UpkeepProcess) -> None:
+    steps, _ = start(tmp_path)
+    steps.commit(batch(0))
+    process.request(SHARE_PARTITION_TABLES, steps.leader_epoch)
+    running = child()
+    assert running is not None
+    process.close()
+    assert not running.is_running()
+
+
+def test_a_version_of_today_is_read_after_the_vacuum_of_its_old_files(tmp_path: Path) -> None:
+    """The files are days old and were merged just now: time travel to a version from before needs them."""
+    steps, _ = start(tmp_path)
+    for batch_id in range(4):
+        steps.commit(batch(batch_id, offset=batch_id))
+    kept = DeltaTable(str(tmp_path / "delivery_log")).version()
+    week_ago = time.time() - 7 * 86_400
+    for path in (tmp_path / "delivery_log").glob("day=*/*.parquet"):
+        os.utime(path, (week_ago, week_ago))
+    upkeep = TableUpkeep(DeltaVersions(str(tmp_path), DELIVERY_LOG), "upkeep")
+    upkeep.run(steps.leader_epoch, Upkeep(timedelta(hours=24), 1_000))
+    assert files(tmp_path, "delivery_log") == 1
+    assert DeltaTable(str(tmp_path / "delivery_log"), version=kept).to_pyarrow_table().num_rows == 4
+
+
+def test_what_no_version_has_is_removed(tmp_path: Path) -> None:
+    """A commit that failed leaves its file behind."""
+    steps, _ = start(tmp_path)
+    steps.commit(batch(0))
+    day = next((tmp_path / "delivery_log").glob("day=*"))
+    orphan = day / "part-of-nothing.parquet"
+    orphan.write_bytes(b"PAR1")
+    week_ago = time.time() - 7 * 86_400
+    os.utime(orphan, (week_ago, week_ago))
+    fresh = day / "part-of-the-next-commit.parquet"
+    fresh.write_bytes(b"PAR1")
+    upkeep = TableUpkeep(DeltaVersions(str(tmp_path), DELIVERY_LOG), "upkeep")
+    upkeep.run(steps.leader_epoch, Upkeep(timedelta(hours=24), 1_000))
+    assert (orphan.exists(), fresh.exists()) == (False, True)
