@@ -23,9 +23,10 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol
 
-from sharegroup.commit.table_rows import CurrentRows, stamped_rows
+from sharegroup.commit.current_rows import CurrentRows
+from sharegroup.commit.table_rows import stamped_rows
 from sharegroup.commit.table_writer import TableWriter
-from sharegroup.commit.versioned_table import Info, Row
+from sharegroup.commit.versioned_table import Info, Row, Write
 from sharegroup.engine.output import Output
 
 logger = logging.getLogger(__name__)
@@ -154,8 +155,7 @@ class CommitSteps:
     def put(self, table: str, rows: Iterable[Row], now_ms: int) -> None:
         """Put (or, where marked, remove) rows that no batch made, once by each leader. Raises FencedLeaderError."""
         writer = next(writer for writer in self.writers if writer.spec.name == table)
-        current = self._current[table]
-        writer.commit(_LEADER_ROWS_APP_ID, self.leader_epoch, lambda: current.upsert(rows, now_ms))
+        self._commit_current(writer, rows, _LEADER_ROWS_APP_ID, self.leader_epoch, now_ms)
 
     def begin(self, batch_id: int) -> None:
         """Said before step 1; there is nothing to do."""
@@ -211,14 +211,29 @@ class CommitSteps:
         info: Info | None = None,
     ) -> bool:
         """Commit a batch's rows to one table; False when they are there."""
-        current = self._current.get(writer.spec.name)
+        if writer.spec.key:
+            return self._commit_current(writer, rows, query_id, batch_id, now_ms, info)
 
-        def table_rows() -> list[Row]:
-            if current is not None:
-                return current.upsert(rows, now_ms)
-            return stamped_rows(rows, leader_epoch=leader_epoch, batch_id=batch_id, now_ms=now_ms)
+        def added() -> Write:
+            return Write(stamped_rows(rows, leader_epoch=leader_epoch, batch_id=batch_id, now_ms=now_ms))
 
-        return writer.commit(query_id, batch_id, table_rows, info)
+        return writer.commit(query_id, batch_id, added, info)
+
+    def _commit_current(
+        self,
+        writer: TableWriter,
+        rows: Iterable[Row],
+        app_id: str,
+        batch_id: int,
+        now_ms: int,
+        info: Info | None = None,
+    ) -> bool:
+        """Put (or, where marked, remove) rows of a table of current state; False when that was done."""
+        current = self._current[writer.spec.name]
+        is_new = writer.commit(app_id, batch_id, lambda: current.stage(rows, now_ms), info)
+        if is_new:
+            current.take()
+        return is_new
 
 
 def _positions(info: Info | None) -> dict[int, int]:

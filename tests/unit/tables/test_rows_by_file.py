@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,16 +18,17 @@ class Files:
 
     def __init__(self, content: Mapping[str, Mapping[str, int]], unreadable: str = "") -> None:
         self._content, self._unreadable = content, unreadable
-        self.read: list[str] = []
+        self.were_read: list[str] = []
 
     def paths(self) -> Collection[str]:
         return self._content.keys()
 
-    def rows(self, path: str) -> list[Row]:
+    def read(self, path: str) -> pa.Table:
         if path == self._unreadable:
             raise OSError(path)
-        self.read.append(path)
-        return [{"group_id": group_id, "group_epoch": epoch} for group_id, epoch in self._content[path].items()]
+        self.were_read.append(path)
+        rows = [{"group_id": group_id, "group_epoch": epoch} for group_id, epoch in self._content[path].items()]
+        return pa.Table.from_pylist(rows)
 
 
 def epochs(rows: Mapping[Key, Row]) -> dict[str, int]:
@@ -56,7 +58,7 @@ def test_any_way_through_versions_tells_what_differs(versions: list[dict[str, tu
         assert epochs(change.changed) == dict(after.items() - before.items())
         assert epochs(change.removed) == {key: before[key] for key in before.keys() - after.keys()}
         assert bool(change) == (before != after)
-        assert set(files.read) == set(files.paths()) - seen
+        assert set(files.were_read) == set(files.paths()) - seen
         before, seen = after, set(files.paths())
 
 
