@@ -32,8 +32,8 @@ class TableFiles(Protocol):
     def paths(self) -> Collection[str]:
         """All files."""
 
-    def read(self, path: str) -> pa.Table:
-        """The rows of one file, without partition columns, which are in its path."""
+    def rows(self, path: str) -> list[Row]:
+        """The rows of one file. Partition columns, which are in its path, may be missing."""
 
 
 class Change(NamedTuple):
@@ -62,7 +62,7 @@ class RowsByFile:
     def go_to(self, files: TableFiles) -> Change:
         """Go to a version, newer or older, and tell the difference. Where a file cannot be read, nothing is done."""
         paths = set(files.paths())
-        added = {path: self._by_key(files.read(path).to_pylist()) for path in sorted(paths - self._files.keys())}
+        added = {path: self._by_key(files.rows(path)) for path in sorted(paths - self._files.keys())}
         gone = [self._files[path] for path in self._files.keys() - paths]
         before = {key: row for rows in gone for key, row in rows.items()}
         after = {key: row for rows in added.values() for key, row in rows.items()}
@@ -95,15 +95,20 @@ class DeltaFiles:
     ) -> None:
         self._table, self._options = table, dict(options or {}) or None
         in_files = [name for name in spec.schema.names if name not in spec.partition_by]
-        self._schema = pa.schema([spec.schema.field(name) for name in columns or in_files])
+        self.schema = pa.schema([spec.schema.field(name) for name in columns or in_files])
         self._filesystem: pa_fs.FileSystem | None = None
 
     def paths(self) -> Collection[str]:
         found: list[str] = pa.table(self._table.get_add_actions())["path"].to_pylist()
         return found
 
-    def read(self, path: str) -> pa.Table:
+    def rows(self, path: str) -> list[Row]:
+        rows: list[Row] = self.table(path).to_pylist()
+        return rows
+
+    def table(self, path: str) -> pa.Table:
+        """The rows of one file as Arrow has them."""
         if self._filesystem is None:
             self._filesystem = pa_fs.PyFileSystem(DeltaStorageHandler(self._table.table_uri, self._options))
         fragment = ds.ParquetFileFormat().make_fragment(path, self._filesystem)
-        return fragment.to_table(schema=self._schema)
+        return fragment.to_table(schema=self.schema)

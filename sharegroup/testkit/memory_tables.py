@@ -199,9 +199,10 @@ class MemoryFiles:
     def paths(self) -> Collection[str]:
         return self._rows.keys()
 
-    def read(self, path: str) -> pa.Table:
+    def rows(self, path: str) -> list[Row]:
         """Without the chunk, which is in the path."""
-        return pa.Table.from_pylist(list(self._rows[path]), schema=self._spec.schema).drop_columns([CHUNK])
+        rows: list[Row] = pa.Table.from_pylist(list(self._rows[path]), schema=self._spec.schema).to_pylist()
+        return [{name: value for name, value in row.items() if name != CHUNK} for row in rows]
 
 
 def _files(

@@ -32,13 +32,13 @@ def test_only_files_that_were_added_are_read(tmp_path: Path, monkeypatch: pytest
     write(path, 0, 1, 2, 3)
     write(path, 1, 11, 12)
     table, read = DeltaTable(path), list[str]()
-    read_file = DeltaFiles.read
+    read_file = DeltaFiles.table
 
     def counted(files: DeltaFiles, file: str) -> pa.Table:
         read.append(file.partition("/")[0])
         return read_file(files, file)
 
-    monkeypatch.setattr(DeltaFiles, "read", counted)
+    monkeypatch.setattr(DeltaFiles, "table", counted)
     rows = RowsByFile(SHARE_PARTITIONS)
     assert numbers(rows.go_to(DeltaFiles(table, SHARE_PARTITIONS)).changed) == [1, 2, 3, 11, 12]
     assert read == ["chunk=0", "chunk=1"]

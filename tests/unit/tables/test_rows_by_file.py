@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,12 +22,11 @@ class Files:
     def paths(self) -> Collection[str]:
         return self._content.keys()
 
-    def read(self, path: str) -> pa.Table:
+    def rows(self, path: str) -> list[Row]:
         if path == self._unreadable:
             raise OSError(path)
         self.were_read.append(path)
-        rows = [{"group_id": group_id, "group_epoch": epoch} for group_id, epoch in self._content[path].items()]
-        return pa.Table.from_pylist(rows)
+        return [{"group_id": group_id, "group_epoch": epoch} for group_id, epoch in self._content[path].items()]
 
 
 def epochs(rows: Mapping[Key, Row]) -> dict[str, int]:
