@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 from deltalake import write_deltalake
@@ -30,23 +31,31 @@ WHOLE_GROUP_TABLES = tuple(map(without_chunks, GROUP_COORDINATOR_TABLES))
 
 
 class WholeTable(DeltaVersions):
-    """All rows are what has become one chunk."""
+    """What the writer of now has as chunks was one file then."""
+
+    _chunks: Mapping[int, Sequence[Row]] = {}
 
     def rows(self) -> list[Row]:
-        return [{**row, CHUNK: 0} for row in super().rows()]
+        rows = [{**row, CHUNK: 0} for row in super().rows()]
+        self._chunks = {0: rows}
+        return rows
 
     def write(self, write: Write, stamp: Stamp) -> None:
-        rows = pa.Table.from_pylist(list(write.rows), schema=self.spec.schema)
+        chunks = {chunk: rows for chunk, rows in self._chunks.items() if chunk not in write.chunks}
+        for row in write.rows:
+            chunks[row[CHUNK]] = [*chunks.get(row[CHUNK], ()), row]
+        rows = [row for rows in chunks.values() for row in rows] if write.chunks else []
         try:
             write_deltalake(
                 self._table,
-                rows,
+                pa.Table.from_pylist(rows, schema=self.spec.schema),
                 mode="overwrite" if write.chunks else "append",
                 commit_properties=commit_properties(stamp),
                 post_commithook_properties=NO_HOOKS,
             )
         except CommitFailedError as error:
             raise NotCommittedError(str(error)) from error
+        self._chunks = chunks
 
 
 def whole_table_writer(root: str, spec: TableSpec) -> TableWriter:
