@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol
 
-from sharegroup.commit.current_rows import CurrentRows
+from sharegroup.commit.current_rows import CHUNK_ROWS, CurrentRows
 from sharegroup.commit.table_rows import stamped_rows
 from sharegroup.commit.table_writer import TableWriter
 from sharegroup.commit.versioned_table import Info, Row, Write
@@ -87,15 +87,20 @@ class CommitSteps:
     """Takes batches of one query through steps 2 to 4, and after a start completes what the last leader owed.
 
     `query_id` is the streaming query's id (never its name: with a new checkpoint batch ids start at 0 again, and a name
-    would make every append look like a repeated one).
+    would make every append look like a repeated one). `chunk_rows` is the most rows of a chunk (see `current_rows`).
     """
 
     def __init__(
-        self, writers: Sequence[TableWriter], producer: RowProducer, fault_point: FaultPoint | None = None
+        self,
+        writers: Sequence[TableWriter],
+        producer: RowProducer,
+        fault_point: FaultPoint | None = None,
+        chunk_rows: int = CHUNK_ROWS,
     ) -> None:
         self._first, *self._others = writers
         self._producer = producer
         self._fault_point = fault_point or (lambda step, batch_id: None)
+        self._chunk_rows = chunk_rows
         self._current: dict[str, CurrentRows] = {}
         self.query_id = ""
         self.leader_epoch = 0
@@ -122,7 +127,9 @@ class CommitSteps:
         for writer in self.writers:
             writer.lead(self.leader_epoch)
         self._current = {
-            writer.spec.name: CurrentRows(writer.spec, writer.read()) for writer in self.writers if writer.spec.key
+            writer.spec.name: CurrentRows(writer.spec, writer.read(), self._chunk_rows)
+            for writer in self.writers
+            if writer.spec.key
         }
         self.positions = _positions(self._first.last_info)
         return self.leader_epoch
