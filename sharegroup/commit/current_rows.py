@@ -60,12 +60,15 @@ class CurrentRows:
         self._staged = {}
         last = max(self._chunks, default=0)
         for key, row in {self._key(row): row for row in rows}.items():
-            if not row.get(DELETED):
+            chunk = self._chunk_of.get(key)
+            if row.get(DELETED):
+                if chunk is not None:
+                    del self._stage(chunk)[key]
+                continue
+            if chunk is None:
                 last += len(self._content(last)) >= self._chunk_rows
-                chunk = self._chunk_of.get(key, last)
-                self._stage(chunk)[key] = {**row, "time": now_ms * 1000, CHUNK: chunk}
-            elif key in self._chunk_of:
-                del self._stage(self._chunk_of[key])[key]
+                chunk = last
+            self._stage(chunk)[key] = {**row, "time": now_ms * 1000, CHUNK: chunk}
         self._merge_sparse()
         return Write([content[key] for content in self._staged.values() for key in sorted(content)], [*self._staged])
 
@@ -91,10 +94,11 @@ class CurrentRows:
         below = -1
         for chunk in sorted({*self._chunks, *self._staged}):
             rows = self._content(chunk)
-            is_sparse = len(rows) + len(self._content(below)) <= self._chunk_rows // 2
             if not rows:
                 continue
-            if below >= 0 and is_sparse and (below in self._staged or chunk in self._staged):
+            is_touched = chunk in self._staged or below in self._staged
+            is_sparse = len(self._content(below)) + len(rows) <= self._chunk_rows // 2
+            if below >= 0 and is_touched and is_sparse:
                 self._stage(below).update({key: {**row, CHUNK: below} for key, row in rows.items()})
                 self._stage(chunk).clear()
             else:
