@@ -74,13 +74,13 @@ class CurrentRows:
 
     def take(self) -> None:
         """What was staged last is committed."""
-        for chunk in self._staged:
-            for key in self._chunks.pop(chunk, ()):
+        before = {chunk: self._chunks.pop(chunk, {}) for chunk in self._staged}
+        self._chunks |= {chunk: content for chunk, content in self._staged.items() if content}
+        for chunk, content in self._staged.items():
+            for key in before[chunk].keys() - content.keys():
                 del self._chunk_of[key]
         for chunk, content in self._staged.items():
-            if content:
-                self._chunks[chunk] = content
-                self._chunk_of |= dict.fromkeys(content, chunk)
+            self._chunk_of |= dict.fromkeys(content.keys() - before[chunk].keys(), chunk)
         self._staged = {}
 
     def _stage(self, chunk: int) -> _Chunk:
