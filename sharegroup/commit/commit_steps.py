@@ -22,9 +22,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from sharegroup.commit.table_rows import CurrentRows, stamped_rows
+from sharegroup.commit.current_rows import CHUNK_ROWS, CurrentRows
+from sharegroup.commit.table_rows import stamped_rows
 from sharegroup.commit.table_writer import TableWriter
-from sharegroup.commit.versioned_table import Info, Row
+from sharegroup.commit.versioned_table import Info, Row, Write
 from sharegroup.engine.output import Output
 
 logger = logging.getLogger(__name__)
@@ -85,15 +86,20 @@ class CommitSteps:
     """Takes batches of one query through steps 2 to 4, and after a start completes what the last leader owed.
 
     `query_id` is the streaming query's id (never its name: with a new checkpoint batch ids start at 0 again, and a name
-    would make every append look like a repeated one).
+    would make every append look like a repeated one). `chunk_rows` is the most rows of a chunk (see `current_rows`).
     """
 
     def __init__(
-        self, writers: Sequence[TableWriter], producer: RowProducer, fault_point: FaultPoint | None = None
+        self,
+        writers: Sequence[TableWriter],
+        producer: RowProducer,
+        fault_point: FaultPoint | None = None,
+        chunk_rows: int = CHUNK_ROWS,
     ) -> None:
         self._first, *self._others = writers
         self._producer = producer
         self._fault_point = fault_point or (lambda step, batch_id: None)
+        self._chunk_rows = chunk_rows
         self._current: dict[str, CurrentRows] = {}
         self.query_id = ""
         self.leader_epoch = 0
@@ -120,7 +126,9 @@ class CommitSteps:
         for writer in self.writers:
             writer.lead(self.leader_epoch)
         self._current = {
-            writer.spec.name: CurrentRows(writer.spec, writer.read()) for writer in self.writers if writer.spec.key
+            writer.spec.name: CurrentRows(writer.spec, writer.read(), self._chunk_rows)
+            for writer in self.writers
+            if writer.spec.key
         }
         self.positions = _positions(self._first.last_info)
         return self.leader_epoch
@@ -153,8 +161,7 @@ class CommitSteps:
     def put(self, table: str, rows: Iterable[Row], now_ms: int) -> None:
         """Put (or, where marked, remove) rows that no batch made, once by each leader. Raises FencedLeaderError."""
         writer = next(writer for writer in self.writers if writer.spec.name == table)
-        current = self._current[table]
-        writer.commit(_LEADER_ROWS_APP_ID, self.leader_epoch, lambda: current.upsert(rows, now_ms))
+        self._commit_current(writer, rows, _LEADER_ROWS_APP_ID, self.leader_epoch, now_ms)
 
     def begin(self, batch_id: int) -> None:
         """Said before step 1; there is nothing to do."""
@@ -205,14 +212,29 @@ class CommitSteps:
         info: Info | None = None,
     ) -> bool:
         """Commit a batch's rows to one table; False when they are there."""
-        current = self._current.get(writer.spec.name)
+        if writer.spec.key:
+            return self._commit_current(writer, rows, query_id, batch_id, now_ms, info)
 
-        def table_rows() -> list[Row]:
-            if current is not None:
-                return current.upsert(rows, now_ms)
-            return stamped_rows(rows, leader_epoch=leader_epoch, batch_id=batch_id, now_ms=now_ms)
+        def added() -> Write:
+            return Write(stamped_rows(rows, leader_epoch=leader_epoch, batch_id=batch_id, now_ms=now_ms))
 
-        return writer.commit(query_id, batch_id, table_rows, info)
+        return writer.commit(query_id, batch_id, added, info)
+
+    def _commit_current(
+        self,
+        writer: TableWriter,
+        rows: Iterable[Row],
+        app_id: str,
+        batch_id: int,
+        now_ms: int,
+        info: Info | None = None,
+    ) -> bool:
+        """Put (or, where marked, remove) rows of a table of current state; False when that was done."""
+        current = self._current[writer.spec.name]
+        is_new = writer.commit(app_id, batch_id, lambda: current.stage(rows, now_ms), info)
+        if is_new:
+            current.take()
+        return is_new
 
 
 def _positions(info: Info | None) -> dict[int, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,8 +15,8 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from sharegroup.commit.delta_commit import NO_HOOKS, commit_of, commit_properties
 from sharegroup.commit.delta_upkeep import LEAST_HOURS, DeltaUpkeep, retention_properties
 from sharegroup.commit.table_writer import TableWriter
-from sharegroup.commit.versioned_table import Commit, NotCommittedError, Row, Stamp, TableStoreError, Upkeep
-from sharegroup.tables.schemas import TableSpec, table_path
+from sharegroup.commit.versioned_table import Commit, NotCommittedError, Row, Stamp, TableStoreError, Upkeep, Write
+from sharegroup.tables.schemas import CHUNK, TableSpec, table_path
 
 logger = logging.getLogger(__name__)
 
@@ -76,16 +76,21 @@ class DeltaVersions:
             rows: list[Row] = self._table.to_pyarrow_table().to_pylist()
         return rows
 
-    def write(self, rows: Sequence[Row], replace: bool, stamp: Stamp) -> None:
-        table = pa.Table.from_pylist(list(rows), schema=self.spec.schema)
+    def write(self, write: Write, stamp: Stamp) -> None:
+        """A predicate over the partition column alone: files are put in place of others, and none is read."""
+        rows = pa.Table.from_pylist(list(write.rows), schema=self.spec.schema)
+        properties = commit_properties(stamp)
         with _errors():
-            write_deltalake(
-                self._table,
-                table,
-                mode="overwrite" if replace else "append",
-                commit_properties=commit_properties(stamp),
-                post_commithook_properties=NO_HOOKS,
-            )
+            if write.chunks:
+                write_deltalake(
+                    self._table, rows, mode="overwrite", predicate=_in_chunks(write.chunks),
+                    commit_properties=properties, post_commithook_properties=NO_HOOKS,
+                )  # fmt: skip
+            else:
+                write_deltalake(
+                    self._table, rows, mode="append",
+                    commit_properties=properties, post_commithook_properties=NO_HOOKS,
+                )  # fmt: skip
 
     def upkeep(self, upkeep: Upkeep, stamp: Stamp) -> None:
         with _errors():
@@ -98,6 +103,10 @@ class DeltaTableWriter(TableWriter):
 
     def __init__(self, root: str, spec: TableSpec, options: dict[str, str] | None = None) -> None:
         super().__init__(DeltaVersions(root, spec, options), str(uuid.uuid4()))
+
+
+def _in_chunks(chunks: Collection[int]) -> str:
+    return f"{CHUNK} IN ({', '.join(map(str, sorted(chunks)))})"
 
 
 @contextmanager

@@ -2,14 +2,16 @@
 
 Before topics had identities, the name of a topic was the key of all that belongs to it. Now the growing tables have a
 column `topic_id`, and `share_group_state` has one snapshot of each share-partition's state under the topic id that its
-row in `share_partitions` tells; the rows of before stay, as history, without an id. The tables of current state are
-written anew.
+row in `share_partitions` tells; the rows of before stay, as history, without an id.
+
+Before tables of current state had chunks (see `current_rows`), each was one file. Now they are written anew, with the
+column `chunk` as their partition column. Readers, and checkpoints, go by the rows, which are the same.
 
     dies anywhere    a table is upgraded by ONE commit, which brings the columns together with the rows: a table that
                      lacks columns has not been upgraded, one that has them has been, and is left alone
     two at once      the commit is a compare-and-set on the table's version: one of them does it, the other sees it done
     the job of       is fenced by the commit before that, which is empty; it could be faster than the reading of a large
-    before runs      table again and again
+    before runs      table again and again. The table that its batches begin with comes first
     what it owed     the outbox of its newest commit names rows of other tables that it had no time for: they come with
                      the upgrade, for by the keys of now they might meet rows that they were to replace
 """
@@ -19,7 +21,6 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Iterable
-from typing import Literal
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
@@ -30,6 +31,7 @@ from sharegroup.commit.delta_table import open_or_create
 from sharegroup.commit.upgraded_rows import (
     Tables,
     Upgrade,
+    in_chunks_now,
     newest_info,
     upgraded_delivery_log,
     upgraded_members,
@@ -40,8 +42,10 @@ from sharegroup.errors import ShareGroupError
 from sharegroup.tables.schemas import (
     ALL_TABLES,
     DELIVERY_LOG,
+    SHARE_GROUP_CONFIGS,
     SHARE_GROUP_MEMBERS,
     SHARE_GROUP_STATE,
+    SHARE_GROUPS,
     SHARE_PARTITIONS,
     TableSpec,
 )
@@ -50,7 +54,7 @@ logger = logging.getLogger(__name__)
 
 #: The transaction of an upgrade, whose version is that of the tables' form.
 APP_ID = "sharegroup.upgrade"
-FORM = 2
+FORM = 3
 
 
 class OlderCheckpointError(ShareGroupError):
@@ -60,7 +64,7 @@ class OlderCheckpointError(ShareGroupError):
 def refuse_older_checkpoints(
     tables_path: str, checkpoints: Iterable[str], is_used: Callable[[str], bool], options: dict[str, str] | None = None
 ) -> None:
-    """Raise OlderCheckpointError when tables are to be upgraded and one of `checkpoints` (directories) `is_used`.
+    """Raise OlderCheckpointError when tables lack topic ids and one of `checkpoints` (directories) `is_used`.
 
     A checkpoint is used when it has a batch in it. Comes before `upgrade_tables`, and changes nothing.
     """
@@ -81,8 +85,10 @@ def upgrade_tables(tables_path: str, now_ms: int, options: dict[str, str] | None
     Comes before any of them is opened for writing. Raises CommitFailedError where the store takes no commit.
     """
     tables = _opened(tables_path, options)
+    _upgrade(tables, SHARE_GROUPS, lambda: in_chunks_now(tables, SHARE_GROUPS))
     _upgrade(tables, SHARE_PARTITIONS, lambda: upgraded_share_partitions(tables))
     _upgrade(tables, SHARE_GROUP_MEMBERS, lambda: upgraded_members(tables))
+    _upgrade(tables, SHARE_GROUP_CONFIGS, lambda: in_chunks_now(tables, SHARE_GROUP_CONFIGS))
     _upgrade(tables, SHARE_GROUP_STATE, lambda: upgraded_states(tables, now_ms))
     _upgrade(tables, DELIVERY_LOG, upgraded_delivery_log)
 
@@ -95,12 +101,18 @@ def _missing(tables: Tables, spec: TableSpec) -> tuple[str, ...]:
     return spec.missing_columns(pa.schema(tables[spec.name].schema()))
 
 
+def _lacks(tables: Tables, spec: TableSpec) -> tuple[str, ...]:
+    """What a table lacks of its form: columns, and what it is partitioned by."""
+    partitioned_by = tables[spec.name].metadata().partition_columns
+    return (*_missing(tables, spec), *(column for column in spec.partition_by if column not in partitioned_by))
+
+
 def _upgrade(tables: Tables, spec: TableSpec, made: Callable[[], Upgrade]) -> None:
     table = tables[spec.name]
-    if _missing(tables, spec):
+    if _lacks(tables, spec):
         _committed(table, lambda: _fence_the_job_of_before(table))
         _committed(table, lambda: _take_comments(table, spec))
-    while missing := _missing(tables, spec):
+    while missing := _lacks(tables, spec):
         upgrade = made()
         if _committed(table, functools.partial(_commit, table, spec, upgrade)):
             names, carried = ", ".join(missing), upgrade.rows.num_rows
@@ -139,16 +151,18 @@ def _take_comments(table: DeltaTable, spec: TableSpec) -> None:
 
 
 def _commit(table: DeltaTable, spec: TableSpec, upgrade: Upgrade) -> None:
-    mode: Literal["append", "overwrite"] = "append" if spec.is_append_only else "overwrite"
-    write_deltalake(
-        table,
-        upgrade.rows,
-        mode=mode,
-        schema_mode="merge" if spec.is_append_only else "overwrite",
-        commit_properties=CommitProperties(
-            custom_metadata=info_metadata(newest_info(table)),
-            app_transactions=[Transaction(APP_ID, FORM), *upgrade.transactions],
-            max_commit_retries=0,
-        ),
-        post_commithook_properties=NO_HOOKS,
+    properties = CommitProperties(
+        custom_metadata=info_metadata(newest_info(table)),
+        app_transactions=[Transaction(APP_ID, FORM), *upgrade.transactions],
+        max_commit_retries=0,
     )
+    if spec.is_append_only:
+        write_deltalake(
+            table, upgrade.rows, mode="append", schema_mode="merge",
+            commit_properties=properties, post_commithook_properties=NO_HOOKS,
+        )  # fmt: skip
+    else:
+        write_deltalake(
+            table, upgrade.rows, mode="overwrite", schema_mode="overwrite", partition_by=list(spec.partition_by),
+            commit_properties=properties, post_commithook_properties=NO_HOOKS,
+        )  # fmt: skip

@@ -7,10 +7,10 @@ fail, and the fence says what that means.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from sharegroup.commit.fence import LEADER_APP_ID, Fence, leader_epoch_of
-from sharegroup.commit.versioned_table import Info, NotCommittedError, Row, Stamp, VersionedTable
+from sharegroup.commit.versioned_table import Info, NotCommittedError, Row, Stamp, VersionedTable, Write
 from sharegroup.tables.schemas import TableSpec
 
 logger = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ def newest_info(table: VersionedTable) -> Info | None:
 
 
 class TableWriter:
-    """Appends to (or replaces the rows of) one table. `lead` comes first; before that nothing may be written.
+    """Appends to one table, or rewrites chunks of it. `lead` comes first; before that nothing may be written.
 
     `writer_id` is this writer's alone.
     """
@@ -64,7 +64,7 @@ class TableWriter:
         Raises FencedLeaderError when a leader of this or a higher epoch was there before.
         """
         self._fence.begin_lead(leader_epoch)
-        self._write([], False, LEADER_APP_ID, leader_epoch)
+        self._write(Write(()), LEADER_APP_ID, leader_epoch)
         self._committed.clear()
         self.last_info = newest_info(self._table)
 
@@ -78,17 +78,17 @@ class TableWriter:
             self._committed[app_id] = -1 if version is None else version
         return self._committed[app_id]
 
-    def commit(self, app_id: str, batch_id: int, rows: Callable[[], Sequence[Row]], info: Info | None = None) -> bool:
-        """Append the rows, or for a table of current state replace all rows by them.
+    def commit(self, app_id: str, batch_id: int, write: Callable[[], Write], info: Info | None = None) -> bool:
+        """Write what `write` gives.
 
-        Returns False, having asked for no rows, when `app_id` committed this batch or a later one before. Raises
+        Returns False, not having called it, when `app_id` committed this batch or a later one before. Raises
         FencedLeaderError when anybody else wrote since this writer's last commit.
         """
         if self.committed(app_id) >= batch_id:
             return False
         if info is not None:
             self.last_info = info
-        self._write(rows(), not self.spec.is_append_only, app_id, batch_id)
+        self._write(write(), app_id, batch_id)
         self._committed[app_id] = batch_id
         return True
 
@@ -96,12 +96,12 @@ class TableWriter:
         """All rows at the writer's version."""
         return self._table.rows()
 
-    def _write(self, rows: Sequence[Row], replace: bool, app_id: str, version: int) -> None:
+    def _write(self, write: Write, app_id: str, version: int) -> None:
         self._fence.refuse_when_fenced()
         while True:
             known = self.version
             try:
-                self._table.write(rows, replace, Stamp(self._fence.writer_id, self.last_info, app_id, version))
+                self._table.write(write, Stamp(self._fence.writer_id, self.last_info, app_id, version))
                 return
             except NotCommittedError as error:
                 self._table.refresh()

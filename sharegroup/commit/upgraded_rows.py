@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from deltalake import DeltaTable, Transaction
 
+from sharegroup.commit.current_rows import in_chunks
 from sharegroup.commit.delta_commit import info_of
 from sharegroup.commit.table_rows import DELETED
 from sharegroup.engine.durable_rows import state_row
@@ -42,10 +43,17 @@ class Upgrade(NamedTuple):
     transactions: tuple[Transaction, ...] = ()
 
 
+def in_chunks_now(tables: Tables, spec: TableSpec) -> Upgrade:
+    """The rows of a table of current state as they were."""
+    current, transactions = _current_rows(tables, spec)
+    return _in_chunks(spec, current, transactions)
+
+
 def upgraded_share_partitions(tables: Tables) -> Upgrade:
     """The rows as they were; where a share-partition that is still to be initialized starts, the config of now says."""
-    current, transactions = _current_rows(tables, dataclasses.replace(SHARE_PARTITIONS, key=_KEY_OF_BEFORE))
-    return Upgrade(pa.Table.from_pylist(current, schema=SHARE_PARTITIONS.schema), transactions)
+    is_by_name = SHARE_PARTITIONS.missing_columns(pa.schema(tables[SHARE_PARTITIONS.name].schema()))
+    key = _KEY_OF_BEFORE if is_by_name else SHARE_PARTITIONS.key
+    return in_chunks_now(tables, dataclasses.replace(SHARE_PARTITIONS, key=key))
 
 
 def upgraded_members(tables: Tables) -> Upgrade:
@@ -58,8 +66,8 @@ def upgraded_members(tables: Tables) -> Upgrade:
     }
     for row in current:
         for item in row["assignment"]:
-            item["topic_id"] = topic_ids.get((row["group_id"], item["topic"]), "")
-    return Upgrade(pa.Table.from_pylist(current, schema=SHARE_GROUP_MEMBERS.schema), transactions)
+            item.setdefault("topic_id", topic_ids.get((row["group_id"], item["topic"]), ""))
+    return _in_chunks(SHARE_GROUP_MEMBERS, current, transactions)
 
 
 def upgraded_states(tables: Tables, now_ms: int) -> Upgrade:
@@ -97,6 +105,10 @@ def newest_info(table: DeltaTable) -> dict[str, Any] | None:
     """The job's entry of the table's newest commit that has one; None where there is none."""
     infos = map(info_of, table.history(_COMMITS_TO_SEARCH))
     return next((info for info in infos if info is not None), None)
+
+
+def _in_chunks(spec: TableSpec, rows: list[dict[str, Any]], transactions: tuple[Transaction, ...]) -> Upgrade:
+    return Upgrade(pa.Table.from_pylist(in_chunks(rows), schema=spec.schema), transactions)
 
 
 def _current_rows(tables: Tables, spec: TableSpec) -> tuple[list[dict[str, Any]], tuple[Transaction, ...]]:

@@ -6,7 +6,7 @@ in `fence`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, NamedTuple, Protocol
@@ -38,6 +38,13 @@ class Commit(NamedTuple):
     writer: str | None
     rearranges: bool
     info: Info | None
+
+
+class Write(NamedTuple):
+    """What a commit writes: rows, in place of all rows of `chunks`. Without these the rows are added."""
+
+    rows: Sequence[Row]
+    chunks: Collection[int] = ()
 
 
 @dataclass(frozen=True)
@@ -86,10 +93,10 @@ class VersionedTable(Protocol):
     def rows(self) -> list[Row]:
         """All rows at the handle's version."""
 
-    def write(self, rows: Sequence[Row], replace: bool, stamp: Stamp) -> None:
-        """Append rows, or replace all rows by them, as the version after the handle's; the handle goes there.
+    def write(self, write: Write, stamp: Stamp) -> None:
+        """Write as the version after the handle's; the handle goes there.
 
-        Raises NotCommittedError, also when there is such a version already.
+        Raises NotCommittedError, also when there is such a version already, whatever it wrote.
         """
 
     def upkeep(self, upkeep: Upkeep, stamp: Stamp) -> None:

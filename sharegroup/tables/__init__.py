@@ -1,7 +1,8 @@
 """What can be read from the Delta tables without Spark: their schemas and paths, and the groups, offsets and configs.
 
 Nothing here needs more than deltalake, so a gateway, a notebook or a script may use it beside a running job, which
-reading never disturbs. The tables are committed one after the other, so what is read of two may be a moment apart.
+reading never disturbs. Each function takes a `tables.path`, or the `KeptTables` of one that is read again and again.
+The tables are committed one after the other, so what is read of two may be a moment apart.
 """
 
 from sharegroup.tables.group_configs import read_group_configs
@@ -14,12 +15,14 @@ from sharegroup.tables.groups import (
     read_group_descriptions,
     read_groups,
 )
+from sharegroup.tables.kept_tables import KeptTables
 from sharegroup.tables.offsets import SharePartitionOffset, read_offsets_by_group, read_share_group_offsets
 from sharegroup.tables.rows import TableMissingError, TableUnavailableError
 from sharegroup.tables.schemas import table_path
 
 __all__ = [
     "GroupListing",
+    "KeptTables",
     "MemberDescription",
     "ShareGroupDescription",
     "SharePartitionDescription",

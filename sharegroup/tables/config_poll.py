@@ -9,9 +9,10 @@ from typing import Any
 from deltalake import DeltaTable
 
 from sharegroup.config import Config, parse_config
-from sharegroup.tables.group_configs import read_group_configs
 from sharegroup.tables.rows import open_table
+from sharegroup.tables.rows_by_file import Change, DeltaFiles, RowsByFile, TableFiles
 from sharegroup.tables.schemas import SHARE_GROUP_CONFIGS
+from sharegroup.types import ConfigSource
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +27,7 @@ def file_values(config: Config) -> dict[str, Any]:
 
 
 class ConfigPoll:
-    """Reads the table when it has changed, and keeps what is in force. `values` is what `file_values` gave."""
+    """Reads what has changed in the table, and keeps what is in force. `values` is what `file_values` gave."""
 
     def __init__(self, values: Mapping[str, Any], tables_path: str, options: Mapping[str, str]) -> None:
         self._job = parse_config(values, "the job's configuration")
@@ -34,6 +35,8 @@ class ConfigPoll:
         self._table: DeltaTable | None = None
         self._version = -1
         self._polled_ms = 0
+        self._rows = RowsByFile(SHARE_GROUP_CONFIGS)
+        self._set: dict[str, dict[str, str]] = {}
         self._in_force: dict[str, dict[str, object]] = {}
 
     def in_force(self, now_ms: int, fresh: bool = False) -> dict[str, dict[str, object]]:
@@ -43,25 +46,41 @@ class ConfigPoll:
         """
         if fresh or not self._in_force or now_ms - self._polled_ms >= POLL_MS:
             self._polled_ms = now_ms
-            version = self._newest_version()
+            version, files = self._newest()
             if version != self._version:
-                self._in_force = self._read()
+                self._take(self._rows.go_to(files))
                 self._version = version
         return self._in_force
 
-    def _newest_version(self) -> int:
+    def _newest(self) -> tuple[int, TableFiles]:
         if self._table is None:
             self._table = open_table(self._tables_path, SHARE_GROUP_CONFIGS, self._options)
         else:
             self._table.update_incremental()
-        return self._table.version()
+        return self._table.version(), DeltaFiles(self._table, SHARE_GROUP_CONFIGS, self._options)
 
-    def _read(self) -> dict[str, dict[str, object]]:
-        stored = read_group_configs(self._tables_path, storage_options=self._options)
-        configs = {"": self._job.group_config("").to_json()}
-        for group_id in sorted({*self._job.groups, *stored}):
-            effective = self._job.effective(group_id, stored.get(group_id, {}))
-            configs[group_id] = effective.config.to_json()
-            for warning in effective.warnings:
-                logger.warning("group %s: %s", group_id, warning)
-        return configs
+    def _take(self, change: Change) -> None:
+        """Another dict, as the one before may be in somebody's hands."""
+        changed = set() if self._in_force else {"", *self._job.groups}
+        for row in filter(_is_set_by_request, change.removed.values()):
+            self._set[row["group_id"]].pop(row["config_name"])
+            changed.add(row["group_id"])
+        for row in filter(_is_set_by_request, change.changed.values()):
+            self._set.setdefault(row["group_id"], {})[row["config_name"]] = row["config_value"]
+            changed.add(row["group_id"])
+        in_force = self._in_force | {group_id: self._effective(group_id) for group_id in sorted(changed)}
+        for group_id in changed:
+            if group_id and group_id not in self._job.groups and not self._set.get(group_id):
+                del in_force[group_id]
+                del self._set[group_id]
+        self._in_force = dict(sorted(in_force.items()))
+
+    def _effective(self, group_id: str) -> dict[str, object]:
+        effective = self._job.effective(group_id, self._set.get(group_id, {}))
+        for warning in effective.warnings:
+            logger.warning("group %s: %s", group_id, warning)
+        return effective.config.to_json()
+
+
+def _is_set_by_request(row: Mapping[str, Any]) -> bool:
+    return bool(row["config_source"] == ConfigSource.DYNAMIC_GROUP_CONFIG.value)

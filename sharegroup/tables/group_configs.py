@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from sharegroup.tables.rows import StorageOptions, read_rows
+from sharegroup.tables.rows import StorageOptions, Tables
 from sharegroup.tables.schemas import SHARE_GROUP_CONFIGS
 from sharegroup.types import ConfigSource
 
 
 def read_group_configs(
-    tables_path: str,
+    tables: str | Tables,
     source: ConfigSource = ConfigSource.DYNAMIC_GROUP_CONFIG,
     storage_options: StorageOptions = None,
 ) -> dict[str, dict[str, str]]:
@@ -18,7 +18,7 @@ def read_group_configs(
     for `Config.effective` to say. Raises TableUnavailableError.
     """
     groups: dict[str, dict[str, str]] = {}
-    for row in read_rows(tables_path, SHARE_GROUP_CONFIGS, storage_options=storage_options):
+    for row in Tables.of(tables, storage_options).rows(SHARE_GROUP_CONFIGS):
         if row["config_source"] == source.value:
             groups.setdefault(row["group_id"], {})[row["config_name"]] = row["config_value"]
     return groups

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from sharegroup.tables.rows import StorageOptions, read_rows
+from sharegroup.tables.rows import StorageOptions, Tables
 from sharegroup.tables.schemas import SHARE_GROUP_MEMBERS, SHARE_GROUPS, SHARE_PARTITIONS
 
 _DEAD = "Dead"
@@ -58,27 +58,30 @@ class ShareGroupDescription(NamedTuple):
         return {row.topic: row.topic_id for row in self.share_partitions}
 
 
-def read_groups(tables_path: str, storage_options: StorageOptions = None) -> tuple[GroupListing, ...]:
+def read_groups(tables: str | Tables, storage_options: StorageOptions = None) -> tuple[GroupListing, ...]:
     """All groups by id, without those that are being deleted. Raises TableUnavailableError."""
-    rows = read_rows(tables_path, SHARE_GROUPS, storage_options=storage_options)
+    rows = Tables.of(tables, storage_options).rows(SHARE_GROUPS)
     return tuple(GroupListing(row["group_id"], row["group_state"]) for row in rows if row["group_state"] != _DEAD)
 
 
-def read_group(tables_path: str, group_id: str, storage_options: StorageOptions = None) -> ShareGroupDescription | None:
+def read_group(
+    tables: str | Tables, group_id: str, storage_options: StorageOptions = None
+) -> ShareGroupDescription | None:
     """A group, None if there is none or it is being deleted. Raises TableUnavailableError."""
-    return read_group_descriptions(tables_path, [group_id], storage_options).get(group_id)
+    return read_group_descriptions(tables, [group_id], storage_options).get(group_id)
 
 
 def read_group_descriptions(
-    tables_path: str, group_ids: Collection[str], storage_options: StorageOptions = None
+    tables: str | Tables, group_ids: Collection[str], storage_options: StorageOptions = None
 ) -> dict[str, ShareGroupDescription]:
     """Those of the named groups that there are; each table is read once. Raises TableUnavailableError."""
     if not group_ids:
         return {}
-    rows = read_rows(tables_path, SHARE_GROUPS, group_ids, storage_options)
+    opened = Tables.of(tables, storage_options)
+    rows = opened.rows(SHARE_GROUPS, group_ids)
     groups = {row["group_id"]: row for row in rows if row["group_state"] != _DEAD}
-    members = _by_group(read_rows(tables_path, SHARE_GROUP_MEMBERS, group_ids, storage_options))
-    partitions = read_share_partitions(tables_path, group_ids, storage_options)
+    members = _by_group(opened.rows(SHARE_GROUP_MEMBERS, group_ids))
+    partitions = read_share_partitions(opened, group_ids)
     return {
         group_id: _description(group, members.get(group_id, ()), partitions.get(group_id, ()))
         for group_id, group in groups.items()
@@ -86,13 +89,13 @@ def read_group_descriptions(
 
 
 def read_share_partitions(
-    tables_path: str, group_ids: Collection[str], storage_options: StorageOptions = None
+    tables: str | Tables, group_ids: Collection[str], storage_options: StorageOptions = None
 ) -> dict[str, tuple[SharePartitionDescription, ...]]:
     """The groups' share-partitions by topic and partition, without those that are being deleted.
 
     Raises TableUnavailableError.
     """
-    rows = read_rows(tables_path, SHARE_PARTITIONS, group_ids, storage_options)
+    rows = Tables.of(tables, storage_options).rows(SHARE_PARTITIONS, group_ids)
     rows.sort(key=lambda row: (row["topic"], row["partition"]))
     return {
         group_id: tuple(SharePartitionDescription(*(row[f] for f in SharePartitionDescription._fields)) for row in kept)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
 from sharegroup.tables.groups import SharePartitionDescription, read_share_partitions
-from sharegroup.tables.rows import StorageOptions, open_table
+from sharegroup.tables.rows import StorageOptions, Tables
 from sharegroup.tables.schemas import SHARE_GROUP_STATE
 from sharegroup.tables.state_table import read_states
 from sharegroup.types import UNCHANGED, SharePartitionKey
@@ -30,22 +30,23 @@ class SharePartitionOffset(NamedTuple):
 
 
 def read_share_group_offsets(
-    tables_path: str, group_id: str, storage_options: StorageOptions = None
+    tables: str | Tables, group_id: str, storage_options: StorageOptions = None
 ) -> tuple[SharePartitionOffset, ...]:
     """A group's offsets by topic and partition; none for an unknown group. Raises TableUnavailableError.
 
     An offset that was altered is told from the moment its alteration is durable, before the share-partition was reset.
     """
-    return read_offsets_by_group(tables_path, [group_id], storage_options).get(group_id, ())
+    return read_offsets_by_group(tables, [group_id], storage_options).get(group_id, ())
 
 
 def read_offsets_by_group(
-    tables_path: str, group_ids: Collection[str], storage_options: StorageOptions = None
+    tables: str | Tables, group_ids: Collection[str], storage_options: StorageOptions = None
 ) -> dict[str, tuple[SharePartitionOffset, ...]]:
     """The same for several groups, without those that have none; each table is read once."""
-    listed = read_share_partitions(tables_path, group_ids, storage_options) if group_ids else {}
+    opened = Tables.of(tables, storage_options)
+    listed = read_share_partitions(opened, group_ids) if group_ids else {}
     keys = [_key(group_id, row) for group_id, rows in listed.items() for row in rows]
-    states = read_states(open_table(tables_path, SHARE_GROUP_STATE, storage_options), keys)
+    states = read_states(opened.open(SHARE_GROUP_STATE), keys)
     return {
         group_id: tuple(_offset(row, states.get(_key(group_id, row))) for row in rows)
         for group_id, rows in listed.items()

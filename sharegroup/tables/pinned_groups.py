@@ -7,6 +7,8 @@ from typing import Any
 
 from deltalake import DeltaTable
 
+from sharegroup.tables.schemas import CHUNK
+
 
 class PinnedGroups:
     """`paths` maps each table's name to its path; `options` are the storage's."""
@@ -25,6 +27,7 @@ class PinnedGroups:
         for table, version in versions.items():
             for row in self._open(table, version).to_pyarrow_table().to_pylist():
                 row.pop("time", None)
+                row.pop(CHUNK, None)
                 groups.setdefault(row["group_id"], {}).setdefault(table, []).append(row)
         return groups
 

@@ -13,6 +13,7 @@ from sharegroup.errors import ShareGroupError
 from sharegroup.tables.schemas import TableSpec, table_path
 
 StorageOptions = Mapping[str, str] | None
+Row = dict[str, Any]
 
 
 class TableUnavailableError(ShareGroupError):
@@ -40,16 +41,29 @@ def open_table(tables_path: str, spec: TableSpec, storage_options: StorageOption
     return table
 
 
-def read_rows(
-    tables_path: str,
-    spec: TableSpec,
-    group_ids: Collection[str] | None = None,
-    storage_options: StorageOptions = None,
-) -> list[dict[str, Any]]:
-    """The rows of some groups, or of all, in the order of the table's key. Raises TableUnavailableError."""
-    filters = None if group_ids is None else [("group_id", "in", sorted(group_ids))]
-    try:
-        rows = open_table(tables_path, spec, storage_options).to_pyarrow_table(filters=filters).to_pylist()
-    except (DeltaError, OSError) as error:
-        raise TableUnavailableError(f"table {spec.name} cannot be read: {error}") from error
-    return sorted(rows, key=lambda row: tuple(row[column] for column in spec.key))
+class Tables:
+    """The tables of a `tables.path`; each is opened when it is read. Methods raise TableUnavailableError."""
+
+    def __init__(self, tables_path: str, storage_options: StorageOptions = None) -> None:
+        self._tables_path, self._options = tables_path, storage_options
+
+    @classmethod
+    def of(cls, tables: str | Tables, storage_options: StorageOptions = None) -> Tables:
+        """Those of a path, or those given."""
+        return cls(tables, storage_options) if isinstance(tables, str) else tables
+
+    def open(self, spec: TableSpec) -> DeltaTable:
+        """The table's handle at its newest version. Raises TableMissingError, TableUnavailableError."""
+        return open_table(self._tables_path, spec, self._options)
+
+    def rows(self, spec: TableSpec, group_ids: Collection[str] | None = None) -> list[Row]:
+        """The rows of some groups, or of all, in the order of the table's key."""
+        try:
+            rows: list[Row] = self._read(spec, group_ids).to_pylist()
+        except (DeltaError, OSError) as error:
+            raise TableUnavailableError(f"table {spec.name} cannot be read: {error}") from error
+        return sorted(rows, key=lambda row: tuple(row[column] for column in spec.key))
+
+    def _read(self, spec: TableSpec, group_ids: Collection[str] | None) -> pa.Table:
+        filters = None if group_ids is None else [("group_id", "in", sorted(group_ids))]
+        return self.open(spec).to_pyarrow_table(filters=filters)

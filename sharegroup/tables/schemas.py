@@ -1,7 +1,8 @@
 """The Delta tables: every schema and path in one place. They are public API (docs/tables.md has each column).
 
 Times are UTC timestamps with microseconds; offsets, ranges and names are Kafka's. `day` partitions the tables that
-grow, so that pruning drops whole files. Column comments go into the Delta schema, where DESCRIBE TABLE shows them.
+grow, so that pruning drops whole files; `chunk` those of current state, so that a commit rewrites the files of the rows
+that it changes. Column comments go into the Delta schema, where DESCRIBE TABLE shows them.
 """
 
 from __future__ import annotations
@@ -12,10 +13,16 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
+#: The partition column of a table of current state.
+CHUNK = "chunk"
 
 
 def _column(name: str, kind: pa.DataType, comment: str, nullable: bool = True) -> pa.Field:
     return pa.field(name, kind, nullable=nullable, metadata={"comment": comment})
+
+
+#: Its number says nothing of a row, and changes with the rows around it.
+_CHUNK = _column(CHUNK, pa.int32(), "rows that are written together; the partition column, and the writer's own")
 
 
 @dataclass(frozen=True)
@@ -33,8 +40,11 @@ class TableSpec:
         return not self.key
 
     def missing_columns(self, schema: pa.Schema) -> tuple[str, ...]:
-        """The columns, and fields in them, that a table of this schema lacks: an earlier version made it."""
-        there = set(_names(schema))
+        """The columns, and fields in them, that a table of this schema lacks: an earlier version made it.
+
+        Rows can be read without their chunk.
+        """
+        there = {CHUNK, *_names(schema)}
         return tuple(name for name in _names(self.schema) if name not in there)
 
 
@@ -130,8 +140,10 @@ SHARE_GROUPS = TableSpec(
             _column("assignment_epoch", pa.int32(), "group epoch of the current assignment"),
             _column("group_state", pa.string(), "Empty, Stable or Dead"),
             _column("time", _TIMESTAMP, "when the row was written"),
+            _CHUNK,
         ]
     ),
+    partition_by=(CHUNK,),
     key=("group_id",),
 )
 
@@ -160,8 +172,10 @@ SHARE_GROUP_MEMBERS = TableSpec(
                 "partitions assigned, by topic",
             ),
             _column("time", _TIMESTAMP, "when the row was written"),
+            _CHUNK,
         ]
     ),
+    partition_by=(CHUNK,),
     key=("group_id", "member_id"),
 )
 
@@ -182,8 +196,10 @@ SHARE_PARTITIONS = TableSpec(
                 "share.auto.offset.reset of the group when the row was written, where start_offset is -1; else null",
             ),
             _column("time", _TIMESTAMP, "when the row was written"),
+            _CHUNK,
         ]
     ),
+    partition_by=(CHUNK,),
     key=("group_id", "topic_id", "partition"),
 )
 
@@ -200,8 +216,10 @@ SHARE_GROUP_CONFIGS = TableSpec(
                 "DYNAMIC_GROUP_CONFIG: set by a request, which goes first; STATIC_BROKER_CONFIG: from the job's file",
             ),
             _column("time", _TIMESTAMP, "when the row was written"),
+            _CHUNK,
         ]
     ),
+    partition_by=(CHUNK,),
     key=("group_id", "config_name", "config_source"),
 )
 

@@ -9,28 +9,39 @@ away, a commit that is made and whose answer is lost, and something else that ha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from sharegroup.commit.table_writer import TableWriter
-from sharegroup.commit.versioned_table import Commit, NotCommittedError, Row, Stamp, TableStoreError, Upkeep
-from sharegroup.tables.schemas import TableSpec
+from sharegroup.commit.versioned_table import Commit, NotCommittedError, Row, Stamp, TableStoreError, Upkeep, Write
+from sharegroup.tables.schemas import CHUNK, TableSpec
+
+_NOTHING = Write(())
 
 
 @dataclass(frozen=True)
 class _Version:
-    """One commit: `rows` are all that it adds, or, when it `replaces`, all that there are then.
+    """One commit: `write` is what it does. When it `prunes`, its rows are all that there are then.
 
-    `transactions` are the newest of each id, in the log all that were made so far.
+    `transactions` are the newest of each id, in the log all that were made so far. In the log of a table of current
+    state, `files` are all there are then, by chunk.
     """
 
     commit: Commit
+    write: Write = _NOTHING
+    prunes: bool = False
+    transactions: Mapping[str, int] = field(default_factory=dict)
+    files: Mapping[int | None, Sequence[MemoryFile]] = field(default_factory=dict)
+
+
+class MemoryFile(NamedTuple):
+    """Rows that one commit wrote to one chunk."""
+
+    version: int
     rows: Sequence[Row]
-    replaces: bool
-    transactions: Mapping[str, int]
 
 
 class MemoryTables:
@@ -65,9 +76,17 @@ class MemoryTables:
         """The same as an Arrow table."""
         log = self.log_of(spec)
         end = len(log) if version is None else version + 1
-        start = max((number for number in range(end) if log[number].replaces), default=0)
-        rows = [row for each in log[start:end] for row in each.rows]
+        if spec.is_append_only:
+            start = max((number for number in range(end) if log[number].prunes), default=0)
+            rows = [row for each in log[start:end] for row in each.write.rows]
+        else:
+            rows = [row for files in log[end - 1].files.values() for file in files for row in file.rows]
         return pa.Table.from_pylist(rows, schema=spec.schema)
+
+    def files(self, spec: TableSpec, version: int | None = None) -> MemoryFiles:
+        """The files of a table of current state at a version, or the newest."""
+        log = self.log_of(spec)
+        return MemoryFiles(spec, log[-1 if version is None else version].files)
 
     # -- faults
 
@@ -85,11 +104,11 @@ class MemoryTables:
 
     def write_from_outside(self, spec: TableSpec, rows: Sequence[Row] = ()) -> None:
         """A commit of somebody who is no job."""
-        self._append(spec, _Version(Commit(None, False, None), rows, False, {}))
+        self._append(spec, _Version(Commit(None, False, None), Write(rows)))
 
     def compact_from_outside(self, spec: TableSpec) -> None:
         """The same of somebody who only rearranges."""
-        self._append(spec, _Version(Commit(None, True, None), (), False, {}))
+        self._append(spec, _Version(Commit(None, True, None)))
 
     # -- for the handles
 
@@ -97,18 +116,18 @@ class MemoryTables:
         """A table's commits, by version. Raises TableStoreError."""
         if self.is_away:
             raise TableStoreError("the store is away")
-        return self._logs.setdefault(spec.name, [_Version(Commit(None, False, None), (), True, {})])
+        return self._logs.setdefault(spec.name, [_Version(Commit(None, False, None))])
 
     def add(self, spec: TableSpec, known: int, made: _Version) -> int:
-        """Commit as the version after `known`; the new version. Upkeep that replaces nothing goes over others' appends.
+        """Commit as the version after `known`; the new version. Upkeep that prunes nothing goes over others' appends.
 
         Raises NotCommittedError.
         """
         if self._before_commit:
             self._before_commit.pop(0)()
         others = self.log_of(spec)[known + 1 :]
-        is_alone = made.replaces or not made.commit.rearranges
-        if (is_alone and others) or any(each.replaces or each.commit.rearranges for each in others):
+        is_alone = made.prunes or not made.commit.rearranges
+        if (is_alone and others) or any(map(_removes, others)):
             raise NotCommittedError(f"version {known + 1} of {spec.name} is there already")
         if self._refused:
             self._refused -= 1
@@ -121,7 +140,9 @@ class MemoryTables:
 
     def _append(self, spec: TableSpec, made: _Version) -> int:
         log = self.log_of(spec)
-        log.append(replace(made, transactions={**log[-1].transactions, **made.transactions}))
+        transactions = {**log[-1].transactions, **made.transactions}
+        files = {} if spec.is_append_only else _files(log[-1].files, made.write, len(log))
+        log.append(replace(made, transactions=transactions, files=files))
         return len(log) - 1
 
 
@@ -145,23 +166,61 @@ class MemoryTable:
     def rows(self) -> list[Row]:
         return self._tables.rows(self.spec, self.version)
 
-    def write(self, rows: Sequence[Row], replace: bool, stamp: Stamp) -> None:
-        transactions = {} if stamp.app_id is None else {stamp.app_id: stamp.version}
-        commit = Commit(stamp.writer, stamp.is_upkeep, stamp.info)
-        made = _Version(commit, [dict(row) for row in rows], replace, transactions)
-        self.version = self._tables.add(self.spec, self.version, made)
+    def write(self, write: Write, stamp: Stamp) -> None:
+        """Raises AssertionError for rows of other chunks than those that are replaced, which Delta would refuse."""
+        assert not write.chunks or {row[CHUNK] for row in write.rows} <= set(write.chunks)
+        copied = Write([dict(row) for row in write.rows], write.chunks)
+        self._add(copied, stamp)
 
     def upkeep(self, upkeep: Upkeep, stamp: Stamp) -> None:
         """Compaction and vacuum go over the commits of others, as delta-rs has it."""
         if upkeep.prune_before is not None:
             kept = [row for row in self.rows() if not _is_pruned(row, upkeep.prune_before)]
-            self.write(kept, True, stamp)
+            self._add(Write(kept), stamp, prunes=True)
         for _ in ("OPTIMIZE", "VACUUM"):
-            made = _Version(Commit(stamp.writer, True, stamp.info), (), False, {})
+            made = _Version(Commit(stamp.writer, True, stamp.info))
             self.version = self._tables.add(self.spec, self.version, made)
+
+    def _add(self, write: Write, stamp: Stamp, prunes: bool = False) -> None:
+        transactions = {} if stamp.app_id is None else {stamp.app_id: stamp.version}
+        made = _Version(Commit(stamp.writer, stamp.is_upkeep, stamp.info), write, prunes, transactions)
+        self.version = self._tables.add(self.spec, self.version, made)
 
     def _now(self) -> _Version:
         return self._tables.log_of(self.spec)[self.version]
+
+
+class MemoryFiles:
+    """The files of a table of current state at one version, as `tables.rows_by_file` reads them."""
+
+    def __init__(self, spec: TableSpec, files: Mapping[int | None, Sequence[MemoryFile]]) -> None:
+        self._spec = spec
+        self._rows = {f"{CHUNK}={chunk}/{file.version}": file.rows for chunk in files for file in files[chunk]}
+
+    def paths(self) -> Collection[str]:
+        return self._rows.keys()
+
+    def rows(self, path: str) -> list[Row]:
+        """Without the chunk, which is in the path."""
+        rows: list[Row] = pa.Table.from_pylist(list(self._rows[path]), schema=self._spec.schema).to_pylist()
+        return [{name: value for name, value in row.items() if name != CHUNK} for row in rows]
+
+
+def _files(
+    before: Mapping[int | None, Sequence[MemoryFile]], write: Write, version: int
+) -> Mapping[int | None, Sequence[MemoryFile]]:
+    """The files of a table of current state after a commit; rows from outside may have no chunk."""
+    files = {chunk: found for chunk, found in before.items() if chunk not in write.chunks}
+    written: dict[int | None, list[Row]] = {}
+    for row in write.rows:
+        written.setdefault(row.get(CHUNK), []).append(row)
+    for chunk, rows in written.items():
+        files[chunk] = [*files.get(chunk, ()), MemoryFile(version, rows)]
+    return files
+
+
+def _removes(made: _Version) -> bool:
+    return bool(made.prunes or made.write.chunks or made.commit.rearranges)
 
 
 def _is_pruned(row: Mapping[str, Any], predicate: str) -> bool:

@@ -33,6 +33,7 @@ from sharegroup.tables.schemas import (
 )
 from sharegroup.types import RecordState, SharePartitionKey, StateBatch
 from tests.tables.job_tables import T0, Died, start
+from tests.tables.whole_tables import whole_table_writer, without_chunks
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 _STATE = pa.schema(
@@ -111,15 +112,15 @@ def _earlier(spec: TableSpec, schema: pa.Schema, key: tuple[str, ...]) -> TableS
     if spec in (DELIVERY_LOG, SHARE_PARTITIONS):
         comments |= {name: {"comment": comment} for name, comment in _COMMENTS.items()}
     fields = [field.with_metadata(comments[field.name]) for field in schema]
-    return dataclasses.replace(spec, schema=pa.schema(fields), key=key)
+    return dataclasses.replace(without_chunks(spec), schema=pa.schema(fields), key=key)
 
 
 EARLIER_STATE_TABLES = (_earlier(SHARE_GROUP_STATE, _STATE, ()), _earlier(DELIVERY_LOG, _LOG, ()))
 EARLIER_GROUP_TABLES = (
-    SHARE_GROUPS,
+    without_chunks(SHARE_GROUPS),
     _earlier(SHARE_GROUP_MEMBERS, _MEMBERS, ("group_id", "member_id")),
     _earlier(SHARE_PARTITIONS, _PARTITIONS, ("group_id", "topic", "partition")),
-    SHARE_GROUP_CONFIGS,
+    without_chunks(SHARE_GROUP_CONFIGS),
 )
 
 ORDERS, ORDERS_1 = SharePartitionKey("g", "orders", "id-orders", 0), SharePartitionKey("g", "orders", "id-orders", 1)
@@ -176,9 +177,9 @@ def write_earlier_tables(
     """Write the history; the two queries of that job, which could go on."""
     open_or_create(str(root), SHARE_GROUP_JOB)
     partitions = _write_states(root)
-    groups, _ = start(root, "groups-1", EARLIER_GROUP_TABLES)
+    groups, _ = start(root, "groups-1", EARLIER_GROUP_TABLES, writer=whole_table_writer)
     groups.commit(_group_batch())
-    groups, _ = start(root, "groups-2", EARLIER_GROUP_TABLES, in_last_group_batch)
+    groups, _ = start(root, "groups-2", EARLIER_GROUP_TABLES, in_last_group_batch, whole_table_writer)
     with contextlib.nullcontext() if in_last_group_batch is None else pytest.raises(Died):
         groups.commit(last_group_batch())
     return partitions, groups

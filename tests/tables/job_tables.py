@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 
 from sharegroup.commit.commit_steps import Batch, CommitSteps
 from sharegroup.commit.delta_table import DeltaTableWriter
+from sharegroup.commit.table_writer import TableWriter
 from sharegroup.tables.schemas import SHARE_PARTITION_TABLES, TableSpec
 
 T0 = 1_700_000_000_000
@@ -47,10 +48,11 @@ def start(
     query_id: str = "query-1",
     specs: Sequence[TableSpec] = SHARE_PARTITION_TABLES,
     fault_point: Callable[[int, int], None] | None = None,
+    writer: Callable[[str, TableSpec], TableWriter] = DeltaTableWriter,
 ) -> tuple[CommitSteps, RecordingProducer]:
     """What a job does at its start."""
     producer = RecordingProducer()
-    steps = CommitSteps([DeltaTableWriter(str(root), spec) for spec in specs], producer, fault_point)
+    steps = CommitSteps([writer(str(root), spec) for spec in specs], producer, fault_point)
     steps.lead()
     steps.complete_last_batch()
     steps.query_id = query_id

@@ -14,7 +14,15 @@ from deltalake.table import TableOptimizer
 
 from sharegroup.commit.delta_table import DeltaVersions
 from sharegroup.commit.table_writer import TableWriter
-from sharegroup.commit.versioned_table import NotCommittedError, Row, Stamp, TableStoreError, Upkeep, VersionedTable
+from sharegroup.commit.versioned_table import (
+    NotCommittedError,
+    Row,
+    Stamp,
+    TableStoreError,
+    Upkeep,
+    VersionedTable,
+    Write,
+)
 from sharegroup.tables.schemas import TableSpec, table_path
 
 
@@ -84,16 +92,16 @@ class FaultyDelta(DeltaVersions):
         self._check_store()
         super().refresh()
 
-    def write(self, rows: Sequence[Row], replace: bool, stamp: Stamp) -> None:
+    def write(self, write: Write, stamp: Stamp) -> None:
         self._check_store()
         self._before_commit()
         if self._is_refused():
             raise NotCommittedError("no space left")
         if not self._is_answer_lost():
-            return super().write(rows, replace, stamp)
+            return super().write(write, stamp)
         other = DeltaVersions(self._tables.root, self.spec)
         if other.version == self.version:
-            other.write(rows, replace, stamp)
+            other.write(write, stamp)
         raise NotCommittedError("no answer came")
 
     def upkeep(self, upkeep: Upkeep, stamp: Stamp) -> None:

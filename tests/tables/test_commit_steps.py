@@ -16,7 +16,7 @@ from sharegroup.commit import delta_table
 from sharegroup.commit.commit_steps import Batch, CommitSteps
 from sharegroup.commit.delta_table import DeltaTableWriter, DeltaVersions
 from sharegroup.commit.table_upkeep import TableUpkeep
-from sharegroup.commit.versioned_table import NotCommittedError, Upkeep
+from sharegroup.commit.versioned_table import NotCommittedError, Upkeep, Write
 from sharegroup.engine.output import Output
 from sharegroup.errors import FencedLeaderError
 from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUP_STATE, SHARE_PARTITION_TABLES
@@ -152,7 +152,7 @@ def test_another_leader_s_commit_of_the_same_batch_is_not_ours(tmp_path: Path) -
     """Both have epoch 1, and the same checkpoint."""
     old, _ = start(tmp_path)
     other = DeltaTableWriter(str(tmp_path), SHARE_GROUP_STATE)
-    other.commit("query-1", 0, list)
+    other.commit("query-1", 0, lambda: Write(()))
     with pytest.raises(FencedLeaderError, match="mine: leader epoch 1; there now: leader epoch 1"):
         old.commit(batch(0))
 

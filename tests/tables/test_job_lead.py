@@ -20,7 +20,7 @@ from sharegroup.commit.job_lead import LOOK_INTERVAL_S, JobLead, LeadWatch
 from sharegroup.commit.leaders import record_leader
 from sharegroup.commit.table_upkeep import TableUpkeep
 from sharegroup.commit.table_writer import TableWriter
-from sharegroup.commit.versioned_table import NotCommittedError, Upkeep
+from sharegroup.commit.versioned_table import NotCommittedError, Upkeep, Write
 from sharegroup.errors import FencedLeaderError
 from sharegroup.tables.schemas import (
     DELIVERY_LOG,
@@ -171,7 +171,9 @@ class Job:
     def _commit(self, writer: TableWriter) -> None:
         self._batch_id += 1
         info = {"leader_epoch": self.lead.epoch, "batch_id": self._batch_id}
-        writer.commit(self.name, self._batch_id, lambda: [{"group_id": self.name}], info)
+        row = {"group_id": self.name}
+        write = Write([row]) if writer.spec.is_append_only else Write([{**row, "chunk": 0}], [0])
+        writer.commit(self.name, self._batch_id, lambda: write, info)
 
     @staticmethod
     def _attempt(action: Callable[[], object]) -> bool:

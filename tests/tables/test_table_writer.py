@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 from sharegroup.commit.delta_table import DeltaVersions
 from sharegroup.commit.table_upkeep import TableUpkeep
 from sharegroup.commit.table_writer import TableWriter
-from sharegroup.commit.versioned_table import NotCommittedError, Row, Stamp, TableStoreError, Upkeep
+from sharegroup.commit.versioned_table import NotCommittedError, Stamp, TableStoreError, Upkeep, Write
 from sharegroup.errors import FencedLeaderError
 from sharegroup.tables.schemas import DELIVERY_LOG, SHARE_GROUPS, TableSpec
 from sharegroup.testkit.memory_tables import MemoryTables
@@ -30,12 +29,13 @@ def info(leader_epoch: int, batch_id: int) -> dict[str, Any]:
     return {"leader_epoch": leader_epoch, "batch_id": batch_id}
 
 
-def rows(batch_id: int) -> Callable[[], list[Row]]:
-    return lambda: [{"group_id": f"g{batch_id}"}]
+def row(spec: TableSpec, group_id: str) -> Write:
+    """One row, which is added, or of a table of current state put in place of all of its only chunk."""
+    return Write([{"group_id": group_id}]) if spec.is_append_only else Write([{"group_id": group_id, "chunk": 0}], [0])
 
 
 def commit(writer: TableWriter, epoch: int, batch_id: int) -> bool:
-    return writer.commit(f"query-{epoch}", batch_id, rows(batch_id), info(epoch, batch_id))
+    return writer.commit(f"query-{epoch}", batch_id, lambda: row(writer.spec, f"g{batch_id}"), info(epoch, batch_id))
 
 
 def leader(tables: Tables, spec: TableSpec, epoch: int, batches: int = 0) -> TableWriter:
@@ -93,8 +93,32 @@ def test_what_was_committed_is_not_again(tables: Tables, spec: TableSpec, batch_
         version = again.version
         assert not again.commit("query-1", batch_id, pytest.fail)
         assert (again.version, again.last_info) == (version, info(1, 5))
-    assert again.commit("query-1", 6, rows(6))
-    assert again.commit("query-2", batch_id, rows(7))
+    assert again.commit("query-1", 6, lambda: row(spec, "g6"))
+    assert again.commit("query-2", batch_id, lambda: row(spec, "g7"))
+
+
+def test_a_commit_replaces_its_chunks_and_no_others(tables: Tables) -> None:
+    writer = leader(tables, SHARE_GROUPS, 1)
+
+    def put(batch_id: int, chunks: dict[int, str]) -> None:
+        found = [{"group_id": group_id, "chunk": chunk} for chunk, names in chunks.items() for group_id in names]
+        assert writer.commit("query-1", batch_id, lambda: Write(found, [*chunks]))
+
+    contents = [{0: "ab", 1: "cd", 2: "e"}, {1: "cx"}, {0: "", 3: "fg"}, {}, {0: "z", 1: "", 2: "", 3: ""}]
+    expected = [["abcde"], ["abcex"], ["cefgx"], ["cefgx"], ["z"]]
+    for batch_id, chunks in enumerate(contents):
+        put(batch_id, chunks)
+    for batch_id, names in enumerate(expected):
+        version = tables.newest_version(SHARE_GROUPS) - len(contents) + 1 + batch_id
+        found = sorted(row["group_id"] for row in tables.rows(SHARE_GROUPS, version=version))
+        assert ["".join(found)] == names
+
+
+def test_rows_of_a_chunk_that_is_not_replaced_are_refused(tables: Tables) -> None:
+    writer = leader(tables, SHARE_GROUPS, 1, batches=1)
+    with pytest.raises((TableStoreError, AssertionError)):
+        writer.commit("query-1", 1, lambda: Write([{"group_id": "g", "chunk": 1}], [0]))
+    assert groups(tables, SHARE_GROUPS) == ["g0"]
 
 
 # -- taking the lead ---------------------------------------------------------------------------------------------------
@@ -148,6 +172,24 @@ def test_taking_the_lead_goes_over_lower_leads_and_what_others_write(tables: Tab
     new.lead(4)
     assert commit(new, 4, 0)
     assert groups(tables, DELIVERY_LOG) == ["g0", "outside"]
+
+
+@pytest.mark.parametrize("chunk", [0, 1])
+def test_who_does_not_lead_is_fenced_whatever_chunk_it_writes(tables: Tables, chunk: int) -> None:
+    """Two commits that touch no row of each other are no less a compare-and-set."""
+    old = leader(tables, SHARE_GROUPS, 1, batches=1)
+    elsewhere = Write([{"group_id": "x", "chunk": chunk}], [chunk])
+    new = tables.writer(SHARE_GROUPS, "new")
+
+    def lead() -> None:
+        new.lead(2)
+        assert commit(new, 2, 7)
+
+    tables.before_next_commit(lead)
+    with fenced(1, 2):
+        old.commit("query-1", 1, lambda: elsewhere)
+    assert groups(tables, SHARE_GROUPS) == ["g7"]
+    assert new.commit("query-2", 8, lambda: elsewhere)
 
 
 # -- commits without an answer, and a store that fails -----------------------------------------------------------------
@@ -289,10 +331,10 @@ def test_days_are_dropped_while_batches_are_committed(tmp_path: Path) -> None:
     tables = DeltaTables(tmp_path)
     writer = leader(tables, DELIVERY_LOG, 1)
     for number in range(2):
-        row = {"group_id": f"g{number}", "day": date(2023, 11, 13 + number)}
-        assert writer.commit("query-1", number, lambda row=row: [row])  # type: ignore[misc]
+        of_day = Write([{"group_id": f"g{number}", "day": date(2023, 11, 13 + number)}])
+        assert writer.commit("query-1", number, lambda of_day=of_day: of_day)  # type: ignore[misc]
     behind = DeltaVersions(tables.root, DELIVERY_LOG)
-    assert writer.commit("query-1", 2, lambda: [{"group_id": "g2", "day": date(2023, 11, 14)}])
+    assert writer.commit("query-1", 2, lambda: Write([{"group_id": "g2", "day": date(2023, 11, 14)}]))
     stamp = Stamp("upkeep", None, is_upkeep=True)
     behind.upkeep(Upkeep(timedelta(hours=24), 1_000, "day < '2023-11-14'"), stamp)
     assert groups(tables, DELIVERY_LOG) == ["g1", "g2"]
@@ -361,7 +403,7 @@ def test_an_upkeep_whose_answer_is_lost_is_done_again_another_time(tables: Table
 def test_upkeep_drops_the_days_that_it_is_told(tables: Tables) -> None:
     writer = leader(tables, DELIVERY_LOG, 1)
     for number in range(2):
-        row = {"group_id": f"g{number}", "day": date(2023, 11, 13 + number)}
-        assert writer.commit("query-1", number, lambda row=row: [row])  # type: ignore[misc]
+        of_day = Write([{"group_id": f"g{number}", "day": date(2023, 11, 13 + number)}])
+        assert writer.commit("query-1", number, lambda of_day=of_day: of_day)  # type: ignore[misc]
     upkeep(tables, DELIVERY_LOG, 1, "day < '2023-11-14'")
     assert groups(tables, DELIVERY_LOG) == ["g1"]

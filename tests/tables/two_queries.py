@@ -151,7 +151,7 @@ class TwoQueries:
         tables = {spec.name: self.table(spec) for spec in GROUP_COORDINATOR_TABLES}
         for of_table in tables.values():
             for row in of_table:
-                row.pop("time")
+                del row["time"], row["chunk"]
         return {name: [row for row in of_table if row["group_id"] == GROUP] for name, of_table in tables.items()}
 
     def _batch(self, outputs: Iterable[Output]) -> Batch:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.tables import (
     GroupListing,
+    KeptTables,
     ShareGroupDescription,
     SharePartitionOffset,
     TableMissingError,
@@ -32,26 +33,26 @@ class StoredGroups:
     """
 
     def __init__(self, tables_path: str) -> None:
-        self._tables_path = tables_path
+        self._tables_path, self._tables = tables_path, KeptTables(tables_path)
         self._is_missing = False
 
     async def listings(self) -> tuple[GroupListing, ...]:
         """All groups with their states, by id."""
-        return await self._read(lambda: read_groups(self._tables_path), ())
+        return await self._read(lambda: read_groups(self._tables), ())
 
     async def describe(self, group_ids: Iterable[str]) -> dict[str, ShareGroupDescription]:
         """Those of the named groups that exist."""
         wanted = set(group_ids)
-        return await self._read(lambda: read_group_descriptions(self._tables_path, wanted), {})
+        return await self._read(lambda: read_group_descriptions(self._tables, wanted), {})
 
     async def offsets(self, group_ids: Iterable[str]) -> dict[str, tuple[SharePartitionOffset, ...]]:
         """The groups' offsets by topic and partition, without groups that have none."""
         wanted = set(group_ids)
-        return await self._read(lambda: read_offsets_by_group(self._tables_path, wanted), {})
+        return await self._read(lambda: read_offsets_by_group(self._tables, wanted), {})
 
     async def configs(self) -> dict[str, dict[str, str]]:
         """{group id: {config name: value as text}}: what requests have set."""
-        return await self._read(lambda: read_group_configs(self._tables_path), {})
+        return await self._read(lambda: read_group_configs(self._tables), {})
 
     async def _read(self, read: Callable[[], T], nothing: T) -> T:
         try:

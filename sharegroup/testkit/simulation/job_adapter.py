@@ -39,6 +39,8 @@ from sharegroup.watch.shard_keys import UNKEYED, ShardKey
 
 SHARE_PARTITION, GROUP_COORDINATOR = "share_partition", "group_coordinator"
 NAMES = (GROUP_COORDINATOR, SHARE_PARTITION)
+#: So few that the few rows of a run are in several chunks.
+_CHUNK_ROWS = 4
 _TABLES = {GROUP_COORDINATOR: GROUP_COORDINATOR_TABLES, SHARE_PARTITION: SHARE_PARTITION_TABLES}
 
 
@@ -152,7 +154,7 @@ def make_query(
     requests_topic = job.partition_requests_topic if is_group else job.group_requests_topic
     producer = RowProducer(kafka, process, job.responses_topic, requests_topic)
     writers = [tables.slow_writer(spec, faults) for spec in _TABLES[name]]
-    steps = CommitSteps(writers, producer, lambda step, batch_id: process.point(f"{name} {step}"))
+    steps = CommitSteps(writers, producer, lambda step, batch_id: process.point(f"{name} {step}"), _CHUNK_ROWS)
     hand_over = job_sources.hand_over()
     source: Any
     if is_group:

@@ -16,6 +16,7 @@ from sharegroup.spark.queries.share_groups_source import ShareGroupsReader
 from sharegroup.tables.config_poll import ConfigPoll, file_values
 from sharegroup.tables.pinned_groups import PinnedGroups
 from sharegroup.tables.pinned_tables import PinnedTables
+from sharegroup.tables.rows_by_file import TableFiles
 from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUP_CONFIGS
 from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
 from sharegroup.testkit.simulation.simulated_tables import SimulatedTables
@@ -121,18 +122,8 @@ class _Configs(ConfigPoll):
         super().__init__(file_values(config), "", {})
         self._memory = tables
 
-    def _newest_version(self) -> int:
-        return self._memory.newest_version(SHARE_GROUP_CONFIGS)
-
-    def _read(self) -> dict[str, dict[str, object]]:
-        stored: dict[str, dict[str, str]] = {}
-        for row in self._memory.rows(SHARE_GROUP_CONFIGS):
-            if row["config_source"] == "DYNAMIC_GROUP_CONFIG":
-                stored.setdefault(row["group_id"], {})[row["config_name"]] = row["config_value"]
-        configs = {"": self._job.group_config("").to_json()}
-        for group_id in sorted({*self._job.groups, *stored}):
-            configs[group_id] = self._job.effective(group_id, stored.get(group_id, {})).config.to_json()
-        return configs
+    def _newest(self) -> tuple[int, TableFiles]:
+        return self._memory.newest_version(SHARE_GROUP_CONFIGS), self._memory.files(SHARE_GROUP_CONFIGS)
 
 
 class _HandOver:

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from sharegroup.commit.table_upkeep import TableUpkeep
 from sharegroup.commit.table_writer import TableWriter
-from sharegroup.commit.versioned_table import NotCommittedError, Row, Stamp, Upkeep
+from sharegroup.commit.versioned_table import NotCommittedError, Stamp, Upkeep, Write
 from sharegroup.tables.schemas import ALL_TABLES, TableSpec
 from sharegroup.testkit.memory_tables import MemoryTable, MemoryTables
 
@@ -48,8 +48,8 @@ class SimulatedTables(MemoryTables):
             return known[1]
         if known is not None and known[0] < at and spec.is_append_only:
             log = self.log_of(spec)[known[0] + 1 : at + 1]
-            if not any(each.replaces for each in log):
-                rows = [row for each in log for row in each.rows]
+            if not any(each.prunes for each in log):
+                rows = [row for each in log for row in each.write.rows]
                 table = pa.concat_tables([known[1], pa.Table.from_pylist(rows, schema=spec.schema)])
                 self._read[spec.name] = at, table.combine_chunks()
                 return self._read[spec.name][1]
@@ -81,8 +81,8 @@ class SlowTable(MemoryTable):
         super().__init__(tables, spec)
         self._faults = faults
 
-    def write(self, rows: Sequence[Row], replace: bool, stamp: Stamp) -> None:
-        self._slowly(lambda: MemoryTable.write(self, rows, replace, stamp))
+    def write(self, write: Write, stamp: Stamp) -> None:
+        self._slowly(lambda: MemoryTable.write(self, write, stamp))
 
     def upkeep(self, upkeep: Upkeep, stamp: Stamp) -> None:
         self._slowly(lambda: MemoryTable.upkeep(self, upkeep, stamp))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
+from sharegroup.commit.current_rows import CurrentRows
+from sharegroup.commit.versioned_table import Row, Write
 from sharegroup.config.offset_reset import AutoOffsetReset
 from sharegroup.engine.led_partition import LedPartition
 from sharegroup.share_partition import SharePartition
@@ -74,6 +76,19 @@ def releases_are_not_replayed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SharePartition, "_apply", but_releases)
 
 
+def chunks_lose_rows(patch: pytest.MonkeyPatch) -> None:
+    """A chunk is written with the rows that change, and without those that stay."""
+    stage = CurrentRows.stage
+
+    def only_changed(current: CurrentRows, rows: Iterable[Row], now_ms: int) -> Write:
+        changed = list(rows)
+        write = stage(current, changed, now_ms)
+        keys = set(map(current._key, changed))
+        return write._replace(rows=[row for row in write.rows if current._key(row) in keys])
+
+    patch.setattr(CurrentRows, "stage", only_changed)
+
+
 #: By name: the defect, and the rule by which it must be found.
 DEFECTS: dict[str, tuple[Plant, str]] = {
     plant.__name__: (plant, rule)
@@ -84,6 +99,7 @@ DEFECTS: dict[str, tuple[Plant, str]] = {
         (counts_stay, "count below deliveries"),
         (an_older_config_is_used, "a config that was answered is in force"),
         (releases_are_not_replayed, "one final state"),
+        (chunks_lose_rows, "everything is delivered"),
     )
 }
 
