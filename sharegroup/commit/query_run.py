@@ -10,7 +10,7 @@ from sharegroup.commit.commit_steps import Batch, CommitSteps
 from sharegroup.commit.news import news
 from sharegroup.commit.stale_checkpoint import Checkpoint, refuse_stale_checkpoint
 from sharegroup.engine.output import Output
-from sharegroup.watch.hand_over import BatchMemory, HandOver
+from sharegroup.watch.hand_over import HandOverChange
 
 logger = logging.getLogger(__name__)
 
@@ -18,10 +18,10 @@ _REJECTED_LOGGED = 20
 
 
 class HandOverWriter(Protocol):
-    """Where a batch leaves what the source goes by: see `watch.hand_over.HandOverFile`."""
+    """Where a batch leaves what the source goes by: see `watch.hand_over_file`."""
 
-    def write(self, content: HandOver) -> None:
-        """Leave this in place of what the batch before left."""
+    def write(self, change: HandOverChange) -> None:
+        """Tell what is other than the batches before have told; some of it may be the same."""
 
 
 class QueryRun:
@@ -41,7 +41,6 @@ class QueryRun:
     ) -> None:
         self._name, self.steps, self._hand_over = name, steps, hand_over
         self._on_lead, self._upkeep, self._upkeep_interval = on_lead, upkeep, upkeep_interval
-        self._memory = BatchMemory()
         self._commits = 0
         self.batches = 0
         self.rejected = 0
@@ -58,7 +57,7 @@ class QueryRun:
         refuse_stale_checkpoint(checkpoint, steps.last_info, committed, last_leader_epoch)
         steps.complete_last_batch()
         self._on_lead()
-        self._hand_over.write(self._memory.hand_over(steps.positions))
+        self._hand_over.write(HandOverChange(positions=dict(steps.positions)))
 
     def begin(self, batch_id: int) -> None:
         """To be called before step 1, which is Spark's to run."""
@@ -72,8 +71,7 @@ class QueryRun:
         self.steps.commit(batch)
         for line in happened:
             logger.info(line.text, *line.values)
-        self._memory.update(batch.deadlines, batch.waiting)
-        self._hand_over.write(self._memory.hand_over(self.steps.positions))
+        self._hand_over.write(HandOverChange(batch.deadlines, batch.waiting, dict(self.steps.positions)))
         self.batches += 1
         self._commits += batch.has_effects
         if self._commits >= self._upkeep_interval:

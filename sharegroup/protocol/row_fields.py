@@ -69,6 +69,15 @@ def is_awaited(value: bytes) -> bool:
         return False
 
 
+def topic_id_of(value: bytes) -> str:
+    """The id of the topic that a row is about, "" where it names none."""
+    try:
+        topic_id = json_object(value.decode(errors="replace")).get("topic_id")
+    except InvalidRequestRow:
+        return ""
+    return topic_id if isinstance(topic_id, str) else ""
+
+
 def text(
     row: Mapping[str, Any],
     field: str,

@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from deltalake import DeltaTable
 
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
+from sharegroup.tables.rows_by_file import DeltaFiles, RowsByFile, TableFiles
 from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_PARTITIONS
-from sharegroup.tables.share_partition_row import SharePartitionRow
+from sharegroup.tables.share_partition_row import SharePartitionChanges, SharePartitionRow
 from sharegroup.tables.state_table import read_states
 from sharegroup.types import SharePartitionKey
 
+#: What is read of `share_partitions`: a row that was only written again is the same.
+_COLUMNS = (
+    "group_id",
+    "topic",
+    "topic_id",
+    "partition",
+    "status",
+    "state_epoch",
+    "start_offset",
+    "auto_offset_reset",
+)  # fmt: skip
+
 
 class PinnedTables:
-    """The tables at pinned versions; the newest version asked for is kept, as two neighbouring offsets share it."""
+    """The tables at pinned versions. The share-partitions of the version that was read last are kept: another version
+    costs what it has otherwise."""
 
     def __init__(self, paths: Mapping[str, str], options: Mapping[str, str]) -> None:
         self._paths = paths
         self._options = dict(options) or None
-        self._rows: dict[int, tuple[SharePartitionRow, ...]] = {}
         self._newest: dict[str, DeltaTable] = {}
+        self._listed, self._listed_at = RowsByFile(SHARE_PARTITIONS), -1
         self._states: tuple[int, frozenset[SharePartitionKey], Mapping[SharePartitionKey, ShareGroupOffset]] | None = (
             None
         )
@@ -34,23 +49,18 @@ class PinnedTables:
             handle.update_incremental()
         return handle.version()
 
-    def share_partitions(self, version: int) -> tuple[SharePartitionRow, ...]:
+    def share_partitions(self, version: int) -> list[SharePartitionRow]:
         """The share-partitions, at a version."""
-        if version not in self._rows:
-            listed = self._open(SHARE_PARTITIONS.name, version).to_pyarrow_table().to_pylist()
-            self._rows = {kept: rows for kept, rows in self._rows.items() if kept == max(self._rows)}
-            self._rows[version] = tuple(
-                SharePartitionRow(
-                    SharePartitionKey(row["group_id"], row["topic"], row["topic_id"], row["partition"]),
-                    row["status"] == "initializing",
-                    row["state_epoch"],
-                    row["start_offset"],
-                    row["status"] == "deleting",
-                    row.get("auto_offset_reset"),
-                )
-                for row in listed
-            )
-        return self._rows[version]
+        self._go_to(version)
+        return [_row(row) for row in self._listed.rows.values()]
+
+    def changes(self, before: int, after: int) -> SharePartitionChanges:
+        """How the share-partitions of one version (-1: none at all) become those of another."""
+        if before < 0:
+            return SharePartitionChanges(self.share_partitions(after), ())
+        self._go_to(before)
+        changed, removed = self._go_to(after)
+        return SharePartitionChanges(changed, [row.key for row in removed])
 
     def states(self, version: int, keys: Collection[SharePartitionKey]) -> Mapping[SharePartitionKey, ShareGroupOffset]:
         """The folded states of some share-partitions, at a version.
@@ -65,5 +75,28 @@ class PinnedTables:
         self._states = version, frozenset(keys), found
         return found
 
+    def _go_to(self, version: int) -> tuple[list[SharePartitionRow], list[SharePartitionRow]]:
+        if version == self._listed_at:
+            return [], []
+        newest = self._newest.get(SHARE_PARTITIONS.name)
+        is_newest = newest is not None and newest.version() == version
+        change = self._listed.go_to(self._files(newest if is_newest else self._open(SHARE_PARTITIONS.name, version)))
+        self._listed_at = version
+        return [_row(row) for row in change.changed.values()], [_row(row) for row in change.removed.values()]
+
+    def _files(self, table: Any) -> TableFiles:
+        return DeltaFiles(table, SHARE_PARTITIONS, self._options, _COLUMNS)
+
     def _open(self, table: str, version: int | None) -> DeltaTable:
         return DeltaTable(self._paths[table], version=version, storage_options=self._options)
+
+
+def _row(row: Mapping[str, Any]) -> SharePartitionRow:
+    return SharePartitionRow(
+        SharePartitionKey(row["group_id"], row["topic"], row["topic_id"], row["partition"]),
+        row["status"] == "initializing",
+        row["state_epoch"],
+        row["start_offset"],
+        row["status"] == "deleting",
+        row["auto_offset_reset"],
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from sharegroup.types import SharePartitionKey
@@ -19,3 +20,10 @@ class SharePartitionRow(NamedTuple):
     start_offset: int
     deleting: bool = False
     auto_offset_reset: str | None = None
+
+
+class SharePartitionChanges(NamedTuple):
+    """From one version of the table to another: the rows that are new or other, and whose rows are there no more."""
+
+    listed: Collection[SharePartitionRow]
+    left: Collection[SharePartitionKey]

@@ -1,74 +1,65 @@
-"""What the driver tells the Python source, which is another process of the driver: one small local file.
+"""What the driver tells the Python source, which is another process of the driver.
 
-`foreachBatch` writes it after each batch; the source reads it before each poll. Losing it costs nothing: after a start
-the source ticks every key once, and the first batch writes it anew.
+Each batch says what it has changed (`HandOverChange`), and the source adds it to what it knows (`HandOver`): both cost
+what the batch touched. `hand_over_file` carries it from one process to the other. Losing it costs nothing: after a
+start the source ticks every key once.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from sharegroup.watch.deadlines import Deadlines
 
 
-@dataclass(frozen=True)
+class HandOverChange(NamedTuple):
+    """What is other than before: `deadlines`, when a key wants a tick (ms; None: it wants none), `waiting`, whether
+    demands stand at a key, and `positions`, the next unread offset of request partitions."""
+
+    deadlines: Mapping[str, int | None] = {}
+    waiting: Mapping[str, bool] = {}
+    positions: Mapping[int, int] = {}
+
+
 class HandOver:
-    """`deadlines`: when a key wants a tick (ms); `waiting`: keys where demands stand; `positions`: next unread offset
-    of each request partition, all batches before it being committed."""
+    """What all changes add up to: `deadlines`, the keys at which demands stand, and the next unread offset of each
+    request partition, all batches before it being committed."""
 
-    deadlines: Mapping[str, int] = field(default_factory=dict)
-    waiting: frozenset[str] = frozenset()
-    positions: Mapping[int, int] = field(default_factory=dict)
+    def __init__(
+        self,
+        deadlines: Mapping[str, int] | None = None,
+        waiting: Iterable[str] = (),
+        positions: Mapping[int, int] | None = None,
+    ) -> None:
+        self.deadlines = Deadlines(deadlines or {})
+        self.waiting = set(waiting)
+        self.positions = dict(positions or {})
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, HandOver) and self.whole() == other.whole()
 
-class HandOverFile:
-    """The file; a write replaces it at once, so that a reader sees all of it or the one before."""
+    __hash__ = None  # type: ignore[assignment]  # it changes
 
-    def __init__(self, path: str) -> None:
-        self._path = Path(path)
-        self._stamp: tuple[int, int] | None = None
-        self._last = HandOver()
+    def __repr__(self) -> str:
+        return f"HandOver{tuple(self.whole())}"
 
-    def write(self, content: HandOver) -> None:
-        """Replace what the file says, at once and as a whole."""
-        row = asdict(content) | {"waiting": sorted(content.waiting)}
-        scratch = self._path.with_suffix(".new")
-        scratch.write_text(json.dumps(row))
-        scratch.replace(self._path)
-
-    def read(self) -> HandOver:
-        """The file's content, or an empty one while there is no file."""
-        try:
-            status = self._path.stat()
-            stamp = (status.st_mtime_ns, status.st_ino)
-            if stamp != self._stamp:
-                row = json.loads(self._path.read_text())
-                positions = {int(partition): offset for partition, offset in row["positions"].items()}
-                self._last = HandOver(row["deadlines"], frozenset(row["waiting"]), positions)
-                self._stamp = stamp
-        except FileNotFoundError:
-            return HandOver()
-        return self._last
-
-
-@dataclass
-class BatchMemory:
-    """The driver's side: what all batches so far have said, by key."""
-
-    deadlines: dict[str, int] = field(default_factory=dict)
-    waiting: set[str] = field(default_factory=set)
-
-    def update(self, deadlines: Mapping[str, int | None], waiting: Mapping[str, bool]) -> None:
-        """Take in one batch's words; a key without a deadline any more is forgotten."""
-        for key, deadline in deadlines.items():
-            if deadline is None:
-                self.deadlines.pop(key, None)
-            else:
-                self.deadlines[key] = deadline
-        for key, waits in waiting.items():
+    def apply(self, change: HandOverChange) -> None:
+        """Add a batch's words; a key without a deadline any more is forgotten."""
+        for key, deadline_ms in change.deadlines.items():
+            self.deadlines.set(key, deadline_ms)
+        for key, waits in change.waiting.items():
             (self.waiting.add if waits else self.waiting.discard)(key)
+        self.positions.update(change.positions)
 
-    def hand_over(self, positions: Mapping[int, int]) -> HandOver:
-        """What to write to the file."""
-        return HandOver(dict(self.deadlines), frozenset(self.waiting), dict(positions))
+    def news_of(self, change: HandOverChange) -> HandOverChange:
+        """What of a change is not known yet."""
+        return HandOverChange(
+            {key: deadline for key, deadline in change.deadlines.items() if self.deadlines.get(key) != deadline},
+            {key: waits for key, waits in change.waiting.items() if (key in self.waiting) != waits},
+            {p: offset for p, offset in change.positions.items() if self.positions.get(p) != offset},
+        )
+
+    def whole(self) -> HandOverChange:
+        """All of it, as a change to nothing."""
+        return HandOverChange(self.deadlines.all(), dict.fromkeys(sorted(self.waiting), True), dict(self.positions))

@@ -5,15 +5,13 @@ No leader holds up the others, and none is believed that answered for another to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol, TypeVar
 
 from kafka import TopicPartition
 
 from sharegroup.engine.log_offsets import LogOffsets
-from sharegroup.tables.share_partition_row import SharePartitionRow
-from sharegroup.types import SharePartitionKey
-from sharegroup.watch.log_offsets_plan import SourceOffset
+from sharegroup.watch.listing import TopicIdPartition
 from sharegroup.watch.partition_leaders import PartitionLeaders
 from sharegroup.watch.topic_identities import TopicDescription, TopicIdentities
 
@@ -54,30 +52,36 @@ class LogAnswers:
 
     def log_offsets(
         self,
-        offset: SourceOffset,
-        wanted: Collection[SharePartitionRow],
+        known: Mapping[TopicIdPartition, LogOffsets],
+        wanted: Collection[TopicIdPartition],
         committed: Collection[str],
-        whole: bool,
+        whole: Collection[TopicIdPartition],
         now_ms: int,
-    ) -> dict[TopicPartition, LogOffsets]:
-        """How far the logs of the wanted share-partitions reach, where that is answered; `offset` is what was known.
+    ) -> dict[TopicIdPartition, LogOffsets]:
+        """How far the wanted logs reach, where that is answered for the topics that the names stand for.
 
-        `committed` are the topics that are asked for their last stable offsets as well; `whole`: the logs' starts are
-        asked for too, not only of logs that were not known so far.
+        `known` is what was known before, of these and others. `committed` are the names of topics that are asked for
+        their last stable offsets as well. Logs are asked for their starts if they are in `whole`, or were not known.
         """
-        known: dict[TopicPartition, LogOffsets] = {}
+        logs: dict[TopicPartition, list[TopicIdPartition]] = {}
+        for log in wanted:
+            logs.setdefault(log.topic_partition, []).append(log)
+        before: dict[TopicPartition, LogOffsets] = {}
+        from_start = {log.topic_partition for log in whole}
 
         def ask(partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogOffsets]:
-            known.update(self._known(offset, wanted, partitions))
+            before.update(self._known(known, {p: logs[p] for p in partitions}))
             ends = self._logs.ends(partitions)
             # A log whose end has fallen may be another one, with a start of its own.
-            new = [p for p in partitions if p not in known or ends[p] < known[p].log_end_offset]
-            starts = self._logs.starts(partitions if whole else new)
+            asked = [
+                p for p in partitions if p in from_start or p not in before or ends[p] < before[p].log_end_offset
+            ]  # fmt: skip
+            starts = self._logs.starts(asked)
             of_committed = [p for p in partitions if p.topic in committed]
             stable = self._logs.ends(of_committed, read_committed=True) if of_committed else {}
             return {
                 p: LogOffsets(
-                    starts[p] if p in starts else known[p].log_start_offset,
+                    starts[p] if p in starts else before[p].log_start_offset,
                     ends[p],
                     stable.get(p),
                     self._topics.has_id(p.topic),
@@ -85,13 +89,23 @@ class LogAnswers:
                 for p in partitions
             }
 
-        found = self._ask({topic_partition(row.key) for row in wanted}, ask, now_ms)
+        found = self._ask(logs, ask, now_ms)
         # Made again between two looks, a topic may soon have more records than the one before: what is news is believed
         # if the name stands for the same topic afterwards.
-        changed = {p.topic for p, offsets in found.items() if known.get(p) != offsets}
+        changed = {p.topic for p, offsets in found.items() if before.get(p) != offsets}
         if changed and not self._topics.look_now(changed, now_ms):
-            return {p: offsets for p, offsets in found.items() if p.topic not in changed}
-        return found
+            found = {p: offsets for p, offsets in found.items() if p.topic not in changed}
+        # A name that had stood for no topic when they were asked for stands for this one since they were.
+        return {
+            log: found[log.topic_partition]._replace(has_topic_id=self._topics.has_id(log.topic))
+            for log in wanted
+            if log.topic_partition in found and self._topics.stands_for(log.topic, log.topic_id)
+        }
+
+    def forget(self, topics: Collection[str]) -> None:
+        """Nobody asks for these topics any more."""
+        self._leaders.forget(topics)
+        self._topics.forget(topics)
 
     def offsets_at(
         self, partitions: Collection[TopicPartition], time_ms: int, now_ms: int
@@ -104,16 +118,14 @@ class LogAnswers:
         return self._ask(partitions, ask, now_ms)
 
     def _known(
-        self, offset: SourceOffset, wanted: Iterable[SharePartitionRow], partitions: Collection[TopicPartition]
+        self, known: Mapping[TopicIdPartition, LogOffsets], asked: Mapping[TopicPartition, Collection[TopicIdPartition]]
     ) -> dict[TopicPartition, LogOffsets]:
         """What was known so far of the logs of the topics that the names stand for."""
-        asked = set(partitions)
         return {
-            topic_partition(row.key): log
-            for row in wanted
-            if topic_partition(row.key) in asked
-            and self._topics.stands_for(row.key.topic, row.key.topic_id)
-            and (log := offset.offsets_of(row.key)) is not None
+            partition: known[log]
+            for partition, logs in asked.items()
+            for log in logs
+            if log in known and self._topics.stands_for(log.topic, log.topic_id)
         }
 
     def _ask(
@@ -139,8 +151,3 @@ class LogAnswers:
             else:
                 self._leaders.answered(topic, of_leader)
         return found
-
-
-def topic_partition(key: SharePartitionKey) -> TopicPartition:
-    """Where the records of a share-partition are."""
-    return TopicPartition(key.topic, key.partition)

@@ -2,54 +2,35 @@
 
 Everything that is not in the arguments comes through three protocols, so that the same decisions run beside Kafka and
 Delta tables or in a simulation. There is no clock here: `now_ms` comes in.
+
+A look costs what it is for: rows of `share_partitions` that changed, logs that somebody waits for, deadlines that are
+over. What it compares with is in memory (`SourceKnowledge`); all that it says is in the offset that it gives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
-from sharegroup.config import IsolationLevel, OffsetResetStrategy
-from sharegroup.engine.log_offsets import LogOffsets
+from sharegroup.config import GroupConfig
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
-from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_PARTITIONS
+from sharegroup.tables.schemas import SHARE_GROUP_STATE
 from sharegroup.tables.share_partition_row import SharePartitionRow
 from sharegroup.types import SharePartitionKey
+from sharegroup.watch.batch_rows import is_current
 from sharegroup.watch.hand_over import HandOver
-from sharegroup.watch.log_answers import LogAnswers, Logs, topic_partition
-from sharegroup.watch.log_offsets_plan import (
-    NOTHING_READ,
-    SourceOffset,
-    TableReaders,
-    is_current,
-    led,
-    start_key,
-    to_lead,
-    to_load,
-)
+from sharegroup.watch.listing import TopicIdPartition
+from sharegroup.watch.log_answers import LogAnswers, Logs
+from sharegroup.watch.log_news import LogNews
 from sharegroup.watch.shard_keys import ShardKey
+from sharegroup.watch.source_knowledge import SourceKnowledge, waiting_key
+from sharegroup.watch.source_look import SourceLook
+from sharegroup.watch.source_offset import NOTHING_READ, SourceOffset
+from sharegroup.watch.source_tables import Configs, SourceTables
+from sharegroup.watch.start_offsets import StartsByTime, can_start, start_offset, starts_by_time
+from sharegroup.watch.table_news import TableNews
 from sharegroup.watch.topic_identities import TopicIdentities
-
-
-class SourceTables(Protocol):
-    """The Delta tables: see `PinnedTables`."""
-
-    def newest_version(self, table: str) -> int:
-        """The table's version now."""
-
-    def share_partitions(self, version: int) -> Collection[SharePartitionRow]:
-        """The share-partitions, at a version."""
-
-    def states(self, version: int, keys: Collection[SharePartitionKey]) -> Mapping[SharePartitionKey, ShareGroupOffset]:
-        """The folded states of those of these share-partitions that have one, at a version."""
-
-
-class Configs(Protocol):
-    """The groups' configs: see `ConfigPoll`."""
-
-    def in_force(self, now_ms: int, fresh: bool = False) -> Mapping[str, Mapping[str, Any]]:
-        """Each configured group's values, and "" for every other group's; `fresh`: as they are at this very moment."""
 
 
 @dataclass(frozen=True)
@@ -67,179 +48,138 @@ class LogOffsetsPlanner:
     remembers may be lost at any time."""
 
     def __init__(self, tables: SourceTables, logs: Logs, configs: Configs, settings: PlannerSettings) -> None:
-        self._tables, self._configs, self._settings = tables, configs, settings
-        self._reads = TableReaders(tables.share_partitions, tables.states)
-        self._topics = TopicIdentities(logs.describe, settings.deletion_grace_ms)
-        self._answers = LogAnswers(logs, self._topics)
-        self._polled_ms = {"log": 0, "waiting": 0}
-        self._ticked_all = False
-        self._listed: tuple[int, frozenset[tuple[str, str]]] = NOTHING_READ, frozenset()
+        topics = TopicIdentities(logs.describe, settings.deletion_grace_ms)
+        self._tables, self._answers = tables, LogAnswers(logs, topics)
+        self._table_news = TableNews(tables, configs, settings.shards)
+        self._log_news = LogNews(topics, self._answers, settings.poll_ms, settings.idle_poll_ms)
+        self._known: SourceKnowledge | None = None
 
     def next(
-        self, before: SourceOffset, told: HandOver, requested: bool, safe_ms: int, now_ms: int
+        self, before: SourceOffset, told: HandOver, requested: Collection[str], safe_ms: int, now_ms: int
     ) -> SourceOffset | None:
         """The offset after `before`, None if nothing is new.
 
-        `told` is what the driver says; `requested`: somebody waits for requests that are not read yet; `safe_ms`: all
-        requests appended before it are read (0: not known).
+        `told` is what the driver says; `requested`: the ids of topics that unread requests are for, which somebody
+        waits for; `safe_ms`: all requests appended before it are read (0: not known).
         """
-        before = replace(before, tick_keys=())
-        after = self._with_tables(before, now_ms)
-        rows = to_lead(after, self._reads)
-        topics = self._topics_of(after.partitions_version, rows)
-        self._topics.look([topic for topic in topics if topic[1] not in before.gone], now_ms)
-        after = self._with_log(before, after, rows, told, requested, now_ms)
-        gone = {id_ for name, id_ in topics if id_ in before.gone or self._topics.is_gone(name, id_)}
-        after = replace(after, gone=tuple(sorted(gone)))
-        after = self._with_loads(before, after, rows, now_ms)
-        after = self._with_ticks(after, told, safe_ms)
-        return None if after == before else replace(after, seq=before.seq + 1)
-
-    def _topics_of(self, version: int, rows: Iterable[SharePartitionRow]) -> Collection[tuple[str, str]]:
-        """The (name, id) of all topics that are to be led, which are the same in a version of the table."""
-        if self._listed[0] != version:
-            self._listed = version, frozenset((row.key.topic, row.key.topic_id) for row in rows)
-        return self._listed[1]
-
-    # -- the tables ------------------------------------------------------------------------------------------------
-
-    def _with_tables(self, before: SourceOffset, now_ms: int) -> SourceOffset:
-        """The configs are read after the share-partitions, and at this very moment if they may be said to a shard: so
-        they are not older than any `configure` that the batches before have read."""
-        version = self._tables.newest_version(SHARE_PARTITIONS.name)
-        shards = self._settings.shards
-        is_fresh = (version, shards) != (before.partitions_version, before.shards) or bool(before.waiting)
-        configs = self._configs.in_force(now_ms, is_fresh)
-        if not is_fresh and configs != before.configs:
-            configs = self._configs.in_force(now_ms, fresh=True)
-        return replace(before, partitions_version=version, shards=shards, configs=configs)
-
-    def _with_loads(
-        self, before: SourceOffset, after: SourceOffset, rows: Collection[SharePartitionRow], now_ms: int
-    ) -> SourceOffset:
-        """Which share-partitions are led from now on, and the state to load them from.
-
-        Those with a state are, whether Kafka says how far their logs reach or not: acknowledgements wait for no leader.
-        One without waits for what its start offset depends on.
-        """
-        was, is_ = ((offset.partitions_version, offset.shards, offset.gone) for offset in (before, after))
-        if was == is_ and not before.waiting:
-            return after
-        known = led(before, self._reads)
-        new = [row for row in rows if row.key.topic_id not in after.gone and not _is_led(row, known)]
-        version = -1
-        unread = [row for row in new if not _can_start(after, row) and start_key(row) not in before.waiting]
-        states: Mapping[SharePartitionKey, ShareGroupOffset] = {}
-        if unread:
-            version = self._tables.newest_version(SHARE_GROUP_STATE.name)
-            states = self._tables.states(version, [row.key for row in new])  # of all: the rows are made of them next
-        without = [row for row in new if not is_current(states.get(row.key), row)]
-        after = replace(after, starts=self._starts_by_time(after, rows, without, now_ms))
-        waiting = sorted(start_key(row) for row in without if not _can_start(after, row))
-        after = replace(after, waiting=tuple(waiting))
-        if to_load(before, after, self._reads):
-            version = self._tables.newest_version(SHARE_GROUP_STATE.name) if version < 0 else version
-            after = replace(after, state_version=version)
+        # Where a look fails half-way, what it has learned was never said: the next one begins with the offset again.
+        known, self._known = self._known, None
+        if known is None or known.offset != before:
+            version = before.partitions_version
+            listed = () if version == NOTHING_READ else self._tables.share_partitions(version)
+            known = SourceKnowledge.resumed(before, listed)
+        after = self._look(SourceLook(known, told, requested, now_ms), safe_ms)
+        known.offset = before if after is None else after
+        self._known = known
         return after
 
-    # -- the logs --------------------------------------------------------------------------------------------------
+    def _look(self, look: SourceLook, safe_ms: int) -> SourceOffset | None:
+        known, before = look.known, look.known.offset
+        version = self._table_news.take(look)
+        moved = self._log_news.take(look)
+        state_version = self._load(look)
+        look.batch.unload(known.led, look.left)
+        _tell_configs(look)
+        _tell_logs(look, moved)
+        position = replace(
+            before,
+            shards=known.led.shards,
+            partitions_version=version,
+            state_version=before.state_version if state_version is None else state_version,
+            waiting=tuple(sorted(map(waiting_key, known.listing.to_lead(known.waiting)))),
+            gone=tuple(sorted(known.gone)),
+            clock_ms=_tick(look, safe_ms),
+            rows=(),
+        )
+        # What many were told is not to be written again with each batch that brings only requests.
+        is_news = look.batch.has_rows or position != replace(before, rows=()) or before.is_large
+        return replace(position, seq=before.seq + 1, rows=look.batch.rows()) if is_news else None
 
-    def _with_log(
-        self,
-        before: SourceOffset,
-        offset: SourceOffset,
-        rows: Collection[SharePartitionRow],
-        told: HandOver,
-        requested: bool,
-        now_ms: int,
-    ) -> SourceOffset:
-        """Poll the logs: all when idle for long or asked for, those with waiting members often, new ones at once."""
-        idle = self._is_due("log", now_ms, self._settings.idle_poll_ms)
-        often = self._is_due("waiting", now_ms, self._settings.poll_ms)
-        waiting = {ShardKey.decode(key)[:2] for key in told.waiting} if often else set()
-        # A share-partition that is new starts at its log's end or start as it is now, also in a topic that others read
-        # already. And of a group whose config changed, another end may be asked for.
-        begins = offset.partitions_version != before.partitions_version
-        news = begins or offset.configs != before.configs
-        wanted = [
-            row
-            for row in rows
-            if row.key.topic_id not in before.gone
-            and (idle or requested or news or (row.key.group_id, row.key.topic_id) in waiting or not _log(offset, row))
-        ]
-        if not wanted and not begins:
-            return offset
-        listed = {row.key.topic_id for row in rows}
-        log = {topic_id: dict(partitions) for topic_id, partitions in offset.log.items() if topic_id in listed}
-        committed = {row.key.topic for row in rows if _reads_committed(offset, row.key.group_id)}
-        found = self._answers.log_offsets(offset, wanted, committed, idle or begins, now_ms) if wanted else {}
-        for row in wanted:
-            offsets = found.get(topic_partition(row.key))
-            if offsets is not None and self._topics.stands_for(row.key.topic, row.key.topic_id):
-                # A name that had stood for no topic when they were asked for stands for this one since they were.
-                offsets = offsets._replace(has_topic_id=self._topics.has_id(row.key.topic))
-                log.setdefault(row.key.topic_id, {})[str(row.key.partition)] = offsets
-        return replace(offset, log=log)
+    def _load(self, look: SourceLook) -> int | None:
+        """Lead what can be led from now on; the version of the states to load it from, None if nothing is loaded.
 
-    def _starts_by_time(
-        self,
-        offset: SourceOffset,
-        listed: Collection[SharePartitionRow],
-        new: Collection[SharePartitionRow],
-        now_ms: int,
-    ) -> Mapping[str, int]:
-        """Look up, once, the start offsets of those that begin by_duration; those of what is gone are dropped."""
-        starts = {start_key(row): offset.starts[start_key(row)] for row in listed if start_key(row) in offset.starts}
-        wanted: dict[int, list[SharePartitionRow]] = {}
-        for row in new:
-            reset = offset.reset_of(row)
-            by_time = row.start_offset < 0 and reset.strategy is OffsetResetStrategy.BY_DURATION
-            if by_time and _log(offset, row) is not None and start_key(row) not in starts:
-                wanted.setdefault(reset.duration_ms or 0, []).append(row)
-        for duration_ms, of_duration in wanted.items():
-            time_ms = max(0, now_ms - duration_ms)  # no record is older than 1970
-            found = self._answers.offsets_at({topic_partition(row.key) for row in of_duration}, time_ms, now_ms)
-            for row in of_duration:
-                log = _log(offset, row)
-                if log is not None and topic_partition(row.key) in found:
-                    first = found[topic_partition(row.key)]
-                    starts[start_key(row)] = log.log_end_offset if first is None else first
-        return starts
-
-    # -- ticks -----------------------------------------------------------------------------------------------------
-
-    def _with_ticks(self, offset: SourceOffset, told: HandOver, safe_ms: int) -> SourceOffset:
-        """Tick the keys whose deadline is before the safe time, and after a start every key once."""
-        due = {key for key, deadline in told.deadlines.items() if deadline < safe_ms}
-        if not self._ticked_all and safe_ms:
-            self._ticked_all = True
-            due |= {offset.shard_key(key) for key in led(offset, self._reads)}
-        if not due:
-            return offset
-        return replace(offset, tick_keys=tuple(sorted(due)), clock_ms=max(safe_ms, offset.clock_ms))
-
-    def _is_due(self, what: str, now_ms: int, interval_ms: int) -> bool:
-        due = now_ms - self._polled_ms[what] >= interval_ms
-        if due:
-            self._polled_ms[what] = now_ms
-        return due
+        What has a state can, whether Kafka says how far its log reaches or not: acknowledgements wait for no leader.
+        What has none waits for what its start offset depends on.
+        """
+        known, pending = look.known, look.pending
+        if not pending:
+            return None
+        version: int | None = None
+        states: Mapping[SharePartitionKey, ShareGroupOffset] = {}
+        if any(not can_start(known, row, {}) and _is_news(known, row) for row in pending.values()):
+            version = self._tables.newest_version(SHARE_GROUP_STATE.name)
+            states = self._tables.states(version, list(pending))  # of all: the rows are made of them next
+        without = [row for row in pending.values() if not is_current(states.get(row.key), row.state_epoch)]
+        starts = starts_by_time(known, self._answers, without, look.now_ms)
+        waiting = {row.key: row.state_epoch for row in without if not can_start(known, row, starts)}
+        look.left.update(key for key in waiting if known.led.leave(key))
+        known.waiting = waiting  # all that waited before were pending
+        loads = [row for key, row in pending.items() if key not in waiting]
+        if not loads:
+            return None
+        _tell_loads(look, loads, starts)
+        return self._tables.newest_version(SHARE_GROUP_STATE.name) if version is None else version
 
 
-def _is_led(row: SharePartitionRow, known: Mapping[SharePartitionKey, SharePartitionRow]) -> bool:
-    return row.key in known and row.state_epoch <= known[row.key].state_epoch
+def _is_news(known: SourceKnowledge, row: SharePartitionRow) -> bool:
+    """Whether nobody has looked yet whether it has a state."""
+    return known.waiting.get(row.key) != row.state_epoch
 
 
-def _can_start(offset: SourceOffset, row: SharePartitionRow) -> bool:
-    """Whether it is known where the share-partition starts, should it have no state."""
-    if row.start_offset >= 0:
-        return True
-    by_time = offset.reset_of(row).strategy is OffsetResetStrategy.BY_DURATION
-    return _log(offset, row) is not None and (not by_time or start_key(row) in offset.starts)
+def _tell_loads(look: SourceLook, loads: Collection[SharePartitionRow], starts: StartsByTime) -> None:
+    known = look.known
+    by_key = {row.key: row for row in loads}
+    for shard_key, keys in known.led.by_shard(by_key).items():
+        look.batch.load(shard_key, [_load(known, by_key[key], starts) for key in keys])
+    for row in loads:
+        known.led.lead(row)
 
 
-def _reads_committed(offset: SourceOffset, group_id: str) -> bool:
-    return offset.config(group_id).isolation_level is IsolationLevel.READ_COMMITTED
+def _load(known: SourceKnowledge, row: SharePartitionRow, starts: StartsByTime) -> dict[str, Any]:
+    """`log` is null while it is not known: what is there can be acknowledged, nothing can be given out."""
+    log = known.logs.offsets.get(TopicIdPartition.of(row.key))
+    return {
+        "topic": row.key.topic,
+        "partition": row.key.partition,
+        "state_epoch": row.state_epoch,
+        "initializing": row.initializing,
+        "log": None if log is None else list(log),
+        "start_offset": start_offset(known, row, starts),
+    }
 
 
-def _log(offset: SourceOffset, row: SharePartitionRow) -> LogOffsets | None:
-    return offset.offsets_of(row.key)
+def _tell_configs(look: SourceLook) -> None:
+    """Configs come with each load of a shard, and again for every shard of a group whose config changed."""
+    known = look.known
+    shards = {shard_key: ShardKey.decode(shard_key).group_id for shard_key in look.batch.loading}
+    for group_id in look.reconfigured:
+        shards |= dict.fromkeys(known.led.shard_keys_of(group_id), group_id)
+    same: dict[GroupConfig, list[str]] = {}
+    for shard_key, group_id in sorted(shards.items()):
+        same.setdefault(known.configs.of(group_id), []).append(shard_key)
+    for config, shard_keys in same.items():
+        look.batch.configure(config.to_json(), shard_keys)
+
+
+def _tell_logs(look: SourceLook, moved: Collection[TopicIdPartition]) -> None:
+    """What is loaded in the same batch is told with its load."""
+    known = look.known
+    logs: dict[str, list[list[Any]]] = {}
+    for log in sorted(moved):
+        for key in known.listing.keys_of(log):
+            if key in known.led and key not in look.pending:
+                logs.setdefault(known.led.shard_key(key), []).append([log.partition, *known.logs.offsets[log]])
+    look.batch.move_logs(logs)
+
+
+def _tick(look: SourceLook, safe_ms: int) -> int:
+    """Tick the keys whose deadline is before the safe time, and after a start every key once; the clock of all ticks
+    so far."""
+    known = look.known
+    due = set(look.told.deadlines.due(safe_ms))
+    if not known.ticked_all and safe_ms:
+        known.ticked_all = True
+        due.update(known.led.shard_keys())
+    clock_ms = max(safe_ms, known.offset.clock_ms) if due else known.offset.clock_ms
+    look.batch.tick(clock_ms, due)
+    return clock_ms

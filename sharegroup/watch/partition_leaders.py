@@ -67,8 +67,19 @@ class PartitionLeaders:
         self._leaders = {partition: led_by for partition, led_by in self._leaders.items() if led_by != leader}
         self._leave_alone(topic, partitions, problem, now_ms)
 
+    def forget(self, topics: Collection[str]) -> None:
+        """Nobody asks for these topics any more."""
+        if not topics:
+            return
+        self._leaders = {p: led_by for p, led_by in self._leaders.items() if p.topic not in topics}
+        for topic in topics:
+            self._troubles.pop(topic, None)
+
     def _find(self, missing: Collection[TopicPartition], now_ms: int) -> None:
-        topics = sorted({partition.topic for partition in missing if self._is_due(partition.topic, now_ms)})
+        topics: dict[str, list[TopicPartition]] = {}
+        for partition in sorted(missing):
+            if self._is_due(partition.topic, now_ms):
+                topics.setdefault(partition.topic, []).append(partition)
         if not topics:
             return
         found: Mapping[TopicPartition, int] = {}
@@ -78,8 +89,8 @@ class PartitionLeaders:
         except Exception as error:  # noqa: BLE001 - kafka-python raises more than KafkaError
             problem = f"{type(error).__name__}: {error}"
         self._leaders |= found
-        for topic in topics:
-            without = [partition for partition in missing if partition.topic == topic and partition not in found]
+        for topic, of_topic in topics.items():
+            without = [partition for partition in of_topic if partition not in found]
             if without:
                 self._leave_alone(topic, without, problem or _without_leader(without), now_ms)
 

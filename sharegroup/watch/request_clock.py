@@ -15,15 +15,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
 
-from sharegroup.protocol.row_fields import is_awaited
+from sharegroup.protocol.row_fields import is_awaited, topic_id_of
 from sharegroup.watch.log_poll import LogPoll
 
 _SAMPLES = 64
 #: How often lingering requests are looked at, in seconds, and how many at a time.
 _LINGER_POLL_S, _LINGER_RECORDS = 0.02, 1_000
+#: How many unread requests are looked at for their topics, and how long it may take to get them, in ms.
+_TOPIC_RECORDS, _TOPIC_MS = 200, 200
 
 
 class SafeClock:
@@ -66,6 +69,7 @@ class RequestClock:
         self._starts_ms = 0
         self._clock = SafeClock()
         self._waiter: KafkaConsumer | None = None
+        self._unread: list[bytes] = []
 
     def observe(self, now_ms: int, positions: Mapping[int, int]) -> tuple[bool, int]:
         """Whether unread requests are there, and the safe time (ms), given the next unread offset of each partition.
@@ -94,9 +98,20 @@ class RequestClock:
             position = self._read(positions)[partition.partition]
             if self._waiter.position(partition) != position:
                 self._waiter.seek(partition, position)
-        if not linger_ms:
-            return bool(self._waiter.poll(timeout_ms=timeout_ms, max_records=1))
-        return self._linger(self._waiter, timeout_ms, linger_ms)
+        if linger_ms:
+            found = self._linger(self._waiter, timeout_ms, linger_ms)
+        else:
+            found = self._waiter.poll(timeout_ms=timeout_ms, max_records=_TOPIC_RECORDS)
+        self._unread = [record.value or b"" for records in found.values() for record in records]
+        return bool(found)
+
+    def topics_of_unread(self, positions: Mapping[int, int]) -> set[str]:
+        """The ids of the topics that unread requests are about, as far as they are seen: those that the last `wait`
+        has found, else what is there now."""
+        if not self._unread:
+            self.wait(positions, _TOPIC_MS)
+        unread, self._unread = self._unread, []
+        return {topic_id for topic_id in map(topic_id_of, unread) if topic_id}
 
     def close(self) -> None:
         """Close the connections of its own."""
@@ -105,15 +120,15 @@ class RequestClock:
             self._waiter = None
 
     @staticmethod
-    def _linger(waiter: KafkaConsumer, timeout_ms: int, linger_ms: int) -> bool:
+    def _linger(waiter: KafkaConsumer, timeout_ms: int, linger_ms: int) -> Any:
         found = waiter.poll(timeout_ms=timeout_ms, max_records=_LINGER_RECORDS)
         end = time.monotonic() + linger_ms / 1000
         while found and time.monotonic() < end:
             if any(is_awaited(record.value or b"") for records in found.values() for record in records):
-                return True
+                break
             time.sleep(_LINGER_POLL_S)  # not a long poll: it would end with each request that may linger
             found = waiter.poll(timeout_ms=0, max_records=_LINGER_RECORDS) or found
-        return bool(found)
+        return found
 
     def _read(self, positions: Mapping[int, int]) -> dict[int, int]:
         """The next unread offset of each partition; what retention has taken counts as read."""

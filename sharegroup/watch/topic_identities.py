@@ -67,12 +67,17 @@ class TopicIdentities:
         self._seen: dict[str, set[str]] = {}
         self._replaced: dict[str, list[str]] = {}
         self._doubts: dict[str, _Answer] = {}
+        self._learned: set[str] = set()
         self._due_ms = 0
         self._retry_ms = 0
 
+    def is_due(self, now_ms: int) -> bool:
+        """Whether it is time to `look`."""
+        return now_ms >= self._due_ms
+
     def look(self, topics: Collection[tuple[str, str]], now_ms: int) -> None:
         """Look these (name, id) up, if it is time to; they are all that anybody asks for from then on."""
-        if now_ms < self._due_ms:
+        if not self.is_due(now_ms):
             return
         self._asked = {topic: self._asked.get(topic, now_ms) for topic in topics}
         names = sorted({name for name, _ in topics if is_topic_name(name)})
@@ -89,7 +94,7 @@ class TopicIdentities:
     def look_now(self, names: Collection[str], now_ms: int) -> bool:
         """Look names up, whenever that was done last; whether there was an answer."""
         try:
-            self.describe(sorted(names), now_ms)
+            self._look_up(sorted(names), now_ms)
         except Exception as error:  # noqa: BLE001 - kafka-python raises more than KafkaError
             logger.debug("topics cannot be looked up: %s", error)
             return False
@@ -97,11 +102,11 @@ class TopicIdentities:
 
     def describe(self, names: Collection[str], now_ms: int) -> dict[TopicPartition, int]:
         """Look names up now: the leader of each partition that has one. Raises what the look-up raises."""
-        leaders: dict[TopicPartition, int] = {}
-        for name, described in self._describe(names).items():
-            if self._learn(name, None if described is None else described.topic_id, now_ms) and described is not None:
-                leaders |= {TopicPartition(name, partition): at for partition, at in described.leaders.items()}
-        return leaders
+        return {
+            TopicPartition(name, partition): leader
+            for name, described in self._look_up(names, now_ms)
+            for partition, leader in described.leaders.items()
+        }
 
     def has_id(self, name: str) -> bool:
         """Whether topics of the name have ids: not only where a broker told of one that has none.
@@ -123,8 +128,29 @@ class TopicIdentities:
         since_ms = max(answer.first_ms, self._asked.get((name, topic_id), answer.last_ms))
         return topic_id in self._replaced.get(name, ()) or answer.last_ms - since_ms >= self._grace_ms
 
+    def take_learned(self) -> set[str]:
+        """The names that something was answered for since this was asked last: only their topics can be gone since."""
+        learned, self._learned = self._learned, set()
+        return learned
+
+    def forget(self, names: Collection[str]) -> None:
+        """Nobody asks for topics of these names any more."""
+        for remembered in (self._answers, self._seen, self._replaced, self._doubts):
+            for name in names:
+                remembered.pop(name, None)
+        self._learned.difference_update(names)
+
+    def _look_up(self, names: Collection[str], now_ms: int) -> list[tuple[str, TopicDescription]]:
+        """The topics that names stand for now, but for answers that are behind."""
+        return [
+            (name, described)
+            for name, described in self._describe(names).items()
+            if self._learn(name, None if described is None else described.topic_id, now_ms) and described is not None
+        ]
+
     def _learn(self, name: str, topic_id: str | None, now_ms: int) -> bool:
         """Take an answer in; False for one that is behind."""
+        self._learned.add(name)
         if topic_id in self._replaced.get(name, ()) and not self._is_insisted_on(name, topic_id, now_ms):
             return False
         doubt = self._doubts.pop(name, None)

@@ -20,7 +20,7 @@ class Wake(NamedTuple):
     @classmethod
     def of(cls, told: HandOver, now_ms: int) -> Wake:
         """The wake for what the driver told last, as of `now_ms`."""
-        deadline_ms = min(told.deadlines.values(), default=None)
+        deadline_ms = told.deadlines.first_ms
         is_due = deadline_ms is not None and deadline_ms <= now_ms
         return cls(deadline_ms, is_due, may_linger=not told.waiting and not is_due)
 

@@ -62,3 +62,16 @@ def test_what_somebody_waits_for_ends_it(clock: tuple[RequestClock, str], produc
         send(producer, topic, 1, AWAITED)
         assert waiting.result(LONG_MS / 2_000)
         assert watched.wait({1: 0}, LONG_MS, LONG_MS)
+
+
+def test_unread_requests_tell_their_topics(clock: tuple[RequestClock, str], producer: KafkaProducer) -> None:
+    watched, topic = clock
+    assert watched.topics_of_unread({}) == set()
+    other = FetchRequest("2", "g", "t", "id-2", 0, "m", 1, "me", max_records=1).encode()
+    for value in (AWAITED, b"no row at all", other):
+        send(producer, topic, 0, value)
+    assert watched.wait({}, LONG_MS)
+    assert {"id"} <= watched.topics_of_unread({}) <= {"id", "id-2"}
+    assert watched.wait({0: 2}, LONG_MS)
+    assert watched.topics_of_unread({0: 2}) == {"id-2"}
+    assert watched.topics_of_unread({0: 3}) == set()

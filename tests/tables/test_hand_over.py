@@ -1,35 +1,124 @@
-"""What the driver tells the sources by a file."""
+"""What the driver tells the sources by a file: changes, which add up to the same on both sides."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from pathlib import Path
 
-from sharegroup.watch.hand_over import BatchMemory, HandOver, HandOverFile
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sharegroup.watch.hand_over import HandOver, HandOverChange
+from sharegroup.watch.hand_over_file import HandOverFileReader, HandOverFileWriter
 
 
-def test_a_reader_sees_what_was_written_last(tmp_path: Path) -> None:
-    writer, reader = HandOverFile(str(tmp_path / "share_partition")), HandOverFile(str(tmp_path / "share_partition"))
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "share_partition"
+
+
+@pytest.fixture
+def reader(path: Path) -> Iterator[HandOverFileReader]:
+    reader = HandOverFileReader(str(path))
+    yield reader
+    reader.close()
+
+
+KEYS = st.sampled_from("abc")
+CHANGES = st.builds(
+    HandOverChange,
+    st.dictionaries(KEYS, st.none() | st.integers(0, 5)),
+    st.dictionaries(KEYS, st.booleans()),
+    st.dictionaries(st.integers(0, 2), st.integers(0, 5)),
+)
+
+
+def plain(changes: list[HandOverChange]) -> HandOver:
+    """What changes add up to, as dicts have it."""
+    deadlines: dict[str, int | None] = {}
+    waiting: dict[str, bool] = {}
+    positions: dict[int, int] = {}
+    for change in changes:
+        deadlines |= change.deadlines
+        waiting |= change.waiting
+        positions |= change.positions
+    with_one = {key: deadline for key, deadline in deadlines.items() if deadline is not None}
+    return HandOver(with_one, [key for key, waits in waiting.items() if waits], positions)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(CHANGES, st.booleans(), st.booleans()), max_size=20), st.sampled_from([0, 60, 10**6]))
+def test_every_reader_knows_what_was_written(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[HandOverChange, bool, bool]], least_changes: int
+) -> None:
+    """Whether it reads each time, now and then, or late; and whether the driver was another one before."""
+    path = str(tmp_path_factory.mktemp("hand_over") / "share_partition")
+    writer, reader = HandOverFileWriter(path, least_changes), HandOverFileReader(path)
     assert reader.read() == HandOver()
-    first = HandOver({"g\torders\t0": 1_000}, frozenset({"g\torders\t0"}), {0: 5, 3: 7})
-    writer.write(first)
-    assert (reader.read(), reader.read()) == (first, first)
-    writer.write(HandOver(positions={0: 6}))
-    assert reader.read() == HandOver(positions={0: 6})
-    assert [path.name for path in tmp_path.iterdir()] == ["share_partition"]
+    written: list[HandOverChange] = []
+    for change, is_read, is_new_driver in steps:
+        if is_new_driver:
+            writer, written = HandOverFileWriter(path, least_changes), []
+        writer.write(change)
+        written.append(change)
+        if is_read:
+            assert reader.read() == plain(written)
+    late = HandOverFileReader(path)
+    assert late.read() == reader.read() == plain(written)
+    reader.close()
+    late.close()
 
 
-def test_a_lost_file_is_an_empty_one(tmp_path: Path) -> None:
-    file = HandOverFile(str(tmp_path / "x"))
-    file.write(HandOver({"k": 1}))
-    assert file.read() == HandOver({"k": 1})
-    (tmp_path / "x").unlink()
-    assert file.read() == HandOver()
+def test_a_line_that_is_half_written_is_read_when_it_is_whole(path: Path, reader: HandOverFileReader) -> None:
+    HandOverFileWriter(str(path)).write(HandOverChange({"k": 1}))
+    assert reader.read() == HandOver({"k": 1})
+    with path.open("ab") as file:
+        file.write(b'[{"k":')
+    assert reader.read() == HandOver({"k": 1})
+    with path.open("ab") as file:
+        file.write(b"7},{},{}]\n")
+    assert reader.read() == HandOver({"k": 7})
 
 
-def test_the_memory_keeps_what_later_batches_do_not_speak_of() -> None:
-    memory = BatchMemory()
-    memory.update({"a": 1, "b": 2}, {"a": True, "b": False})
-    memory.update({"b": None, "c": 3}, {"b": True, "c": False})
-    assert memory.hand_over({0: 4}) == HandOver({"a": 1, "c": 3}, frozenset({"a", "b"}), {0: 4})
-    memory.update({"a": 9}, {"a": False})
-    assert memory.hand_over({}) == HandOver({"a": 9, "c": 3}, frozenset({"b"}))
+def test_a_driver_that_died_in_a_line_is_followed_by_one_with_a_file_of_its_own(
+    path: Path, reader: HandOverFileReader
+) -> None:
+    HandOverFileWriter(str(path)).write(HandOverChange({"k": 1}))
+    with path.open("ab") as file:
+        file.write(b'[{"k":')
+    assert reader.read() == HandOver({"k": 1})
+    HandOverFileWriter(str(path)).write(HandOverChange(positions={0: 4}))
+    assert reader.read() == HandOver(positions={0: 4})
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_a_lost_file_is_an_empty_one(path: Path, reader: HandOverFileReader) -> None:
+    HandOverFileWriter(str(path)).write(HandOverChange({"k": 1}))
+    assert reader.read() == HandOver({"k": 1})
+    path.unlink()
+    assert reader.read() == HandOver()
+
+
+def test_a_batch_costs_what_it_changes_and_the_file_stays_small(path: Path) -> None:
+    writer = HandOverFileWriter(str(path), least_changes=1_000)
+    writer.write(HandOverChange({f"key-{number}": number for number in range(1_000)}))
+    whole = path.stat().st_size
+    sizes = []
+    for number in range(5_000):
+        writer.write(HandOverChange({"key-7": number, "key-8": 8}, {"key-7": False}))
+        sizes.append(path.stat().st_size)
+    steps = [after - before for before, after in itertools.pairwise(sizes)]
+    assert max(steps) < 40
+    assert len([step for step in steps if step < 0]) < 10
+    assert max(sizes) <= 3 * whole + 1_000
+
+
+def test_what_is_told_again_is_not_written(path: Path) -> None:
+    writer = HandOverFileWriter(str(path))
+    change = HandOverChange({"k": 1, "l": None}, {"k": True, "l": False}, {0: 4})
+    writer.write(change)
+    before = path.read_bytes()
+    writer.write(change)
+    assert path.read_bytes() == before

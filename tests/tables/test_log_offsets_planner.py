@@ -3,146 +3,26 @@ config, how far its log reaches, and which topics are no more."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Mapping
-from typing import Any
-
 import pytest
-from kafka import TopicPartition
-from kafka.errors import KafkaConnectionError
 
-from sharegroup.config import Config
-from sharegroup.engine.log_offsets import LogOffsets
-from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset, ShareGroupOffsetHeader
-from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_PARTITIONS
-from sharegroup.tables.share_partition_row import SharePartitionRow
-from sharegroup.types import RecordState, SharePartitionKey, StateBatch
-from sharegroup.watch.hand_over import HandOver
-from sharegroup.watch.log_offsets_plan import SourceOffset, TableReaders, rows_between, start_key
-from sharegroup.watch.log_offsets_planner import LogOffsetsPlanner, PlannerSettings
-from sharegroup.watch.topic_identities import CONFIRM_MS, LOOK_MS, TopicDescription
+from sharegroup.types import RecordState, StateBatch
+from sharegroup.watch.source_knowledge import waiting_key
+from sharegroup.watch.topic_identities import CONFIRM_MS, LOOK_MS
+from tests.tables.source_world import (
+    BILLS,
+    COMMITTED,
+    CONFIG,
+    EARLIEST,
+    GRACE_MS,
+    NEW,
+    OLD,
+    SHARD,
+    World,
+    loads,
+    row,
+    state,
+)
 from tests.unit.engine.shard_driver import LOCK_MS, T0, TOPIC_ID, ShardDriver, acknowledge, answered, fetch
-
-GRACE_MS = 30_000
-OLD, NEW = SharePartitionKey("g", "orders", "old", 0), SharePartitionKey("g", "orders", "new", 0)
-BILLS = SharePartitionKey("g", "bills", "bills-id", 0)
-SHARD = "g\told\t0"
-CONFIG = Config().group_config("g").to_json()
-EARLIEST = CONFIG | {"auto_offset_reset": "earliest"}
-COMMITTED = CONFIG | {"isolation_level": "read_committed"}
-
-
-def row(key: SharePartitionKey, new: bool = False, reset: str | None = None, **values: Any) -> SharePartitionRow:
-    return SharePartitionRow(key, new, 1, -1, auto_offset_reset=reset)._replace(**values)
-
-
-def state(start_offset: int = 3) -> ShareGroupOffset:
-    return ShareGroupOffset(ShareGroupOffsetHeader(0, 1, 1, start_offset, 0, 0, 0, 1), ())
-
-
-class World:
-    """What the source sees, and its offset; `read` is one look, and gives (shard, kind, body) of the rows."""
-
-    def __init__(self, *rows: SharePartitionRow, states: Mapping[SharePartitionKey, ShareGroupOffset] | None = None):
-        self.versions: list[list[SharePartitionRow]] = [list(rows)]
-        self.saved = dict(states or {})
-        #: By name: id and (log start, log end, last stable offset); None for what is not there.
-        self.topics: dict[str, tuple[str, tuple[int, int, int]] | None] = {"orders": ("old", (0, 100, 90))}
-        self.is_away = False
-        self.tells_nothing = False
-        self.described: list[list[str]] = []
-        self.asked: list[tuple[str, bool]] = []
-        self.of_group: Mapping[str, Any] = CONFIG
-        self.of_group_polled: Mapping[str, Any] | None = None
-        self.now_ms = 1_700_000_000_000
-        self.offset = SourceOffset()
-        #: (shard, row) of all batches so far, as the operator gets them.
-        self.rows: list[tuple[str, str]] = []
-        self.start()
-
-    def start(self) -> None:
-        """Another process of the source."""
-        settings = PlannerSettings(shards=1, poll_ms=200, idle_poll_ms=5_000, deletion_grace_ms=GRACE_MS)
-        self._planner = LogOffsetsPlanner(self, self, self, settings)
-
-    # -- the protocols ---------------------------------------------------------------------------------------------
-
-    def newest_version(self, table: str) -> int:
-        return {SHARE_PARTITIONS.name: len(self.versions) - 1, SHARE_GROUP_STATE.name: 7}[table]
-
-    def share_partitions(self, version: int) -> list[SharePartitionRow]:
-        return self.versions[version]
-
-    def states(self, version: int, keys: Collection[SharePartitionKey]) -> dict[SharePartitionKey, ShareGroupOffset]:
-        assert version == 7
-        return {key: self.saved[key] for key in keys if key in self.saved}
-
-    def in_force(self, now_ms: int, fresh: bool = False) -> Mapping[str, Mapping[str, Any]]:
-        if fresh or self.of_group_polled is None:
-            self.of_group_polled = self.of_group
-        return {"": CONFIG, "g": self.of_group_polled}
-
-    def describe(self, topics: Collection[str]) -> dict[str, TopicDescription | None]:
-        self._check_there()
-        if self.tells_nothing:
-            raise KafkaConnectionError("no metadata")
-        self.described.append(sorted(topics))
-        known = {name: self.topics.get(name) for name in topics}
-        return {
-            name: TopicDescription(topic[0], {0: 1, 1: 1, 2: 1}) if topic else None for name, topic in known.items()
-        }
-
-    def ends(self, partitions: Collection[TopicPartition], read_committed: bool = False) -> dict[TopicPartition, int]:
-        self.asked += [(partition.topic, read_committed) for partition in partitions]
-        return {partition: self._log(partition)[1 + read_committed] for partition in partitions}
-
-    def starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        return {partition: self._log(partition)[0] for partition in partitions}
-
-    def at_time(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        return {partition: 42 for partition in times if self._log(partition)}
-
-    def forget_leaders(self) -> None:
-        pass
-
-    def _log(self, partition: TopicPartition) -> tuple[int, int, int]:
-        self._check_there()
-        topic = self.topics[partition.topic]
-        assert topic is not None
-        return topic[1]
-
-    def _check_there(self) -> None:
-        if self.is_away:
-            raise KafkaConnectionError("nobody there")
-
-    # -- what a test does ------------------------------------------------------------------------------------------
-
-    def list(self, *rows: SharePartitionRow) -> None:
-        self.versions.append(list(rows))
-
-    def read(self, after_ms: int = 200, **told: Any) -> list[tuple[str, str, Any]]:
-        self.now_ms += after_ms
-        after = self._planner.next(self.offset, HandOver(**told), False, 0, self.now_ms)
-        if after is None:
-            return []
-        before, self.offset = self.offset, SourceOffset.from_json(json.loads(json.dumps(after.to_json())))
-        found = list(rows_between(before, self.offset, TableReaders(self.share_partitions, self.states)))
-        self.rows += found
-        return [(key, *decoded(text)) for key, text in found]
-
-    def read_for(self, ms: int) -> list[tuple[str, str, Any]]:
-        """What it says in so many milliseconds, looking every 200."""
-        return [found for _ in range(ms // 200) for found in self.read()]
-
-
-def decoded(text: str) -> tuple[str, Any]:
-    kind, body = text.split("\t", 1)
-    return kind, json.loads(body)
-
-
-def loads(rows: list[tuple[str, str, Any]]) -> list[dict[str, Any]]:
-    return [load for _, kind, body in rows if kind == "load" for load in body]
-
 
 # -- what is led -------------------------------------------------------------------------------------------------------
 
@@ -162,11 +42,12 @@ def test_what_has_a_state_is_loaded_at_once_when_kafka_cannot_be_asked() -> None
         (0, None, 3),
         (1, None, 5),
     ]
-    assert world.offset.waiting == (start_key(row(fresh)),)
+    assert world.offset.waiting == (waiting_key(row(fresh)),)
     world.is_away = False
-    world.versions[0].pop(1)
     later = world.read_for(2_000)
-    assert [(kind, body) for _, kind, body in later if kind == "log"] == [("log", [[0, 0, 100, None, True]])]
+    told = [[partition, 0, 100, None, True] for partition in (0, 1)]
+    assert [(kind, body) for _, kind, body in later if kind == "log"] == [("log", told)]
+    assert [load["partition"] for load in loads(later)] == [2]
 
 
 def test_a_new_share_partition_waits_for_its_log_and_is_not_read_for_again() -> None:
@@ -226,7 +107,6 @@ def test_a_start_by_time_is_looked_up_for_what_has_no_state_alone() -> None:
     by_time = "by_duration:PT1H"
     world = World(row(OLD, reset=by_time), row(other, new=True, reset=by_time), states={OLD: state()})
     assert [(load["partition"], load["start_offset"]) for load in loads(world.read())] == [(0, 3), (1, 42)]
-    assert world.offset.starts == {start_key(row(other)): 42}
 
 
 def test_the_last_stable_offset_is_asked_for_where_a_group_reads_committed_records() -> None:
@@ -236,10 +116,7 @@ def test_the_last_stable_offset_is_asked_for_where_a_group_reads_committed_recor
     world.topics["bills"] = ("bills-id", (0, 5, 5))
     world.of_group = COMMITTED
     world.read()
-    assert world.offset.log == {
-        "old": {"0": LogOffsets(0, 100, 90)},
-        "bills-id": {"0": LogOffsets(0, 5)},
-    }
+    assert world.logs() == {"g\told\t0": [0, 100, 90, True], "h\tbills-id\t0": [0, 5, None, True]}
 
 
 # -- topics that are no more -------------------------------------------------------------------------------------------
@@ -270,7 +147,7 @@ def test_a_topic_made_again_is_soon_known_for_another_and_its_log_never_for_the_
     assert world.read(waiting=frozenset({SHARD})) == []  # the name is looked up before another end is believed
     assert len(world.described) == 1 + (end != 100)
     assert gone(world, 2 * LOOK_MS + CONFIRM_MS) is not None
-    assert world.offset.log["old"] == {"0": LogOffsets(0, 100)}
+    assert world.logs() == {SHARD: [0, 100, None, True]}
     assert world.offset.gone == ("old",)
     assert world.read_for(10_000) == []
 
@@ -296,7 +173,7 @@ def test_the_new_topic_is_loaded_beside_it_and_the_old_one_is_forgotten_with_its
         ("g\tnew\t0", "load"),
     ]
     assert loads(found)[0]["log"] == [0, 50, None, True]
-    assert (world.offset.gone, list(world.offset.log)) == ((), ["new"])
+    assert world.offset.gone == ()
 
 
 def test_a_topic_is_gone_when_its_absence_was_answered_for_the_grace_time() -> None:
@@ -329,10 +206,10 @@ def test_another_id_for_a_name_whose_own_was_never_seen_may_be_metadata_that_is_
     world = World(row(OLD), states={OLD: state()})
     world.topics["orders"] = ("older", (0, 7, 7))
     assert gone(world, GRACE_MS - LOOK_MS) is None
-    assert world.offset.log == {}
+    assert world.logs() == {SHARD: None}
     world.topics["orders"] = ("old", (0, 100, 90))
     assert gone(world, 2 * GRACE_MS) is None
-    assert world.offset.log == {"old": {"0": LogOffsets(0, 100)}}
+    assert world.logs() == {SHARD: [0, 100, None, True]}
 
 
 def test_a_topic_that_was_made_again_while_the_job_was_down_is_gone_after_the_grace_time() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,6 +21,7 @@ from sharegroup.spark.queries import log_offsets_source
 from sharegroup.spark.queries.log_offsets_source import LogOffsetsReader
 from sharegroup.tables.config_poll import file_values
 from sharegroup.tables.schemas import ALL_TABLES, SHARE_GROUP_STATE, SHARE_PARTITIONS, table_path
+from sharegroup.watch.batch_rows import OffsetsApartError
 from sharegroup.watch.topic_identities import TopicDescription
 
 REQUESTS = "requests"
@@ -77,23 +80,27 @@ class Source:
         monkeypatch.setattr(log_offsets_source, "LogPoll", brokers.poll)
         monkeypatch.setattr(log_offsets_source, "_now_ms", lambda: self._now_ms)
         monkeypatch.setattr(log_offsets_source, "set_up_log", lambda *_: None)
-        self._reader = LogOffsetsReader(
-            {
-                "kafka": {},
-                "tables": {spec.name: table_path(self._root, spec) for spec in (SHARE_PARTITIONS, SHARE_GROUP_STATE)},
-                "storage_options": {},
-                "hand_over": str(root / "hand_over"),
-                "shards": 1,
-                "requests_topic": REQUESTS,
-                "poll_ms": 200,
-                "idle_poll_ms": 1_000,
-                "block_ms": 0,
-                "deletion_grace_ms": 10**9,
-                "job_config": file_values(Config()),
-                "tables_path": self._root,
-            }
-        )
+        self._options: dict[str, Any] = {
+            "kafka": {},
+            "tables": {spec.name: table_path(self._root, spec) for spec in (SHARE_PARTITIONS, SHARE_GROUP_STATE)},
+            "storage_options": {},
+            "hand_over": str(root / "hand_over"),
+            "shards": 1,
+            "requests_topic": REQUESTS,
+            "poll_ms": 200,
+            "idle_poll_ms": 1_000,
+            "block_ms": 0,
+            "deletion_grace_ms": 10**9,
+            "job_config": file_values(Config()),
+            "tables_path": self._root,
+        }
+        self.start()
         self._offset = self._reader.initialOffset()
+        self._ends: dict[str, dict[int, int]] = {}
+
+    def start(self) -> None:
+        """Another process of the source."""
+        self._reader = LogOffsetsReader(self._options)
 
     def list(self, *partitions: TopicPartition, start_offset: int = -1) -> None:
         """What `share_partitions` holds from now on."""
@@ -103,14 +110,31 @@ class Source:
         table = pa.Table.from_pylist(rows, schema=SHARE_PARTITIONS.schema)
         write_deltalake(table_path(self._root, SHARE_PARTITIONS), table, mode="overwrite")
 
+    def again(self, start: dict[str, Any], end: dict[str, Any]) -> list[tuple[str, str]]:
+        """The rows of a batch once more, by offsets as Spark's log has them."""
+        return list(self._reader.readBetweenOffsets(*json.loads(json.dumps([start, end]))))
+
     def read(self) -> set[str]:
         self._now_ms += 1_000  # whatever is polled now and then is polled each time
-        rows, self._offset = self._reader.read(self._offset)
-        return {key for key, _ in rows}
+        before = self._offset
+        rows, self._offset = self._reader.read(before)
+        found = list(rows)
+        self.batch = before, self._offset, found
+        rows = [(key, *text.split("\t", 1)) for key, text in found]
+        for key, kind, body in rows:
+            if kind in ("load", "log"):
+                self._ends.setdefault(key, {}).update(_ends(kind, json.loads(body)))
+        return {key for key, *_ in rows}
 
     def ends(self, topic: str) -> dict[int, int]:
-        log: dict[str, list[int]] = self._offset["log"].get(f"{topic}-id", {})
-        return {int(partition): end for partition, (_, end, *_) in log.items()}
+        """By partition: where the shard was told last that the log ends."""
+        return self._ends.get(f"g\t{topic}-id\t0", {})
+
+
+def _ends(kind: str, told: list[Any]) -> dict[int, int]:
+    if kind == "log":
+        return {partition: end for partition, _, end, *_ in told}
+    return {load["partition"]: load["log"][1] for load in told if load["log"]}
 
 
 @pytest.fixture
@@ -206,3 +230,40 @@ def test_a_start_while_the_brokers_are_away_loads_what_the_tables_have(source: S
     brokers.end_offsets |= dict.fromkeys(orders, 7)
     assert source.read() == {"g\torders-id\t0"}
     assert source.ends("orders") == {0: 7}
+
+
+@pytest.mark.parametrize("is_executor", [True, False])
+def test_a_source_that_dies_in_a_batch_is_followed_by_one_that_runs_it_again(
+    source: Source, brokers: Brokers, is_executor: bool
+) -> None:
+    """Tables and logs have gone on: the batch is as it was, and what it said is not said again."""
+    (orders, more) = partitions("orders", 0, 1)
+    brokers.end_offsets |= {orders: 7, more: 8}
+    source.list(orders)
+    source.read()
+    start, end, found = source.batch
+    source.list(orders, more)
+    brokers.end_offsets[orders] = 99
+    source.start()
+    again = source.again(start, end)
+    assert again == found
+    if is_executor:
+        source.start()
+    assert source.read() == {"g\torders-id\t0"}
+    kinds = [row.split("\t")[0] for _, row in source.batch[2]]
+    assert kinds == ["config", "load", "log", "tick"]
+    assert source.ends("orders") == {0: 99, 1: 8}
+
+
+def test_between_two_offsets_is_one_batch(source: Source, brokers: Brokers) -> None:
+    (orders,) = partitions("orders", 0)
+    brokers.end_offsets[orders] = 7
+    source.list(orders)
+    source.read()
+    start, end, _ = source.batch
+    brokers.end_offsets[orders] = 9
+    source.read()
+    later = source.batch[1]
+    assert source.again(end, end) == []
+    with pytest.raises(OffsetsApartError):
+        source.again(start, later)

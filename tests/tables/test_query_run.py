@@ -13,7 +13,7 @@ from sharegroup.engine.output import Output
 from sharegroup.errors import FencedLeaderError
 from sharegroup.tables.schemas import SHARE_PARTITION_TABLES
 from sharegroup.testkit.memory_tables import MemoryTables
-from sharegroup.watch.hand_over import HandOver
+from sharegroup.watch.hand_over import HandOverChange
 from tests.tables.job_tables import T0, RecordingProducer
 
 
@@ -38,8 +38,8 @@ class Run:
     def send(self, responses: Any, requests: Any) -> None:
         self.log.append(("send", [response["id"] for response in responses], list(requests)))
 
-    def write(self, content: HandOver) -> None:
-        self.log.append(content)
+    def write(self, change: HandOverChange) -> None:
+        self.log.append(change)
 
     def on_lead(self) -> None:
         self.log.append("leads")
@@ -54,23 +54,23 @@ def read(position: int) -> Output:
     return Output("k", T0, responses=[response], positions={0: position}, deadline_ms=T0 + position, waiting=True)
 
 
-def handed_over(position: int) -> HandOver:
-    return HandOver({"k": T0 + position}, frozenset({"k"}), {0: position})
+def handed_over(position: int) -> HandOverChange:
+    return HandOverChange({"k": T0 + position}, {"k": True}, {0: position})
 
 
 def test_a_start_completes_the_last_batch_before_it_hands_anything_over() -> None:
     tables = MemoryTables()
     first = Run(tables, "first", 1)
     first.lead()
-    assert first.log == ["leads", HandOver()]
+    assert first.log == ["leads", HandOverChange()]
     first.batch(0, read(1))
     first.batch(1, Output("k", T0, deadline_ms=None))
-    assert first.log[2:] == [("send", ["r1"], []), handed_over(1), HandOver({}, frozenset(), {0: 1})]
+    assert first.log[2:] == [("send", ["r1"], []), handed_over(1), HandOverChange({"k": None}, {"k": False}, {0: 1})]
     assert first.run.batches == 2
 
     second = Run(tables, "second", 2)
     second.lead()
-    assert second.log == [("send", ["r1"], []), "leads", HandOver(positions={0: 1})]
+    assert second.log == [("send", ["r1"], []), "leads", HandOverChange(positions={0: 1})]
     with pytest.raises(FencedLeaderError):
         first.batch(2, read(2))
     assert first.log[5:] == []
@@ -84,7 +84,7 @@ def test_a_start_goes_on_from_what_the_old_leader_commits_until_it_is_fenced() -
     new = Run(tables, "new", 2)
     tables.before_next_commit(lambda: old.batch(1, read(2)))
     new.lead()
-    assert new.log == [("send", ["r2"], []), "leads", HandOver(positions={0: 2})]
+    assert new.log == [("send", ["r2"], []), "leads", HandOverChange(positions={0: 2})]
     new.batch(0, read(3))
     assert new.log[3:] == [("send", ["r3"], []), handed_over(3)]
 

@@ -10,15 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sharegroup.commit.table_rows import stamped_rows
+from sharegroup.config import GroupConfig
 from sharegroup.engine.log_offsets import LogOffsets
 from sharegroup.engine.output import Output
 from sharegroup.engine.snapshot_rules import SnapshotRules
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
 from sharegroup.tables.schemas import SHARE_GROUP_STATE
-from sharegroup.tables.share_partition_row import SharePartitionRow
 from sharegroup.tables.state_table import folded_states
 from sharegroup.types import SharePartitionKey
-from sharegroup.watch.log_offsets_plan import SourceOffset, TableReaders, rows_between
+from sharegroup.watch.batch_rows import rows_between
+from sharegroup.watch.source_offset import SourceOffset, SourceRow
 from tests.unit.engine.shard_driver import GROUP, KEY, T0, TOPIC, TOPIC_ID, ShardDriver
 from tests.unit.engine.shard_strategies import AT_ONCE, LIMITS, LOG_AND_LOADS, STANDING, Batch, Script, batches
 
@@ -83,16 +84,18 @@ def test_a_shard_loaded_from_the_table_goes_on_as_the_old_one(before: list[Batch
 
     new = ShardDriver()
     window = old.led().window
-    end = SourceOffset(
-        shards=1,
-        partitions_version=1,
-        state_version=1,
-        log={TOPIC_ID: {"0": LogOffsets(window.log_start_offset, window.log_end_offset)}},
-        configs={GROUP: values | LIMITS},
-    )
-    listed = [SharePartitionRow(PARTITION, False, 1, 0)]
-    tables = TableReaders(lambda version: listed, lambda version, keys: {PARTITION: table.state()})
-    rows = list(rows_between(SourceOffset(), end, tables))
+    load = {
+        "topic": TOPIC,
+        "partition": 0,
+        "state_epoch": 1,
+        "initializing": False,
+        "log": list(LogOffsets(window.log_start_offset, window.log_end_offset)),
+        "start_offset": 0,
+    }
+    config = GroupConfig.from_json(values | LIMITS).to_json()
+    told = (SourceRow("config", config, (KEY,)), SourceRow("load", [load], (KEY,)))
+    end = SourceOffset(seq=1, shards=1, partitions_version=1, state_version=1, rows=told)
+    rows = list(rows_between(SourceOffset(), end, lambda version, keys: {PARTITION: table.state()}))
     assert {key for key, _ in rows} == {KEY}
     output = new.batch(*[row for _, row in rows], at=script.now)
     assert (output.tables, output.responses, output.requests) == ({}, [], [])

@@ -7,7 +7,7 @@ import pytest
 from sharegroup.watch.hand_over import HandOver
 from sharegroup.watch.wake import Requests, Wake
 
-NOBODY, SOMEBODY = HandOver(), HandOver(waiting=frozenset({"k"}))
+NOBODY, SOMEBODY = HandOver(), HandOver(waiting={"k"})
 
 
 @pytest.mark.parametrize(

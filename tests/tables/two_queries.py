@@ -7,12 +7,12 @@ the newest commit of each query.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from deltalake import DeltaTable
+from kafka import TopicPartition
 
 from sharegroup.commit.commit_steps import Batch, CommitSteps
 from sharegroup.commit.delta_table import DeltaTableWriter, open_or_create
@@ -30,14 +30,16 @@ from sharegroup.tables.pinned_tables import PinnedTables
 from sharegroup.tables.schemas import (
     ALL_TABLES,
     GROUP_COORDINATOR_TABLES,
-    SHARE_GROUP_STATE,
     SHARE_PARTITION_TABLES,
-    SHARE_PARTITIONS,
     TableSpec,
     table_path,
 )
-from sharegroup.watch.log_offsets_plan import LogOffsets, SourceOffset, TableReaders, rows_between
+from sharegroup.watch.batch_rows import rows_between
+from sharegroup.watch.hand_over import HandOver
+from sharegroup.watch.log_offsets_planner import LogOffsetsPlanner, PlannerSettings
 from sharegroup.watch.shard_keys import ShardKey
+from sharegroup.watch.source_offset import SourceOffset
+from sharegroup.watch.topic_identities import TopicDescription
 
 T0 = 1_700_000_000_000
 GROUP = "g"
@@ -54,6 +56,25 @@ class Sent:
     def send(self, responses: Iterable[Mapping[str, Any]], requests: Iterable[tuple[str, str]]) -> None:
         self.responses += responses
         self.requests += [value for _, value in requests]
+
+
+class OrdersLogs:
+    """Brokers without topic ids: whatever the topic's id is, its partitions have ten records each."""
+
+    def describe(self, topics: Collection[str]) -> dict[str, TopicDescription | None]:
+        return {name: TopicDescription("", {0: 0, 1: 0}) for name in topics}
+
+    def ends(self, partitions: Collection[TopicPartition], read_committed: bool = False) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 10)
+
+    def starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 0)
+
+    def at_time(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        return dict.fromkeys(times)
+
+    def forget_leaders(self) -> None:
+        """There is one."""
 
 
 class TwoQueries:
@@ -79,7 +100,9 @@ class TwoQueries:
         self._shards: dict[str, str | None] = {}
         self._offset = SourceOffset()
         self._pinned = PinnedTables({spec.name: table_path(self.root, spec) for spec in ALL_TABLES}, {})
-        self._configs = ConfigPoll(json.loads(json.dumps(file_values(self._job))), self.root, {})
+        configs = ConfigPoll(json.loads(json.dumps(file_values(self._job))), self.root, {})
+        settings = PlannerSettings(shards=1, poll_ms=200, idle_poll_ms=5_000, deletion_grace_ms=60_000)
+        self._planner = LogOffsetsPlanner(self._pinned, OrdersLogs(), configs, settings)
         self._is_loaded = False
 
     def _lead(self, specs: Sequence[TableSpec], producer: Sent) -> CommitSteps:
@@ -111,9 +134,8 @@ class TwoQueries:
     def partitions(self, *requests: SharePartitionRequest) -> list[Mapping[str, Any]]:
         """A batch of the share_partition query: its source, the other query's requests, and these; the responses."""
         lines: dict[str, list[str]] = {}
-        after = self._polled()
-        tables = TableReaders(self._pinned.share_partitions, self._pinned.states)
-        for key, row in rows_between(self._offset, after, tables):
+        after = self._planner.next(self._offset, HandOver(), (), 0, self.now_ms) or self._offset
+        for key, row in rows_between(self._offset, after, self._pinned.states):
             lines.setdefault(key, []).append(row)
         values = [*self.from_groups.requests, *[request.encode().decode() for request in requests]]
         self.from_groups.requests.clear()
@@ -135,17 +157,6 @@ class TwoQueries:
         """The rows of a table as they are now."""
         found: list[dict[str, Any]] = DeltaTable(table_path(self.root, spec)).to_pyarrow_table().to_pylist()
         return found
-
-    def _polled(self) -> SourceOffset:
-        return replace(
-            self._offset,
-            seq=self._offset.seq + 1,
-            shards=1,
-            partitions_version=self._pinned.newest_version(SHARE_PARTITIONS.name),
-            state_version=self._pinned.newest_version(SHARE_GROUP_STATE.name),
-            log={topic_id: {str(p): LogOffsets(0, 10, 10) for p in range(2)} for topic_id in (TOPIC_ID, AGAIN_ID)},
-            configs=self._configs.in_force(self.now_ms),
-        )
 
     def _group_tables(self) -> dict[str, list[dict[str, Any]]]:
         tables = {spec.name: self.table(spec) for spec in GROUP_COORDINATOR_TABLES}

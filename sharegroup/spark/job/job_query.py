@@ -17,7 +17,7 @@ from sharegroup.config import Config
 from sharegroup.errors import StopRequested
 from sharegroup.spark.job.checkpoint import begin_checkpoint, read_checkpoint
 from sharegroup.spark.job.stop_signal import StopSignal
-from sharegroup.watch.hand_over import HandOverFile
+from sharegroup.watch.hand_over_file import HandOverFileWriter
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,12 @@ class JobQuery:
         self._steps, self._stop, self._upkeep = steps, stop, upkeep
         self._hand_over_path = hand_over_path
         self._run = QueryRun(
-            name, steps, HandOverFile(hand_over_path), on_lead, self._ask_for_upkeep, config.job.upkeep_interval_commits
+            name,
+            steps,
+            HandOverFileWriter(hand_over_path),
+            on_lead,
+            self._ask_for_upkeep,
+            config.job.upkeep_interval_commits,
         )
         self._query: StreamingQuery | None = None
         #: What ended the query from inside a batch, as Spark's own exception shows only a Java trace of it.

@@ -22,12 +22,14 @@ from pyspark.sql.datasource import SimpleDataSourceStreamReader
 from sharegroup.spark.log_set_up import set_up_log
 from sharegroup.tables.config_poll import ConfigPoll
 from sharegroup.tables.pinned_tables import PinnedTables
-from sharegroup.watch.hand_over import HandOverFile
+from sharegroup.watch.batch_rows import rows_between
+from sharegroup.watch.hand_over import HandOver
+from sharegroup.watch.hand_over_file import HandOverFileReader
 from sharegroup.watch.log_answers import LOG_TIMEOUT_MS
-from sharegroup.watch.log_offsets_plan import SourceOffset, TableReaders, rows_between
 from sharegroup.watch.log_offsets_planner import LogOffsetsPlanner, PlannerSettings
 from sharegroup.watch.log_poll import LogPoll
 from sharegroup.watch.request_clock import RequestClock, Waiting
+from sharegroup.watch.source_offset import SourceOffset
 from sharegroup.watch.wake import Requests, Wake
 
 logger = logging.getLogger(__name__)
@@ -49,11 +51,12 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
         set_up_log(logging.WARNING, logging.ERROR)  # a process of its own; kafka-python warns of each repeated request
         self._options = options
         self._tables = PinnedTables(options["tables"], options["storage_options"])
-        self._hand_over = HandOverFile(options["hand_over"])
+        self._hand_over = HandOverFileReader(options["hand_over"])
         configs = ConfigPoll(options["job_config"], options["tables_path"], options["storage_options"])
         settings = PlannerSettings(**{name: options[name] for name in PlannerSettings.__dataclass_fields__})
         self._planner = LogOffsetsPlanner(self._tables, LogPoll(options["kafka"], LOG_TIMEOUT_MS), configs, settings)
         self._clock = RequestClock(LogPoll(options["kafka"]), options["requests_topic"], options["idle_poll_ms"])
+        self._last: tuple[dict[str, Any], SourceOffset] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Nothing read, nothing led: the first batch loads everything from the tables."""
@@ -61,7 +64,7 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
 
     def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[str, str]], dict[str, Any]]:
         """What is new after `start`; an equal offset and no rows if nothing is."""
-        before = SourceOffset.from_json(start)
+        before = self._offset_of(start)
         try:
             after = self._wait_for_news(before)
         except KafkaError as error:
@@ -70,18 +73,30 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
             return iter(()), start
         if after is None:
             return iter(()), start
-        return iter(list(rows_between(before, after, self._plan_tables()))), after.to_json()
+        rows, end = list(rows_between(before, after, self._tables.states)), after.to_json()
+        self._last = end, after
+        return iter(rows), end
 
     def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[str, str]]:  # noqa: N802
-        """The rows of a batch once more; looks at nothing but the two offsets and the pinned table versions."""
-        found = rows_between(SourceOffset.from_json(start), SourceOffset.from_json(end), self._plan_tables())
-        return iter(list(found))
+        """The rows of a batch once more; looks at nothing but the two offsets and the pinned table version."""
+        return iter(list(rows_between(SourceOffset.from_json(start), SourceOffset.from_json(end), self._tables.states)))
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark's, for what may be forgotten: nothing is kept here."""
 
-    def _plan_tables(self) -> TableReaders:
-        return TableReaders(self._tables.share_partitions, self._tables.states)
+    def _topics_of(self, requests: Requests, told: HandOver) -> set[str]:
+        """Whose logs are asked for, as somebody waits for requests about them."""
+        try:
+            return self._clock.topics_of_unread(told.positions) if requests.are_wanted else set()
+        except KafkaError as error:
+            logger.debug("unread requests cannot be looked at: %s", error)
+            return set()
+
+    def _offset_of(self, start: dict[str, Any]) -> SourceOffset:
+        """Spark gives the newest offset back at each look: it is not read from its JSON each time."""
+        if self._last is None or self._last[0] != start:
+            self._last = start, SourceOffset.from_json(start)
+        return self._last[1]
 
     def _wait_for_news(self, before: SourceOffset) -> SourceOffset | None:
         """The next offset; None if nothing is new, or only requests are, which Spark's Kafka source brings.
@@ -99,7 +114,7 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
                     requests = requests.seen(*self._clock.observe(now_ms, told.positions), wake)
             except KafkaError as error:
                 problem = error
-            after = self._planner.next(before, told, requests.are_wanted, requests.safe_ms, now_ms)
+            after = self._planner.next(before, told, self._topics_of(requests, told), requests.safe_ms, now_ms)
             if after is not None:
                 return after
             if problem is not None:

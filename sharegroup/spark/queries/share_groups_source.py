@@ -18,9 +18,10 @@ from pyspark.sql.datasource import SimpleDataSourceStreamReader
 from sharegroup.engine import rows
 from sharegroup.spark.log_set_up import set_up_log
 from sharegroup.tables.pinned_groups import PinnedGroups
-from sharegroup.watch.hand_over import HandOverFile
+from sharegroup.watch.hand_over_file import HandOverFileReader
 from sharegroup.watch.log_poll import LogPoll
 from sharegroup.watch.request_clock import RequestClock, Waiting
+from sharegroup.watch.source_offset import pack, unpack
 
 logger = logging.getLogger(__name__)
 
@@ -30,13 +31,17 @@ READER = f"{__name__}:ShareGroupsReader"
 
 
 class ShareGroupsReader(SimpleDataSourceStreamReader):
-    """The offset JSON: `versions` of the tables that were loaded (empty before), and the keys to tick at `clock_ms`."""
+    """The offset JSON: `versions` of the tables that were loaded (empty before), and the keys to tick at `clock_ms`.
+
+    Where many keys are ticked at once the offset that says so is followed by one that says nothing: Spark writes the
+    newest one again with each batch that brings only requests.
+    """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         set_up_log(logging.WARNING, logging.ERROR)  # a process of its own; kafka-python warns of each repeated request
         self._options = options
         self._tables = PinnedGroups(options["tables"], options["storage_options"])
-        self._hand_over = HandOverFile(options["hand_over"])
+        self._hand_over = HandOverFileReader(options["hand_over"])
         self._clock = RequestClock(LogPoll(options["kafka"]), options["requests_topic"], options["idle_poll_ms"])
         self._ticked_all = False
 
@@ -53,12 +58,13 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
             logger.warning("the request topic cannot be polled, will try again: %s", error)
             time.sleep(self._options["block_ms"] / 1000)  # brokers that are away are not asked without a pause
             due, clock_ms = [], 0
-        if versions == start["versions"] and not due:
+        ticked = pack(due)
+        if versions == start["versions"] and not due and not isinstance(start["tick_keys"], str):
             return iter(()), start
         end = {
             "seq": start["seq"] + 1,
             "versions": versions,
-            "tick_keys": due,
+            "tick_keys": ticked,
             "clock_ms": max(clock_ms, start["clock_ms"]),
         }
         return self.readBetweenOffsets(start, end), end
@@ -71,7 +77,7 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
         if not start["versions"]:
             for group_id, tables in sorted(self._tables.groups(end["versions"]).items()):
                 found.append((group_id, rows.encode(rows.LOAD, json.dumps(tables, default=str))))
-        found += [(key, rows.encode(rows.TICK, str(end["clock_ms"]))) for key in end["tick_keys"]]
+        found += [(key, rows.encode(rows.TICK, str(end["clock_ms"]))) for key in unpack(end["tick_keys"])]
         return iter(found)
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -85,12 +91,12 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
             now_ms = int(time.time() * 1000)
             told = self._hand_over.read()
             pending, safe_ms = self._clock.observe(now_ms, told.positions)
-            due = {key for key, deadline in told.deadlines.items() if deadline < safe_ms}
+            due = set(told.deadlines.due(safe_ms))
             if not self._ticked_all and safe_ms:
                 self._ticked_all = True
                 due |= set(
                     self._tables.groups(self._tables.newest_versions())
                 )  # those of the first start may be cleaned up by now
-            wait_ms = waiting.next_ms(now_ms, min(told.deadlines.values(), default=None), block_ms)
+            wait_ms = waiting.next_ms(now_ms, told.deadlines.first_ms, block_ms)
             if due or pending or not wait_ms or self._clock.wait(told.positions, wait_ms):
                 return sorted(due), safe_ms

@@ -10,6 +10,7 @@ from kafka import TopicPartition
 from kafka.errors import KafkaTimeoutError
 
 from sharegroup.config import Config
+from sharegroup.protocol.row_fields import topic_id_of
 from sharegroup.spark.queries import log_offsets_source, share_groups_source
 from sharegroup.spark.queries.log_offsets_source import LogOffsetsReader
 from sharegroup.spark.queries.share_groups_source import ShareGroupsReader
@@ -17,11 +18,11 @@ from sharegroup.tables.config_poll import ConfigPoll, file_values
 from sharegroup.tables.pinned_groups import PinnedGroups
 from sharegroup.tables.pinned_tables import PinnedTables
 from sharegroup.tables.rows_by_file import TableFiles
-from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUP_CONFIGS
+from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUP_CONFIGS, SHARE_PARTITIONS
 from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
-from sharegroup.testkit.simulation.simulated_tables import SimulatedTables
+from sharegroup.testkit.simulation.simulated_tables import PinnedTable, SimulatedTables
 from sharegroup.testkit.simulation.virtual_clock import Scheduler
-from sharegroup.watch.hand_over import HandOver
+from sharegroup.watch.hand_over import HandOver, HandOverChange
 from sharegroup.watch.log_offsets_planner import LogOffsetsPlanner, PlannerSettings
 from sharegroup.watch.request_clock import RequestClock
 from sharegroup.watch.topic_identities import TopicDescription
@@ -61,16 +62,16 @@ class SimulatedLogPoll:
 
     def ends(self, partitions: Collection[TopicPartition], read_committed: bool = False) -> dict[TopicPartition, int]:
         """Log ends, or last stable offsets."""
-        logs = self._logs(partitions)
+        logs = self.logs(partitions)
         return {p: log.last_stable_offset if read_committed else log.log_end_offset for p, log in logs.items()}
 
     def starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Log start offsets."""
-        return {p: log.log_start_offset for p, log in self._logs(partitions).items()}
+        return {p: log.log_start_offset for p, log in self.logs(partitions).items()}
 
     def at_time(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """First offsets at or after times."""
-        return {p: log.first_at(times[p]) for p, log in self._logs(times).items()}
+        return {p: log.first_at(times[p]) for p, log in self.logs(times).items()}
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
         """All partitions of a topic."""
@@ -92,7 +93,8 @@ class SimulatedLogPoll:
     def forget_leaders(self) -> None:
         """Nothing is remembered."""
 
-    def _logs(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Any]:
+    def logs(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Any]:
+        """The logs, as they are now."""
         try:
             return {p: self._kafka.log(p.topic, p.partition) for p in partitions}
         except Exception as error:
@@ -107,6 +109,17 @@ class _Clock(RequestClock):
         """Whether an unread request is there."""
         return False
 
+    def topics_of_unread(self, positions: Mapping[int, int]) -> set[str]:
+        """Of all that are there."""
+        logs = self._poll.logs(self._partitions)  # type: ignore[attr-defined]
+        reads = self._read(positions)
+        values = [
+            record.value
+            for partition, log in logs.items()
+            for _, record in log.records(reads[partition.partition], log.log_end_offset)
+        ]
+        return {topic_id for topic_id in map(topic_id_of, values) if topic_id}
+
 
 class _Pinned(PinnedTables):
     def __init__(self, tables: SimulatedTables) -> None:
@@ -115,6 +128,26 @@ class _Pinned(PinnedTables):
 
     def _open(self, table: str, version: int | None) -> Any:
         return self._memory.pinned(table, version)
+
+    def _files(self, table: Any) -> TableFiles:
+        return _Files(table)
+
+
+class _Files:
+    """A version of a table in memory as one file."""
+
+    def __init__(self, table: PinnedTable) -> None:
+        self._table = table
+
+    def paths(self) -> Collection[str]:
+        """The one."""
+        return [str(self._table.version())]
+
+    def rows(self, path: str) -> list[dict[str, Any]]:
+        """All rows."""
+        columns = [name for name in SHARE_PARTITIONS.schema.names if name != "time"]
+        rows: list[dict[str, Any]] = self._table.to_pyarrow_table(columns).to_pylist()
+        return rows
 
 
 class _Configs(ConfigPoll):
@@ -127,18 +160,18 @@ class _Configs(ConfigPoll):
 
 
 class _HandOver:
-    """What a query tells its source, in place of `HandOverFile`."""
+    """What a query tells its source, in place of `hand_over_file`."""
 
     def __init__(self) -> None:
-        self._content = HandOver()
+        self._told = HandOver()
 
-    def write(self, content: HandOver) -> None:
-        """Put it in place of what was told before."""
-        self._content = content
+    def write(self, change: HandOverChange) -> None:
+        """Tell what has changed."""
+        self._told.apply(change)
 
     def read(self) -> HandOver:
-        """What the query has told last."""
-        return self._content
+        """What the query has told so far."""
+        return self._told
 
 
 class LogOffsets(LogOffsetsReader):
@@ -162,6 +195,7 @@ class LogOffsets(LogOffsetsReader):
         self._planner = LogOffsetsPlanner(self._tables, poll, _Configs(config, tables), settings)
         always: Any = SimulatedLogPoll(kafka, lambda: 0, lambda: None)
         self._clock = _Clock(always, job.partition_requests_topic, job.log_idle_poll_interval_ms)
+        self._last = None
 
     def initial(self) -> Any:
         return self.initialOffset()

@@ -320,7 +320,7 @@ class StreamingQuery:
 
     def _wake_at_deadline(self) -> None:
         now = self._job.now_ms()
-        deadline = min(self.parts.source._hand_over.read().deadlines.values(), default=None)
+        deadline = self.parts.source._hand_over.read().deadlines.first_ms
         idle = float(self._job.config.job.log_idle_poll_interval_ms)
         if deadline is not None:
             # A tick needs a safe time beyond the deadline: it is looked for a moment later.

@@ -16,7 +16,7 @@ from sharegroup.share_partition.outcome import Outcome
 from sharegroup.share_partition.record_state import ACQUIRED
 from sharegroup.testkit.simulation.run import run
 from sharegroup.types import Cause
-from sharegroup.watch.log_offsets_plan import SourceOffset
+from sharegroup.watch.known_configs import KnownConfigs
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -62,7 +62,7 @@ def counts_stay(patch: pytest.MonkeyPatch) -> None:
 
 def an_older_config_is_used(patch: pytest.MonkeyPatch) -> None:
     """Share-partitions start as if nothing had been set."""
-    patch.setattr(SourceOffset, "reset_of", lambda *_: AutoOffsetReset.parse("latest"))
+    patch.setattr(KnownConfigs, "reset_of", lambda *_: AutoOffsetReset.parse("latest"))
 
 
 def releases_are_not_replayed(patch: pytest.MonkeyPatch) -> None:

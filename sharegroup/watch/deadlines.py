@@ -1,0 +1,58 @@
+"""Deadlines of many keys: which is the first, and which are over, without going through all."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+
+
+class Deadlines:
+    """When each key's deadline is, in ms.
+
+    A deadline that is set anew leaves its old entry in the heap; `_due` are the entries that were over when somebody
+    asked. Both are looked up in `_of_key`, which knows what still counts.
+    """
+
+    def __init__(self, of_key: Mapping[str, int]) -> None:
+        self._of_key = dict(of_key)
+        self._heap = [(deadline_ms, key) for key, deadline_ms in of_key.items()]
+        heapq.heapify(self._heap)
+        self._due: dict[str, int] = {}
+
+    def get(self, key: str) -> int | None:
+        """A key's deadline, None if it has none."""
+        return self._of_key.get(key)
+
+    def all(self) -> dict[str, int]:
+        """Each key's deadline."""
+        return dict(self._of_key)
+
+    def set(self, key: str, deadline_ms: int | None) -> None:
+        """Put a key's deadline in place of the one before; None: it has none any more."""
+        if self._of_key.get(key) == deadline_ms:
+            return
+        self._due.pop(key, None)
+        if deadline_ms is None:
+            del self._of_key[key]
+            return
+        self._of_key[key] = deadline_ms
+        heapq.heappush(self._heap, (deadline_ms, key))
+        if len(self._heap) > 2 * len(self._of_key) + 100:
+            self._heap = [(deadline, key) for key, deadline in self._of_key.items() if key not in self._due]
+            heapq.heapify(self._heap)
+
+    def due(self, time_ms: int) -> list[str]:
+        """The keys whose deadline is before a time, in order; they stay due until another deadline is set."""
+        while self._heap and self._heap[0][0] < time_ms:
+            deadline_ms, key = heapq.heappop(self._heap)
+            if self._of_key.get(key) == deadline_ms:
+                self._due[key] = deadline_ms
+        return sorted(key for key, deadline_ms in self._due.items() if deadline_ms < time_ms)
+
+    @property
+    def first_ms(self) -> int | None:
+        """The earliest deadline, None if there is none."""
+        while self._heap and self._of_key.get(self._heap[0][1]) != self._heap[0][0]:
+            heapq.heappop(self._heap)
+        heads = [self._heap[0][0]] if self._heap else []
+        return min([*heads, *self._due.values()], default=None)

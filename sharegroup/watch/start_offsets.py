@@ -1,0 +1,62 @@
+"""Where a share-partition begins that has no state: as it was told, or by `share.auto.offset.reset`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from sharegroup.config import OffsetResetStrategy
+from sharegroup.tables.share_partition_row import SharePartitionRow
+from sharegroup.types import SharePartitionKey
+from sharegroup.watch.listing import TopicIdPartition
+from sharegroup.watch.log_answers import LogAnswers
+from sharegroup.watch.source_knowledge import SourceKnowledge
+
+#: What was looked up for those that begin by_duration.
+StartsByTime = Mapping[SharePartitionKey, int]
+
+
+def start_offset(known: SourceKnowledge, row: SharePartitionRow, by_time: StartsByTime) -> int | None:
+    """The offset; None while what it depends on is not known."""
+    log = known.logs.offsets.get(TopicIdPartition.of(row.key))
+    if row.start_offset >= 0:
+        return max(row.start_offset, log.log_start_offset if log else 0)
+    if log is None:
+        return None
+    strategy = known.configs.reset_of(row).strategy
+    if strategy is OffsetResetStrategy.EARLIEST:
+        return log.log_start_offset
+    if strategy is OffsetResetStrategy.LATEST:
+        return log.log_end_offset
+    return by_time.get(row.key)
+
+
+def can_start(known: SourceKnowledge, row: SharePartitionRow, by_time: StartsByTime) -> bool:
+    """Whether it is known where the share-partition starts, should it have no state."""
+    return start_offset(known, row, by_time) is not None
+
+
+def starts_by_time(
+    known: SourceKnowledge, answers: LogAnswers, rows: Collection[SharePartitionRow], now_ms: int
+) -> dict[SharePartitionKey, int]:
+    """Look up the start offsets of those of these that begin by_duration; without those that nobody answers for.
+
+    It is done once for each: what has its start offset is loaded, and the batch that loads it holds the offset.
+    """
+    offsets = known.logs.offsets
+    wanted: dict[int, list[SharePartitionRow]] = {}
+    for row in rows:
+        reset = known.configs.reset_of(row)
+        by_time = row.start_offset < 0 and reset.strategy is OffsetResetStrategy.BY_DURATION
+        if by_time and TopicIdPartition.of(row.key) in offsets:
+            wanted.setdefault(reset.duration_ms or 0, []).append(row)
+    starts: dict[SharePartitionKey, int] = {}
+    for duration_ms, of_duration in wanted.items():
+        time_ms = max(0, now_ms - duration_ms)  # no record is older than 1970
+        logs = {TopicIdPartition.of(row.key).topic_partition for row in of_duration}
+        found = answers.offsets_at(logs, time_ms, now_ms)
+        for row in of_duration:
+            log = TopicIdPartition.of(row.key)
+            if log.topic_partition in found:
+                first = found[log.topic_partition]
+                starts[row.key] = offsets[log].log_end_offset if first is None else first
+    return starts

@@ -1,0 +1,111 @@
+"""The source beside the group_coordinator query: what it loads and ticks, and what its offsets hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+from kafka import TopicPartition
+
+from sharegroup.commit.delta_table import open_or_create
+from sharegroup.spark.queries import share_groups_source
+from sharegroup.spark.queries.share_groups_source import ShareGroupsReader
+from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUPS, table_path
+from sharegroup.watch.hand_over import HandOverChange
+from sharegroup.watch.hand_over_file import HandOverFileWriter
+
+
+class Brokers:
+    """In place of LogPoll: the request topic is empty, so that everything in it has been read."""
+
+    def __init__(self, *_: object) -> None:
+        """Whoever is asked."""
+
+    def partitions_of(self, topic: str) -> list[TopicPartition]:
+        return [TopicPartition(topic, 0)]
+
+    def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(partitions, 0)
+
+    starts = ends
+
+
+class Source:
+    """The reader of one start; `read` gives the rows that are new, after Spark's log has had the offsets."""
+
+    def __init__(self, root: Path) -> None:
+        self._writer = HandOverFileWriter(str(root / "hand_over"))
+        self._reader = ShareGroupsReader(
+            {
+                "kafka": {},
+                "tables": {spec.name: table_path(str(root), spec) for spec in GROUP_COORDINATOR_TABLES},
+                "storage_options": {},
+                "hand_over": str(root / "hand_over"),
+                "requests_topic": "requests",
+                "idle_poll_ms": 1_000,
+                "block_ms": 0,
+            }
+        )
+        self.offset = self._reader.initialOffset()
+
+    def read(self) -> list[tuple[str, str]]:
+        start = self.offset
+        rows, end = self._reader.read(start)
+        self.offset = json.loads(json.dumps(end))
+        found = list(rows)
+        assert list(self._reader.readBetweenOffsets(start, self.offset)) == found
+        return [(key, row.partition("\t")[0]) for key, row in found]
+
+    def tell(self, deadlines: dict[str, int | None]) -> None:
+        self._writer.write(HandOverChange(deadlines))
+
+    def close(self) -> None:
+        self._reader._hand_over.close()
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(share_groups_source, "LogPoll", Brokers)
+    monkeypatch.setattr(share_groups_source, "set_up_log", lambda *_: None)
+    for spec in GROUP_COORDINATOR_TABLES:
+        open_or_create(str(tmp_path), spec)
+    return tmp_path
+
+
+def list_groups(root: Path, count: int) -> list[str]:
+    """Write so many groups to their table; their ids, in order."""
+    names = [f"group-{number:04}" for number in range(count)]
+    rows: list[dict[str, Any]] = [{"group_id": name, "group_epoch": 1, "group_state": "Empty"} for name in names]
+    table = pa.Table.from_pylist(rows, schema=SHARE_GROUPS.schema)
+    write_deltalake(table_path(str(root), SHARE_GROUPS), table, mode="overwrite")
+    return names
+
+
+def test_groups_are_loaded_once_ticked_once_and_then_when_they_are_due(root: Path) -> None:
+    first, second = list_groups(root, 2)
+    source = Source(root)
+    assert source.read() == [(first, "load"), (second, "load"), (first, "tick"), (second, "tick")]
+    assert source.read() == []
+    source.tell({first: 1, second: 10**15})
+    assert source.read() == [(first, "tick")]
+    source.tell({first: None})
+    assert source.read() == []
+    source.close()
+
+
+def test_many_ticks_are_packed_and_do_not_stay_in_the_newest_offset(root: Path) -> None:
+    names = list_groups(root, 1_000)
+    source = Source(root)
+    assert [key for key, kind in source.read() if kind == "tick"] == names
+    assert len(json.dumps(source.offset)) < 8 * len(names)
+    assert source.read() == []
+    assert source.offset["tick_keys"] == []
+    seq = source.offset["seq"]
+    assert source.read() == []
+    assert source.offset["seq"] == seq
+    source.close()
