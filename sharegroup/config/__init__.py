@@ -13,9 +13,10 @@ from sharegroup.config.loading import check_group_overrides, load_config, parse_
 from sharegroup.config.offset_reset import AutoOffsetReset, OffsetResetStrategy
 from sharegroup.config.reference import reference
 from sharegroup.config.share_coordinator import ShareCoordinatorConfig
-from sharegroup.config.share_group import ShareGroupConfig
+from sharegroup.config.share_group import AssignorName, ShareGroupConfig
 
 __all__ = [
+    "AssignorName",
     "AutoOffsetReset",
     "Config",
     "EffectiveGroupConfig",

@@ -17,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-__all__ = ["CheckedFamily", "ConfigFamily", "ConfigKey", "Flag", "Whole", "check_family"]
+__all__ = ["CheckedFamily", "ConfigFamily", "ConfigKey", "Flag", "Whole", "check_family", "text_of"]
 
 
 def _whole_number(value: object) -> object:
@@ -74,14 +74,17 @@ class ConfigFamily(BaseModel):
 
     def set_texts(self) -> dict[str, str]:
         """The values that were given, as Kafka's tools would write them; `check_family` reads them back."""
-        return {name: _text(value) for name, value in self.set_values().items()}
+        return {name: text_of(value) for name, value in self.set_values().items()}
 
     def _by_name(self, fields: Any) -> dict[str, Any]:
         aliases = {name: str(field.alias) for name, field in type(self).model_fields.items()}
         return {alias: getattr(self, name) for name, alias in aliases.items() if name in fields}
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
+    """A value as Kafka's tools would write it."""
+    if type(value) is tuple:  # no named one, which is a value by itself
+        return ",".join(map(text_of, value))
     if isinstance(value, Enum):
         return str(value.value)
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -15,9 +15,9 @@ from pydantic import BeforeValidator, Field
 
 from sharegroup.config.family import ConfigFamily, Flag, Whole
 from sharegroup.config.offset_reset import ALLOWED, AutoOffsetReset, OffsetResetStrategy
-from sharegroup.config.share_group import ShareGroupConfig
+from sharegroup.config.share_group import AssignorName, ShareGroupConfig
 
-__all__ = ["BOUNDED", "GroupConfig", "GroupOverrides", "IsolationLevel"]
+__all__ = ["BOUNDED", "JOB_KEYS", "GroupConfig", "GroupOverrides", "IsolationLevel"]
 
 #: Ends of the keys that exist four times: group.share.X with its group.share.min.X and group.share.max.X, and share.X.
 BOUNDED = (
@@ -28,6 +28,8 @@ BOUNDED = (
     "delivery.count.limit",
     "record.lock.duration.ms",
 )
+#: The job-level key of each key of a group that has one.
+JOB_KEYS = {f"share.{end}": f"group.share.{end}" for end in BOUNDED} | {"share.assignor": "group.share.assignors"}
 
 
 class IsolationLevel(str, Enum):
@@ -95,6 +97,9 @@ class GroupOverrides(ConfigFamily):
         ge=0,
         description="Least time between two runs of the assignor.",
     )
+    assignor: AssignorName | None = Field(
+        default=None, alias="share.assignor", description="Who decides which member reads what (ours)."
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,6 +115,7 @@ class GroupConfig:
     auto_offset_reset: AutoOffsetReset
     isolation_level: IsolationLevel
     assignment_interval_ms: int
+    assignor: AssignorName
     max_size: int
 
     @classmethod
@@ -124,7 +130,11 @@ class GroupConfig:
     def to_json(self) -> dict[str, object]:
         """A flat dict for `json.dumps`; `from_json` reads it back to an equal config."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        texts = {"auto_offset_reset": str(self.auto_offset_reset), "isolation_level": self.isolation_level.value}
+        texts = {
+            "auto_offset_reset": str(self.auto_offset_reset),
+            "isolation_level": self.isolation_level.value,
+            "assignor": self.assignor.value,
+        }
         return values | texts
 
     @classmethod
@@ -138,4 +148,6 @@ class GroupConfig:
             known["auto_offset_reset"] = AutoOffsetReset.parse(known["auto_offset_reset"])
         if "isolation_level" in known:
             known["isolation_level"] = IsolationLevel(known["isolation_level"])
+        if "assignor" in known:
+            known["assignor"] = AssignorName(known["assignor"])
         return dataclasses.replace(cls.of(ShareGroupConfig(), GroupOverrides()), **known)

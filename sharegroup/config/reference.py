@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sharegroup.config.family import ConfigFamily, ConfigKey
-from sharegroup.config.group import BOUNDED, GroupOverrides
+from sharegroup.config.family import ConfigFamily, ConfigKey, text_of
+from sharegroup.config.group import JOB_KEYS, GroupOverrides
 from sharegroup.config.loading import SECTIONS
 
 __all__ = ["default_text", "reference"]
@@ -19,16 +19,10 @@ def reference() -> str:
 def default_text(key: ConfigKey) -> str:
     """A default as it is written in YAML; the name of the job-level key where a group has no default of its own."""
     if key.default is None:
-        end = key.name.removeprefix("share.")
-        assert end in BOUNDED, f"{key.name} has neither a default nor a job-level key"
-        return f"group.share.{end}"
-    if isinstance(key.default, bool):
-        return str(key.default).lower()
+        return JOB_KEYS[key.name]
     if key.name == "kafka":
         return "{}"
-    if key.default == "":
-        return '""'
-    return str(getattr(key.default, "value", key.default))
+    return text_of(key.default) or '""'
 
 
 def _sections() -> Iterator[tuple[str, tuple[type[ConfigFamily], ...]]]:

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from sharegroup.config.family import text_of
 from sharegroup.config.group import BOUNDED, GroupOverrides
 from sharegroup.config.share_group import ShareGroupConfig
 
 __all__ = ["Clamped", "clamp", "group_problems", "job_problems"]
 
 _SESSION, _HEARTBEAT = "session.timeout.ms", "heartbeat.interval.ms"
+_ASSIGNOR, _ASSIGNORS = "share.assignor", "group.share.assignors"
 
 
 class Clamped(NamedTuple):
@@ -46,6 +48,9 @@ def group_problems(overrides: GroupOverrides, job: ShareGroupConfig, wrong: Coll
             problems.append(f"{name} must be less than or equal to {high} ({given[name]} and {frames[high]})")
         if low not in wrong and given[name] < frames[low]:
             problems.append(f"{name} must be greater than or equal to {low} ({given[name]} and {frames[low]})")
+    assignor = given.get(_ASSIGNOR)
+    if assignor is not None and _ASSIGNOR not in wrong and _ASSIGNORS not in wrong and assignor not in job.assignors:
+        problems.append(f"{_ASSIGNOR} must be one of {_ASSIGNORS} ({assignor.value} and {_listed(job)})")
     if {f"share.{_SESSION}", f"share.{_HEARTBEAT}"} & set(given):
         in_force = {f"share.{end}": given.get(f"share.{end}", frames[f"group.share.{end}"]) for end in BOUNDED}
         unsure = {name.removeprefix("group.") for name in wrong}
@@ -64,12 +69,20 @@ def clamp(given: Mapping[str, Any], job: ShareGroupConfig) -> Clamped:
         if bound is not None:
             warnings.append(f"{name} {values[name]} is outside {bound} {frames[bound]}, which is used instead")
             values[name] = frames[bound]
+    assignor = values.get(_ASSIGNOR)
+    if assignor is not None and assignor not in job.assignors:
+        warnings.append(f"{_ASSIGNOR} {assignor.value} is not one of {_ASSIGNORS} {_listed(job)}: the first is used")
+        del values[_ASSIGNOR]
     session, heartbeat = (values.get(f"share.{end}", frames[f"group.share.{end}"]) for end in (_SESSION, _HEARTBEAT))
     if session <= heartbeat:
         both = f"share.{_SESSION}", f"share.{_HEARTBEAT}"
         warnings.append(f"{both[0]} {session} is not greater than {both[1]} {heartbeat}: the job's values are used")
         values = {name: value for name, value in values.items() if name not in both}
     return Clamped(values, tuple(warnings))
+
+
+def _listed(job: ShareGroupConfig) -> str:
+    return text_of(job.assignors)
 
 
 def _frame(end: str) -> Iterator[tuple[str, str]]:

@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from enum import Enum
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
 
 from sharegroup.config.family import ConfigFamily, Whole
 
-__all__ = ["MAX_RECORD_LOCKS", "ShareGroupConfig"]
+__all__ = ["MAX_RECORD_LOCKS", "AssignorName", "ShareGroupConfig"]
 
 #: Kafka stops at 10,000; a window here is ranges, whose cost does not grow with the number of records.
 MAX_RECORD_LOCKS = 10_000_000
+
+
+class AssignorName(str, Enum):
+    """The assignors that there are: Kafka's `simple`, and `all`."""
+
+    SIMPLE = "simple"
+    ALL = "all"
+
+
+def _assignors(value: object) -> object:
+    """Kafka's LIST: names with commas, or a list of them."""
+    names = value.split(",") if isinstance(value, str) else value
+    if not isinstance(names, list | tuple):
+        raise ValueError("Not a list")
+    texts = list(dict.fromkeys(name.strip() if isinstance(name, str) else name for name in names))
+    known = [name.value for name in AssignorName]
+    unknown = [str(getattr(text, "value", text)) for text in texts if text not in known]
+    if unknown or not texts:
+        raise ValueError(f"Unknown assignor {', '.join(unknown)}" if any(unknown) else "At least one must be named")
+    return tuple(AssignorName(text) for text in texts)
 
 
 class ShareGroupConfig(ConfigFamily):
@@ -17,6 +40,13 @@ class ShareGroupConfig(ConfigFamily):
 
     max_size: Whole = Field(
         default=200, alias="group.share.max.size", ge=1, le=1000, description="Most members of a group."
+    )
+
+    assignors: Annotated[tuple[AssignorName, ...], BeforeValidator(_assignors)] = Field(
+        default=(AssignorName.SIMPLE,),
+        alias="group.share.assignors",
+        description="Assignors that a group may choose from; the first is that of the others.",
+        json_schema_extra={"allowed": "a list of simple, all"},
     )
 
     session_timeout_ms: Whole = Field(
@@ -122,3 +152,8 @@ class ShareGroupConfig(ConfigFamily):
         le=3_600_000,
         description="Greatest lock duration.",
     )
+
+    @property
+    def assignor(self) -> AssignorName:
+        """That of a group that has chosen none."""
+        return self.assignors[0]

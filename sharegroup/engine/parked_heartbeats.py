@@ -1,4 +1,4 @@
-"""Heartbeats of members whose share-partitions are still being initialized, to be answered with the assignment.
+"""Heartbeats of members that wait for their share-partitions or for the assignor, to be answered with the assignment.
 
 An answer without one would cost the member two more micro-batches: its next heartbeat, and that one's answer.
 """

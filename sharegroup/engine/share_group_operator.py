@@ -61,7 +61,8 @@ class ShareGroupOperator:
         self._output = Output(self._group_id, self._now_ms)
         for row in rows.in_order(lines):
             self._take(row)
-        for request in self._parked.take_ready(self._now_ms, self._group.is_initializing):
+        self._apply(self._group.update_assignment(self._now_ms, self._config))
+        for request in self._parked.take_ready(self._now_ms, self._group.awaits_assignment):
             self._apply(self._group.heartbeat(request, self._now_ms, self._config))
         self._output.deadline_ms = self._next_deadline_ms()
         return self._output
@@ -76,7 +77,11 @@ class ShareGroupOperator:
     def _next_deadline_ms(self) -> int | None:
         if self._group.is_deleted and self._group.metadata.group_epoch:
             return self._now_ms + FORGET_MS
-        deadlines = (self._group.next_deadline_ms, self._parked.next_deadline_ms())
+        deadlines = (
+            self._group.next_deadline_ms,
+            self._group.assignment_deadline_ms(self._config),
+            self._parked.next_deadline_ms(),
+        )
         return min((deadline_ms for deadline_ms in deadlines if deadline_ms is not None), default=None)
 
     def _take(self, row: InputRow) -> None:
@@ -151,7 +156,7 @@ class ShareGroupOperator:
         assert result.response is not None
         if not result.response.error_code:
             self._parked.drop(request.member_id)
-            if self._group.is_initializing(request.member_id):
+            if self._group.awaits_assignment(request.member_id):
                 self._parked.park(request, row.value, row.append_ms)
                 return
         self._output.respond(result.response)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sharegroup.group_coordinator.assignor import assign
 from sharegroup.group_coordinator.group_metadata import GroupMetadata
 from sharegroup.group_coordinator.records import (
     DeletedTopicRecord,
@@ -20,7 +19,7 @@ from sharegroup.group_coordinator.records import (
     SharePartitionRecord,
     SoftRecord,
     TableRecord,
-    TargetAssignmentRecord,
+    TargetAssignmentMetadataRecord,
 )
 
 __all__ = ["Change", "Records"]
@@ -56,15 +55,6 @@ class Change:
         epoch = self.after.group_epoch + 1
         self.add(ShareGroupRecord(self.after.group_id, epoch, self.after.assignment_epoch, state))
 
-    def update_assignment(self) -> None:
-        """Run the assignor for the group epoch; members learn of it with their next heartbeat."""
-        group = self.after
-        subscriptions = {member_id: member.subscribed_topic_names for member_id, member in group.members.items()}
-        for member_id, assignment in assign(subscriptions, group.assignable()).items():
-            if assignment != group.targets.get(member_id):
-                self.add(TargetAssignmentRecord(member_id, assignment))
-        self.add(ShareGroupRecord(group.group_id, group.group_epoch, group.group_epoch, group.group_state))
-
     def records(self) -> Records:
         """One record for each key that changed, in the order of the last change."""
         soft = [record for record in self._records.values() if isinstance(record, SoftRecord)]
@@ -75,7 +65,7 @@ class Change:
 def _key(record: Record) -> tuple[object, ...]:
     if isinstance(record, SharePartitionRecord):
         return type(record), record.topic_id, record.partition
-    if isinstance(record, ShareGroupRecord):
+    if isinstance(record, ShareGroupRecord | TargetAssignmentMetadataRecord):
         return (type(record),)
     if isinstance(record, ShareGroupConfigRecord):
         return type(record), record.config_name

@@ -98,7 +98,6 @@ def topic_deleted(group: GroupMetadata, topic_ids: Iterable[str], now_ms: int) -
     records, _ = change.records()
     if records:
         change.bump_group_epoch()
-        change.update_assignment()
     return CoordinatorResult(*change.records())
 
 

@@ -63,6 +63,7 @@ def dump(group: GroupMetadata) -> dict[str, Any]:
         },
         "configs": group.configs,
         "deleted_topics": group.deleted_topics,
+        "assignor": [group.assignor, group.assignment_timestamp_ms, sorted(group.departed)],
     }
 
 
@@ -79,6 +80,9 @@ def restore(group_id: str, content: dict[str, Any]) -> GroupMetadata:
     )
     group.configs.update(content["configs"])
     group.deleted_topics.update(content["deleted_topics"])
+    # The state of a job that had no choice of assignors says nothing of it.
+    group.assignor, group.assignment_timestamp_ms, departed = content.get("assignor", ("", None, ()))
+    group.departed.update(departed)
     assignments = [
         tuple(TopicPartitions(topic, topic_id, tuple(_partitions(ranges))) for topic, topic_id, ranges in item)
         for item in content["assignments"]

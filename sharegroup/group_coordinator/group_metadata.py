@@ -15,6 +15,7 @@ from sharegroup.group_coordinator.records import (
     ShareGroupRecord,
     SharePartitionRecord,
     SharePartitionStatus,
+    TargetAssignmentMetadataRecord,
     TargetAssignmentRecord,
     TopicPartitions,
 )
@@ -35,7 +36,9 @@ class GroupMetadata:
     most has records that are not DELETING. `targets`, `session_deadlines` and `told` have an entry for every member;
     the last one is whom the deadline was told to, and until when others may rely on an earlier one. `configs`
     are the values that requests have set, by name; they outlive the group. `deleted_topics` maps the ids of topics that
-    are no more, the newest last, to the time that was told.
+    are no more, the newest last, to the time that was told. `assignor` and `assignment_timestamp_ms` tell of the
+    assignor's last run: its name ("" before the first one), and when, None if it had nothing to assign. `departed` are
+    the ids of those that have left since.
     """
 
     group_id: str
@@ -49,6 +52,9 @@ class GroupMetadata:
     share_partitions: dict[str, dict[int, SharePartitionRecord]] = field(default_factory=dict)
     configs: dict[str, str] = field(default_factory=dict)
     deleted_topics: dict[str, int] = field(default_factory=dict)
+    assignor: str = ""
+    assignment_timestamp_ms: int | None = None
+    departed: set[str] = field(default_factory=set)
 
     @property
     def exists(self) -> bool:
@@ -105,6 +111,9 @@ class GroupMetadata:
             {topic_id: dict(partitions) for topic_id, partitions in self.share_partitions.items()},
             dict(self.configs),
             dict(self.deleted_topics),
+            self.assignor,
+            self.assignment_timestamp_ms,
+            set(self.departed),
         )
 
     def replay(self, record: Record) -> None:
@@ -114,6 +123,9 @@ class GroupMetadata:
             self.told[record.member_id] = record.reply_to, record.others_until_ms
         elif isinstance(record, TargetAssignmentRecord):
             self.targets[record.member_id] = record.assignment
+        elif isinstance(record, TargetAssignmentMetadataRecord):
+            self.assignor, self.assignment_timestamp_ms = record
+            self.departed.clear()
         elif isinstance(record, DeletedTopicRecord):
             self._replay_deleted_topic(record)
         elif isinstance(record, SharePartitionRecord):
@@ -150,6 +162,7 @@ class GroupMetadata:
         if not record.is_tombstone:
             self.members[record.member_id] = record
             return
+        self.departed.add(record.member_id)
         for by_member in (self.members, self.targets, self.session_deadlines, self.told):
             by_member.pop(record.member_id, None)
 
@@ -162,8 +175,9 @@ class GroupMetadata:
         self.assignment_epoch = record.assignment_epoch
         self.group_state = record.group_state
         if record.group_state is GroupState.DEAD:
-            for content in (self.members, self.targets, self.session_deadlines, self.told):
+            for content in (self.members, self.targets, self.session_deadlines, self.told, self.departed):
                 content.clear()
+            self.assignor, self.assignment_timestamp_ms = "", None
             self.share_partitions = {
                 topic_id: deleting
                 for topic_id, records in self.share_partitions.items()

@@ -2,8 +2,8 @@
 
 Table records are rows of `share_groups`, `share_group_members`, `share_partitions` and `share_group_configs`: each is
 the whole row, so the last one of a key is its state. Soft records change only the operator's own state: session
-deadlines, which move with every heartbeat, target assignments, which the assignor makes again from the rest, and topics
-that are no more.
+deadlines, which move with every heartbeat, target assignments, which the assignor makes again from what members were
+told last, when it ran, and topics that are no more.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ __all__ = [
     "SharePartitionStatus",
     "SoftRecord",
     "TableRecord",
+    "TargetAssignmentMetadataRecord",
     "TargetAssignmentRecord",
     "TopicPartitions",
 ]
@@ -140,6 +141,13 @@ class TargetAssignmentRecord(NamedTuple):
     assignment: Assignment
 
 
+class TargetAssignmentMetadataRecord(NamedTuple):
+    """The targets are those of an assignor's run: by this one, at this time. None: it had nothing to assign. Soft."""
+
+    assignor: str
+    assignment_timestamp_ms: int | None
+
+
 class DeletedTopicRecord(NamedTuple):
     """A topic that is no more, known since `time_ms`: old metadata does not bring it back. Soft."""
 
@@ -148,5 +156,5 @@ class DeletedTopicRecord(NamedTuple):
 
 
 TableRecord = ShareGroupRecord | ShareGroupMemberRecord | SharePartitionRecord | ShareGroupConfigRecord
-SoftRecord = SessionRecord | TargetAssignmentRecord | DeletedTopicRecord
+SoftRecord = SessionRecord | TargetAssignmentRecord | TargetAssignmentMetadataRecord | DeletedTopicRecord
 Record = TableRecord | SoftRecord

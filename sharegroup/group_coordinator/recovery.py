@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sharegroup.config import GroupConfig
-from sharegroup.group_coordinator.assignor import assign
 from sharegroup.group_coordinator.group_metadata import GroupMetadata
 from sharegroup.group_coordinator.records import (
     DeletedTopicRecord,
@@ -14,8 +13,10 @@ from sharegroup.group_coordinator.records import (
     ShareGroupRecord,
     SharePartitionStatus,
     TableRecord,
+    TargetAssignmentMetadataRecord,
     TargetAssignmentRecord,
 )
+from sharegroup.group_coordinator.target_assignment import assigned
 
 __all__ = ["load"]
 
@@ -26,14 +27,19 @@ def load(group_id: str, rows: Iterable[TableRecord], now_ms: int, config: GroupC
     The three tables are not committed together, so a job that died between two commits leaves, say, a member with an
     epoch that its group has not reached. Epochs never go back: the group then starts above all of them, with an
     assignment epoch below, so that the first heartbeat makes the new assignment durable.
+
+    Targets are not in the tables. The assignor makes them again from what each member was told last, which changes
+    nothing where all had been told, and as little as can be elsewhere. When it ran is forgotten: it may run at once.
     """
     group = GroupMetadata(group_id)
     for row in rows:
         group.replay(row)
     for topic_id in _deleted_topics(group):
         group.replay(DeletedTopicRecord(topic_id, now_ms))
-    subscriptions = {member_id: member.subscribed_topic_names for member_id, member in group.members.items()}
-    for member_id, assignment in assign(subscriptions, group.assignable()).items():
+    told = {member_id: member.assignment for member_id, member in group.members.items()}
+    if told:
+        group.replay(TargetAssignmentMetadataRecord(config.assignor.value, None))
+    for member_id, assignment in assigned(group, config, told).items():
         group.replay(TargetAssignmentRecord(member_id, assignment))
         group.replay(SessionRecord(member_id, now_ms + config.session_timeout_ms))
     newest = _newest_epoch(group)

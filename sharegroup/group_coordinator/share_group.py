@@ -2,11 +2,13 @@
 
 Theory of operation
 -------------------
-Handlers (`heartbeat`, `administer`, `initialized`, `deleted`, `topic_deleted`, `expire`) return a `CoordinatorResult`
-and change nothing; `apply` replays its records. Two epochs count: the *group epoch* goes up when members,
-subscriptions, partitions or the set of initialized share-partitions change; the *assignment epoch* follows it when the
-assignor has run. A member is brought to the assignment epoch by its own next heartbeat, in one step, since nothing has
-to be revoked first.
+Handlers (`heartbeat`, `administer`, `initialized`, `deleted`, `topic_deleted`, `expire`, `update_assignment`) return a
+`CoordinatorResult` and change nothing; `apply` replays its records. Two epochs count: the *group epoch* goes up when
+members, subscriptions, partitions, the set of initialized share-partitions or the assignor change; the *assignment
+epoch* follows it when the assignor has run (`target_assignment` says when). A heartbeat runs it where it is due; after
+the other handlers the caller does so, by `update_assignment`, also when `assignment_deadline_ms` has come. A member is
+brought to the assignment epoch by its own next heartbeat, in one step, since nothing has to be revoked first: what it
+holds of a share-partition that it reads no more stays locked for it, and it may acknowledge it.
 
     heartbeat of a new topic        share_partition query            heartbeat
     SharePartition initializing --> writes the initial state ------> SharePartition initialized --> assigned to members
@@ -47,14 +49,17 @@ from sharegroup.group_coordinator.heartbeat_rules import (
 )
 from sharegroup.group_coordinator.offset_alteration import alter_offsets
 from sharegroup.group_coordinator.records import (
+    Assignment,
     GroupState,
     Record,
     SessionRecord,
     ShareGroupMemberRecord,
     SharePartitionStatus,
     TableRecord,
+    TargetAssignmentRecord,
 )
 from sharegroup.group_coordinator.results import CoordinatorResult, ReleaseMember, named, refused
+from sharegroup.group_coordinator.target_assignment import is_pending, next_run_ms, update_target_assignment
 from sharegroup.protocol.share_group_requests import (
     AdministratorRequest,
     AlterConfigsRequest,
@@ -67,8 +72,8 @@ from sharegroup.protocol.share_group_responses import HeartbeatResponse
 
 __all__ = ["CoordinatorResult", "ReleaseMember", "ShareGroup"]
 
-#: What a member is told while its share-partitions are still being initialized: with the usual 5 s a new consumer would
-#: get its first record 5 s later than needed.
+#: What a member is told while its share-partitions are still being initialized, at least: with the usual 5 s a new
+#: consumer would get its first record 5 s later than needed.
 INITIALIZING_HEARTBEAT_INTERVAL_MS = 200
 
 
@@ -97,10 +102,20 @@ class ShareGroup:
         """When `expire` has something to do."""
         return min(self.metadata.session_deadlines.values(), default=None)
 
-    def is_initializing(self, member_id: str) -> bool:
-        """Whether the member subscribes to a topic that has share-partitions which are not initialized yet."""
-        member = self.metadata.members.get(member_id)
-        return member is not None and _is_initializing(member, self.metadata)
+    def assignment_deadline_ms(self, config: GroupConfig) -> int | None:
+        """When `update_assignment` has something to do that it has not done at once."""
+        return next_run_ms(self.metadata, config) if is_pending(self.metadata) else None
+
+    def awaits_assignment(self, member_id: str) -> bool:
+        """Whether the member can be told more in a moment.
+
+        It subscribes to a topic that has share-partitions which are not initialized yet, or it is to read nothing
+        until the assignor has run.
+        """
+        member, group = self.metadata.members.get(member_id), self.metadata
+        if member is None:
+            return False
+        return _is_initializing(member, group) or (is_pending(group) and not group.targets[member_id])
 
     def replay(self, record: Record) -> None:
         """Apply one record: the only way in which the group changes."""
@@ -171,7 +186,12 @@ class ShareGroup:
                 change.add(known._replace(status=SharePartitionStatus.INITIALIZED))
         if change.after is not self.metadata:
             change.bump_group_epoch()
-            change.update_assignment()
+        return CoordinatorResult(*change.records())
+
+    def update_assignment(self, now_ms: int, config: GroupConfig) -> CoordinatorResult:
+        """Run the assignor if that is asked for and due."""
+        change = Change(self.metadata)
+        update_target_assignment(change, now_ms, config)
         return CoordinatorResult(*change.records())
 
     def expire(self, now_ms: int) -> CoordinatorResult:
@@ -205,7 +225,6 @@ class ShareGroup:
         for member in leaving:
             change.add(member._replace(is_tombstone=True))
         change.bump_group_epoch()
-        change.update_assignment()
         releases = [ReleaseMember(m.group_id, m.member_id, m.member_epoch, assignable) for m in leaving if assignable]
         return CoordinatorResult(*change.records(), releases=tuple(releases))
 
@@ -220,7 +239,7 @@ class ShareGroup:
             *named(request),
             member_id=told.member_id,
             member_epoch=told.member_epoch,
-            heartbeat_interval_ms=_heartbeat_interval_ms(told, change.after, config),
+            heartbeat_interval_ms=_heartbeat_interval_ms(told, change.after, now_ms, config),
             assignment=_wire_assignment(told) if _must_be_told(told, before, request) else None,
             subscribed_topic_names=told.subscribed_topic_names,
             session_deadline_ms=deadline_ms,
@@ -247,6 +266,10 @@ class ShareGroup:
         is_new = member.member_id not in self.metadata.members
         if is_new or member != before:
             change.add(member)
+        target = self.metadata.targets.get(member.member_id)
+        kept = _subscribed(target or (), member.subscribed_topic_names)
+        if kept != target:
+            change.add(TargetAssignmentRecord(member.member_id, kept))
         reset = str(config.auto_offset_reset)
         names = member.subscribed_topic_names
         discovered = list(discovered_partitions(self.metadata, names, request.topics, reset, now_ms))
@@ -254,8 +277,7 @@ class ShareGroup:
             change.add(record)
         if is_new or discovered or member.subscribed_topic_names != before.subscribed_topic_names:
             change.bump_group_epoch()
-        if change.after.assignment_epoch < change.after.group_epoch:
-            change.update_assignment()
+        update_target_assignment(change, now_ms, config)
         if member.member_epoch != change.after.assignment_epoch:
             change.add(_reconciled(member, change.after))
         return change
@@ -276,14 +298,24 @@ class ShareGroup:
 
 
 def _with_request(member: ShareGroupMemberRecord, request: HeartbeatRequest) -> ShareGroupMemberRecord:
-    """The member with what the request says; None means unchanged, and the order of topics means nothing."""
+    """The member with what the request says; None means unchanged, and the order of topics means nothing.
+
+    It reads nothing that it does not subscribe to any more, also before the assignor runs (KIP-848).
+    """
     names = request.subscribed_topic_names
+    if names is not None:
+        member = member._replace(
+            subscribed_topic_names=tuple(sorted(set(names))), assignment=_subscribed(member.assignment, names)
+        )
     return member._replace(
         rack_id=member.rack_id if request.rack_id is None else request.rack_id,
         client_id=request.client_id,
         client_host=request.client_host,
-        subscribed_topic_names=member.subscribed_topic_names if names is None else tuple(sorted(set(names))),
     )
+
+
+def _subscribed(assignment: Assignment, names: Iterable[str]) -> Assignment:
+    return tuple(item for item in assignment if item.topic in names)
 
 
 def _reconciled(member: ShareGroupMemberRecord, group: GroupMetadata) -> ShareGroupMemberRecord:
@@ -310,10 +342,18 @@ def _is_initializing(member: ShareGroupMemberRecord, group: GroupMetadata) -> bo
     return any(group.partitions(topic_id, SharePartitionStatus.INITIALIZING) for topic_id in subscribed)
 
 
-def _heartbeat_interval_ms(member: ShareGroupMemberRecord, group: GroupMetadata, config: GroupConfig) -> int:
+def _heartbeat_interval_ms(
+    member: ShareGroupMemberRecord, group: GroupMetadata, now_ms: int, config: GroupConfig
+) -> int:
+    """Shorter than usual where there will be news: so that it is heard of when it is there."""
+    due_ms = next_run_ms(group, config) if is_pending(group) else None
     if _is_initializing(member, group):
-        return min(INITIALIZING_HEARTBEAT_INTERVAL_MS, config.heartbeat_interval_ms)
-    return config.heartbeat_interval_ms
+        soon_ms = INITIALIZING_HEARTBEAT_INTERVAL_MS
+    elif due_ms is not None:
+        soon_ms = max(INITIALIZING_HEARTBEAT_INTERVAL_MS, due_ms - now_ms)
+    else:
+        return config.heartbeat_interval_ms
+    return min(soon_ms, config.heartbeat_interval_ms)
 
 
 def _wire_assignment(member: ShareGroupMemberRecord) -> dict[str, Any]:

@@ -34,6 +34,8 @@ GROUP_KINDS: Mapping[str, Mapping[str, Any]] = {
     "short_lock": {"share.record.lock.duration.ms": 4_000},
     "renewed_lock": {"share.record.lock.duration.ms": 10_000},
     "restart_lock": {"share.record.lock.duration.ms": 30_000},
+    # Who reads what does not depend on how requests fall into batches.
+    "all_at_once": {"share.assignor": "all", "share.assignment.interval.ms": 0},
 }
 GROUPS_OF_A_KIND = {"earliest": 60}
 _GROUPS_OF_ANOTHER_KIND = 8
@@ -41,6 +43,7 @@ _GROUPS_OF_ANOTHER_KIND = 8
 _JOB: Mapping[str, Any] = {"log.idle.poll.interval.ms": 1_000}
 #: Long sessions and locks: what ends by time is for the groups that say so.
 _GROUP: Mapping[str, Any] = {
+    "group.share.assignors": "simple,all",
     "group.share.session.timeout.ms": 600_000,
     "group.share.min.session.timeout.ms": 1_000,
     "group.share.max.session.timeout.ms": 3_600_000,

@@ -48,7 +48,8 @@ def check_kills(
     checkpoint: str, kafka: EmbeddedKafka, share_group_job: ShareGroupJobRun, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     """`checkpoint` is kept, or deleted each time that the job was killed."""
-    never_killed = Workload(share_group_job.client(), share_group_job.new_group(), new_topic(PARTITIONS, RECORDS))
+    topic, kind = new_topic(PARTITIONS, RECORDS), "all_at_once"
+    never_killed = Workload(share_group_job.client(), share_group_job.new_group(kind), topic)
     never_killed.set_up()
     for step in never_killed.steps:
         never_killed.send(step)
@@ -58,7 +59,7 @@ def check_kills(
     with ShareGroupJobRun(tmp_path, kafka.bootstrap_servers, prefix=f"crash-{checkpoint}-", master="local[1]") as job:
         job.start()
         job.await_running()
-        killed = Workload(job.client(), job.new_group(), new_topic(PARTITIONS, RECORDS))
+        killed = Workload(job.client(), job.new_group(kind), new_topic(PARTITIONS, RECORDS))
         killed.set_up()
         kill_after_commit(job)
         for step in killed.steps:

@@ -115,7 +115,7 @@ def test_a_members_life_is_said_in_lines_and_each_of_them_once(job: Job) -> None
     assert job.batch(initialized(*ready, ("id-1", 1, 1))) == [
         "group billing has topic orders (id id-1) ready, partitions 1"
     ]
-    assert job.batch(heartbeat(1), heartbeat(3)) == []
+    assert job.batch(heartbeat(1), heartbeat(2)) == []
     assert job.batch(heartbeat(-1)) == [
         "group billing: member m1 left",
         "group billing is empty: its last member has gone",

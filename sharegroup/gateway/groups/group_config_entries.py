@@ -7,9 +7,10 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from sharegroup.config import GroupOverrides, ShareGroupConfig
+from sharegroup.config.family import text_of
+from sharegroup.config.group import JOB_KEYS
 from sharegroup.config.reference import default_text
 
-JOB_PREFIX = "group."
 #: Configs of consumer and of streams groups are the upstream's; any other name is ours to know, or to refuse.
 UPSTREAM_PREFIXES = ("consumer.", "streams.")
 
@@ -81,18 +82,25 @@ def _synonyms(
     in_file = of_file.set_texts()
     if name in in_file:
         yield Synonym(name, in_file[name], Source.STATIC_BROKER_CONFIG)
-    of_job, job_name = job.set_texts(), JOB_PREFIX + name
+    job_name = JOB_KEYS.get(name)
+    if job_name is None:
+        yield Synonym(name, default_text(GroupOverrides.config_keys()[name]), Source.DEFAULT_CONFIG)
+        return
+    of_job = job.set_values()
     if job_name in of_job:
-        yield Synonym(job_name, of_job[job_name], Source.STATIC_BROKER_CONFIG)
-    job_keys, key = ShareGroupConfig.config_keys(), GroupOverrides.config_keys()[name]
-    if job_name in job_keys:
-        yield Synonym(job_name, default_text(job_keys[job_name]), Source.DEFAULT_CONFIG)
-    else:
-        yield Synonym(name, default_text(key), Source.DEFAULT_CONFIG)
+        yield Synonym(job_name, _for_a_group(of_job[job_name]), Source.STATIC_BROKER_CONFIG)
+    yield Synonym(job_name, _for_a_group(ShareGroupConfig.config_keys()[job_name].default), Source.DEFAULT_CONFIG)
+
+
+def _for_a_group(of_job: object) -> str:
+    """What a job-level value means for a group that has none: of a list, its first."""
+    return text_of(of_job[0] if isinstance(of_job, tuple) else of_job)
 
 
 def _config_type(name: str) -> ConfigType:
     default = GroupOverrides.config_keys()[name].default
+    if default is None:
+        default = ShareGroupConfig.config_keys()[JOB_KEYS[name]].default
     if isinstance(default, bool):
         return ConfigType.BOOLEAN
-    return ConfigType.INT if default is None else ConfigType.STRING  # without a default there is the job's number
+    return ConfigType.INT if isinstance(default, int) else ConfigType.STRING

@@ -35,7 +35,7 @@ def admin_routes(
     """(request message, handler) of each. What is read comes from the tables, what is written goes by rows."""
     rows = GroupRequests(job)
     return [
-        (share_messages.ShareGroupDescribeRequest, ShareGroupDescribe(stored, security)),
+        (share_messages.ShareGroupDescribeRequest, ShareGroupDescribe(stored, configs, security)),
         (share_messages.DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsets(stored, cluster, security)),
         (share_messages.AlterShareGroupOffsetsRequest, AlterShareGroupOffsets(rows, cluster, security)),
         (share_messages.DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsets(rows, cluster, security)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kafka.protocol.data_container import DataContainer
 
 from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.groups.group_configs import GroupConfigs
 from sharegroup.gateway.groups.stored_groups import StoredGroups
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.wire.request import Caller, Request
@@ -12,8 +13,6 @@ from sharegroup.protocol.messages import ShareGroupDescribeRequest, ShareGroupDe
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID, topic_id_of
 from sharegroup.tables import MemberDescription, ShareGroupDescription
 
-#: The only assignor there is, as in Kafka.
-ASSIGNOR = "simple"
 NOT_ASKED_FOR = -2147483648
 
 _Group = ShareGroupDescribeResponse.DescribedGroup
@@ -22,8 +21,8 @@ _Group = ShareGroupDescribeResponse.DescribedGroup
 class ShareGroupDescribe:
     """The handler. `security` raises RequestError for what the caller may not do."""
 
-    def __init__(self, stored: StoredGroups, security: Authorization) -> None:
-        self._stored, self._security = stored, security
+    def __init__(self, stored: StoredGroups, configs: GroupConfigs, security: Authorization) -> None:
+        self._stored, self._configs, self._security = stored, configs, security
 
     async def __call__(self, request: Request[ShareGroupDescribeRequest]) -> ShareGroupDescribeResponse:
         """Each group is described, or refused, by itself."""
@@ -52,7 +51,7 @@ class ShareGroupDescribe:
         operations = NOT_ASKED_FOR
         if request.body.include_authorized_operations:
             operations = self._security.group_operations(caller, group_id)
-        return described(group, operations)
+        return described(group, self._configs.group_config(group_id).assignor.value, operations)
 
 
 def topics_of(group: ShareGroupDescription) -> list[str]:
@@ -61,8 +60,8 @@ def topics_of(group: ShareGroupDescription) -> list[str]:
     return sorted(names)
 
 
-def described(group: ShareGroupDescription, operations: int) -> DataContainer:
-    """A group in the response."""
+def described(group: ShareGroupDescription, assignor: str, operations: int) -> DataContainer:
+    """A group in the response; `assignor` is the name of the one in force."""
     return _Group(
         error_code=0,
         error_message=None,
@@ -70,7 +69,7 @@ def described(group: ShareGroupDescription, operations: int) -> DataContainer:
         group_state=group.group_state,
         group_epoch=group.group_epoch,
         assignment_epoch=group.assignment_epoch,
-        assignor_name=ASSIGNOR,
+        assignor_name=assignor,
         members=[_member(member) for member in group.members],
         authorized_operations=operations,
     )

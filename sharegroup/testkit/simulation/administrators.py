@@ -66,6 +66,7 @@ class Administrator:
                 ("share.delivery.count.limit", ("2", "4", None)),
                 ("share.isolation.level", ("read_committed", "read_uncommitted")),
                 ("share.renew.acknowledge.enable", ("true", "false")),
+                ("share.assignor", ("simple", "all", None)),
             )
         )
         self.set_configs({name: self._random.choice(values)})

@@ -82,7 +82,9 @@ class RowMember:
         self._clock, self._judge, self._trace = world.clock, world.judge, world.trace
         self._random: Random = world.random(f"member {name}")
         self._numbers = itertools.count(1)
-        self._assignment: dict[tuple[str, str, int], Key] = {}
+        self._assignment: frozenset[Key] = frozenset()
+        #: What it has been assigned since it joined: what it holds of that, it may acknowledge.
+        self._known: dict[tuple[str, str, int], Key] = {}
         self._fetches: dict[Key, FetchRequest] = {}
         self._acknowledgements: dict[str, _Sent] = {}
         self._seen: set[str] = set()
@@ -100,7 +102,7 @@ class RowMember:
         self._process += 1
         self.alive = True
         self.epoch, self._told_subscription = 0, False
-        self._assignment, self._fetches, self._acknowledgements = {}, {}, {}
+        self._forget()
         self._sender = RowSender(self._clock, self.world.kafka, self.world.weather)
         self._tail = RowTail(self._clock, self.world.kafka, self.world.weather, RESPONSES, self._on_row)
         self._heartbeat()
@@ -182,13 +184,17 @@ class RowMember:
             if response.error_code in _UNKNOWN:
                 self._judge.session_over(self.group_id, self.member_id)
                 self.epoch, self._told_subscription = 0, False
-                self._assignment, self._fetches, self._acknowledgements = {}, {}, {}
+                self._forget()
             self._in_a_while(1_000, self._heartbeat)
             return
         self.epoch, self._told_subscription = response.member_epoch, True
         if response.assignment is not None:
             self._assigned(response)
         self._in_a_while(response.heartbeat_interval_ms, self._heartbeat)
+
+    def _forget(self) -> None:
+        self._assignment = frozenset()
+        self._known, self._fetches, self._acknowledgements = {}, {}, {}
 
     def _assigned(self, response: HeartbeatResponse) -> None:
         keys = {
@@ -197,7 +203,8 @@ class RowMember:
             for partition in partitions
         }
         self._trace.add(self.name, lambda: f"is assigned {', '.join(sorted(map(str, keys))) or 'nothing'}")
-        self._assignment = {row_adapter.response_key(key): key for key in keys}
+        self._assignment = frozenset(keys)
+        self._known |= {row_adapter.response_key(key): key for key in keys}
         for key in [key for key in self._fetches if key not in keys]:
             del self._fetches[key]
         for key in sorted(keys):
@@ -207,7 +214,7 @@ class RowMember:
     # -- records ---------------------------------------------------------------------------------------------------
 
     def _fetch(self, key: Key) -> None:
-        if key in self._fetches or key not in self._assignment.values():
+        if key in self._fetches or key not in self._assignment:
             return
         max_wait_ms = self.habits.max_wait_ms
         request = FetchRequest(*self._named(key), max_records=self.habits.max_records, max_wait_ms=max_wait_ms)
@@ -222,7 +229,7 @@ class RowMember:
             self._fetch(key)
 
     def _on_fetched(self, response: FetchResponse) -> None:
-        key = self._assignment.get(row_adapter.response_key(response))
+        key = self._known.get(row_adapter.response_key(response))
         sent = self._fetches.get(key) if key else None
         is_mine = key is not None and sent is not None and sent.id == response.id
         if is_mine:
@@ -264,7 +271,7 @@ class RowMember:
         self._send(UnacquireRequest(*self._named(key, ""), acquired=acquired))
 
     def _acknowledge(self, key: Key, held: _Held) -> None:
-        if row_adapter.response_key(key) not in self._assignment:
+        if row_adapter.response_key(key) not in self._known:
             return
         acquired, grant = held.acquired, held.grant
         batches = tuple(self._batch(first, last) for first, last, _ in acquired)
@@ -353,8 +360,9 @@ class RowMember:
             for request in self._fetches.values():
                 self._send(request)
         elif isinstance(row, TopicDeletedBroadcast):
-            for found, key in [(found, key) for found, key in self._assignment.items() if key.topic_id == row.topic_id]:
-                del self._assignment[found]
+            for found, key in [(found, key) for found, key in self._known.items() if key.topic_id == row.topic_id]:
+                del self._known[found]
+                self._assignment -= {key}
                 self._fetches.pop(key, None)
 
     def _named(self, key: Key, reply_to: str | None = None) -> row_adapter.Named:

@@ -157,5 +157,7 @@ def _config(random: Random) -> Mapping[str, object]:
             "group.share.record.lock.duration.ms": random.choice((15_000, 30_000)),
             "group.share.delivery.count.limit": random.choice((2, 3, 5)),
             "group.share.partition.max.record.locks": random.choice((100, 2_000)),
+            "group.share.assignors": random.choice(("simple,all", "simple,all", "all,simple")),
+            "group.share.assignment.interval.ms": random.choice((0, 1_000, 1_000, 15_000)),
         },
     }

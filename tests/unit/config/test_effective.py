@@ -5,7 +5,14 @@ import pickle
 
 import pytest
 
-from sharegroup.config import AutoOffsetReset, GroupConfig, IsolationLevel, OffsetResetStrategy, parse_config
+from sharegroup.config import (
+    AssignorName,
+    AutoOffsetReset,
+    GroupConfig,
+    IsolationLevel,
+    OffsetResetStrategy,
+    parse_config,
+)
 
 CONFIG = parse_config(
     {"groups": {"orders": {"share.delivery.count.limit": 7, "share.auto.offset.reset": "earliest"}}}, "x"
@@ -35,6 +42,12 @@ def test_values_outside_the_jobs_bounds_are_clamped_with_a_warning() -> None:
         "share.session.timeout.ms 1000 is outside group.share.min.session.timeout.ms 45000, which is used instead",
         "share.delivery.count.limit 25 is outside group.share.max.delivery.count.limit 10, which is used instead",
     )
+
+
+def test_an_assignor_that_the_job_has_no_more_gives_way_to_the_first_one() -> None:
+    config, warnings = CONFIG.effective("g", {"share.assignor": "all"})
+    assert config.assignor is AssignorName.SIMPLE
+    assert warnings == ("share.assignor all is not one of group.share.assignors simple: the first is used",)
 
 
 def test_a_value_that_cannot_be_used_is_ignored_with_a_warning() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from sharegroup.config import (
+    AssignorName,
     AutoOffsetReset,
     Config,
     IsolationLevel,
@@ -43,6 +44,7 @@ def test_defaults_are_kafkas() -> None:
         "auto_offset_reset": "latest",
         "isolation_level": "read_uncommitted",
         "assignment_interval_ms": 1_000,
+        "assignor": "simple",
         "max_size": 200,
     }
 
@@ -80,6 +82,23 @@ def test_a_group_value_goes_before_the_jobs() -> None:
     assert config.group_config("orders").renew_acknowledge_enable is False
     assert config.group_config("others").record_lock_duration_ms == 40_000
     assert config.group_config("others").renew_acknowledge_enable is True
+
+
+@pytest.mark.parametrize("assignors", ["all, simple,all", ["all", "simple"]])
+def test_the_first_assignor_is_that_of_groups_that_choose_none(assignors: object) -> None:
+    section = {"group.share.assignors": assignors}
+    config = parse_config({"group": section, "groups": {"g": {"share.assignor": "simple"}}}, "x")
+    assert config.group.assignors == (AssignorName.ALL, AssignorName.SIMPLE)
+    assert config.group_config("any").assignor is AssignorName.ALL
+    assert config.group_config("g").assignor is AssignorName.SIMPLE
+    assert parse_config({"group": config.group.set_texts()}, "x").group == config.group
+
+
+def test_a_group_chooses_among_the_jobs_assignors() -> None:
+    told = "group g: share.assignor must be one of group.share.assignors (all and simple)"
+    assert problems({"groups": {"g": {"share.assignor": "all"}}}) == [told]
+    both = {"group": {"group.share.assignors": "fair"}, "groups": {"g": {"share.assignor": "all"}}}
+    assert len(problems(both)) == 1, "what is wrong by itself is compared with nothing"
 
 
 def test_numbers_and_flags_may_be_texts_as_in_kafkas_property_files() -> None:
@@ -122,6 +141,14 @@ def test_numbers_and_flags_may_be_texts_as_in_kafkas_property_files() -> None:
             10_000_001,
             "Value must be no more than 10000000 (allowed: 100..10000000)",
         ),
+        (
+            "group",
+            "group.share.assignors",
+            "simple,range,fair",
+            "Unknown assignor range, fair (allowed: a list of simple, all)",
+        ),
+        ("group", "group.share.assignors", "", "At least one must be named (allowed: a list of simple, all)"),
+        ("group", "group.share.assignors", 5, "Not a list (allowed: a list of simple, all)"),
         ("group", "group.share.delivery.count.limit", 11, "Value must be no more than 10 (allowed: 2..10)"),
         (
             "group",
@@ -162,6 +189,7 @@ RESETS = "earliest | latest | by_duration:<ISO-8601 duration>"
         ("share.auto.offset.reset", "none", f"Value must be {RESETS} (allowed: {RESETS})"),
         ("share.auto.offset.reset", 5, f"Not a text (allowed: {RESETS})"),
         ("share.isolation.level", "x", "Not one of the known values (allowed: read_uncommitted | read_committed)"),
+        ("share.assignor", "range", "Not one of the known values (allowed: simple | all)"),
         ("share.renew.acknowledge.enable", 1, "Expected value to be either true or false (allowed: true | false)"),
     ],
 )

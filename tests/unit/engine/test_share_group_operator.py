@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from sharegroup.config import Config
+from sharegroup.config import Config, parse_config
 from sharegroup.engine import rows
 from sharegroup.engine.output import Output
 from sharegroup.engine.parked_heartbeats import PARKED_MS
 from sharegroup.engine.share_group_operator import ShareGroupOperator
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.share_group_requests import (
+    AlterConfigsRequest,
     HeartbeatRequest,
     InitializedNotice,
     ShareGroupRequest,
@@ -103,8 +104,10 @@ def answered(
     }
 
 
-def group_row(epoch: int, state: str = "Stable") -> dict[str, Any]:
-    return {"group_id": GROUP, "group_epoch": epoch, "assignment_epoch": epoch, "group_state": state}
+def group_row(epoch: int, state: str = "Stable", assignment_epoch: int | None = None) -> dict[str, Any]:
+    """`assignment_epoch` is the group epoch, unless the assignor is still to run."""
+    assigned = epoch if assignment_epoch is None else assignment_epoch
+    return {"group_id": GROUP, "group_epoch": epoch, "assignment_epoch": assigned, "group_state": state}
 
 
 def member_row(epoch: int, partitions: list[int], member: str = "m1") -> dict[str, Any]:
@@ -166,7 +169,7 @@ def test_a_member_joins_and_is_assigned_what_has_been_initialized() -> None:
         T0 + 10,
         tables={
             "share_partitions": [partition_row(0, "initialized"), partition_row(1, "initialized")],
-            "share_groups": [group_row(2)],
+            "share_groups": [group_row(2, assignment_epoch=1), group_row(2)],
             "share_group_members": [member_row(2, [0, 1])],
         },
         responses=[answered("h1", 2, 5_000, {"orders": ["id-orders", [0, 1]]}, deadline=10 + SESSION_MS)],
@@ -176,6 +179,61 @@ def test_a_member_joins_and_is_assigned_what_has_been_initialized() -> None:
 
     stays = group.send(heartbeat("h3", 2), at=5_000)
     assert (stays.tables, stays.responses) == ({}, [answered("h3", 2, 5_000, deadline=5_000 + SESSION_MS)])
+
+
+def test_who_joins_within_the_assignment_interval_is_answered_when_the_assignor_has_run() -> None:
+    """By a tick: nobody has to send anything for that."""
+    group = with_assignment()
+    waits = group.send(heartbeat("h2", 0, "m2", topics=ORDERS), heartbeat("h3", 0, "m3", topics=ORDERS), at=420)
+    assert waits.responses == []
+    assert waits.tables["share_groups"] == [group_row(3, assignment_epoch=2), group_row(4, assignment_epoch=2)]
+    assert waits.deadline_ms == T0 + 1_020
+    early = group.batch(tick(1_019), at=1_019)
+    assert (early.tables, early.responses, early.deadline_ms) == ({}, [], T0 + 1_020)
+    ran = group.batch(tick(1_020), at=1_020)
+    assert ran.tables == {
+        "share_groups": [group_row(4)],
+        "share_group_members": [member_row(4, [0], "m2"), member_row(4, [1], "m3")],
+    }
+    assert ran.responses == [
+        answered("h2", 4, 5_000, {"orders": ["id-orders", [0]]}, member="m2", deadline=1_020 + SESSION_MS),
+        answered("h3", 4, 5_000, {"orders": ["id-orders", [1]]}, member="m3", deadline=1_020 + SESSION_MS),
+    ]
+    assert ran.deadline_ms == T0 + 20 + SESSION_MS
+
+
+def test_who_has_something_to_read_does_not_wait_for_the_assignor() -> None:
+    group = with_assignment()
+    group.send(heartbeat("h2", 0, "m2", topics=ORDERS), at=420)
+    told = group.send(heartbeat("h3", 2), at=520)
+    assert told.responses == [answered("h3", 2, 500, deadline=520 + SESSION_MS)]
+
+
+def test_what_a_member_that_leaves_held_is_released_before_the_assignor_runs() -> None:
+    group = with_assignment()
+    group.send(heartbeat("h2", 0, "m2", topics=ORDERS), at=30)
+    group.batch(tick(1_020), at=1_020)
+    left = group.send(heartbeat("h3", -1), at=1_030)
+    assert len(left.requests) == 2
+    assert left.tables["share_groups"] == [group_row(4, assignment_epoch=3)]
+    assert left.deadline_ms == T0 + 2_020
+    assert group.batch(tick(2_020), at=2_020).tables == {"share_groups": [group_row(4)]}
+    told = group.send(heartbeat("h4", 3, "m2"), at=2_030)
+    expected = {"orders": ["id-orders", [0, 1]]}
+    assert told.responses == [answered("h4", 4, 5_000, expected, member="m2", deadline=2_030 + SESSION_MS)]
+
+
+def test_a_group_that_chooses_another_assignor_has_it_in_the_same_batch() -> None:
+    group = GroupDriver(parse_config({"group": {"group.share.assignors": "simple,all"}}, "test"))
+    for member in ("m1", "m2"):
+        group.send(heartbeat("h1", 0, member, topics=ORDERS), at=0)
+    group.send(initialized(0, 1), at=20)
+    chosen = AlterConfigsRequest("c1", GROUP, "me", configs={"share.assignor": "all"})
+    altered = group.send(chosen, heartbeat("h2", 3), at=1_020)
+    assert altered.tables["share_group_members"] == [member_row(4, [0, 1])]
+    expected = {"orders": ["id-orders", [0, 1]]}
+    told = group.send(heartbeat("h3", 3, "m2"), at=1_030)
+    assert told.responses == [answered("h3", 4, 5_000, expected, member="m2", deadline=1_030 + SESSION_MS)]
 
 
 def test_initializing_that_takes_long_is_told_after_a_while() -> None:
@@ -228,7 +286,7 @@ def test_a_member_that_leaves_is_released_everywhere() -> None:
     output = group.send(heartbeat("h3", -1), at=30)
     assert output.tables == {
         "share_group_members": [member_row(2, [0, 1]) | {"_deleted": True}],
-        "share_groups": [group_row(3, "Empty")],
+        "share_groups": [group_row(3, "Empty", 2), group_row(3, "Empty")],
     }
     assert output.responses == [member_left(2), answered("h3", -1)]
     releases = [(key, decode_share_partition_request(value)) for key, value in output.requests]
@@ -250,7 +308,7 @@ def test_sessions_end_by_ticks_only_and_after_the_requests_of_the_batch() -> Non
     in_time = group.batch(group.line(heartbeat("h3", 2), late), tick(late), at=late)
     assert (in_time.responses, in_time.requests) == ([answered("h3", 2, 5_000, deadline=late + SESSION_MS)], [])
     gone = group.batch(tick(late + SESSION_MS), at=late + SESSION_MS)
-    assert gone.tables["share_groups"] == [group_row(3, "Empty")]
+    assert gone.tables["share_groups"] == [group_row(3, "Empty", 2), group_row(3, "Empty")]
     assert (len(gone.requests), gone.responses) == (2, [member_left(2)])
     refused = group.send(heartbeat("h4", 2), at=late + SESSION_MS + 1)
     assert refused.responses[0]["error_code"] == ErrorCode.UNKNOWN_MEMBER_ID
@@ -267,12 +325,12 @@ def test_a_group_comes_back_from_its_tables() -> None:
     assert output == Output(GROUP, T0 + 100, deadline_ms=T0 + 100 + SESSION_MS)
     old = with_assignment()
     for group in (old, recovered):
-        output = group.send(heartbeat("h3", 2), heartbeat("h4", 0, "m2", topics=ORDERS), at=200)
+        output = group.send(heartbeat("h3", 2), heartbeat("h4", 0, "m2", topics=ORDERS), at=2_000)
         assert output.tables["share_groups"] == [group_row(3)]
-        assert output.tables["share_group_members"] == [member_row(3, [0, 1], "m2")]
+        assert output.tables["share_group_members"] == [member_row(3, [1], "m2")]
         assert output.responses == [
-            answered("h3", 2, 5_000, deadline=200 + SESSION_MS),
-            answered("h4", 3, 5_000, {"orders": ["id-orders", [0, 1]]}, member="m2", deadline=200 + SESSION_MS),
+            answered("h3", 2, 5_000, deadline=2_000 + SESSION_MS),
+            answered("h4", 3, 5_000, {"orders": ["id-orders", [1]]}, member="m2", deadline=2_000 + SESSION_MS),
         ]
 
 
@@ -335,27 +393,27 @@ def topic_deleted(*topic_ids: str) -> TopicDeletedNotice:
 
 def test_a_deleted_topic_leaves_the_assignment_and_comes_back_as_another_one() -> None:
     group = with_assignment()
-    gone = group.send(topic_deleted("id-orders"), at=30)
+    gone = group.send(topic_deleted("id-orders"), at=2_030)
     assert gone == Output(
         GROUP,
-        T0 + 30,
+        T0 + 2_030,
         tables={
             "share_partitions": [partition_row(0, "deleting"), partition_row(1, "deleting")],
-            "share_groups": [group_row(3)],
+            "share_groups": [group_row(3, assignment_epoch=2), group_row(3)],
         },
         positions={2: 3},
         deadline_ms=T0 + 20 + SESSION_MS,
     )
-    again = group.send(topic_deleted("id-orders"), heartbeat("h3", 2, topics=ORDERS), at=40)
+    again = group.send(topic_deleted("id-orders"), heartbeat("h3", 2, topics=ORDERS), at=2_040)
     assert again.tables == {"share_group_members": [member_row(3, [])]}
-    assert again.responses == [answered("h3", 3, 5_000, {}, deadline=40 + SESSION_MS)]
-    made = group.send(heartbeat("h4", 3, topics={"orders": TopicMetadata("id-again", 1)}), at=50)
+    assert again.responses == [answered("h3", 3, 5_000, {}, deadline=2_040 + SESSION_MS)]
+    made = group.send(heartbeat("h4", 3, topics={"orders": TopicMetadata("id-again", 1)}), at=2_050)
     row = partition_row(0, "initializing") | {"topic_id": "id-again", "state_epoch": 4}
     assert (made.tables["share_partitions"], made.responses) == ([row], [])
     notice = InitializedNotice("i", GROUP, initialized=(("id-again", 0, 4),))
-    told = group.send(notice, at=60)
+    told = group.send(notice, at=2_060)
     expected = {"orders": ["id-again", [0]]}
-    assert told.responses == [answered("h4", 5, 5_000, expected, deadline=60 + SESSION_MS)]
+    assert told.responses == [answered("h4", 5, 5_000, expected, deadline=2_060 + SESSION_MS)]
 
 
 def test_a_waiting_heartbeat_is_answered_when_its_topic_is_no_more() -> None:

@@ -15,9 +15,9 @@ from kafka.protocol.admin import (
     ListConfigResourcesResponse,
 )
 
-from sharegroup.config import Config, parse_config
+from sharegroup.config import Config, GroupOverrides, parse_config
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.groups.group_config_entries import Source, Synonym, config_entries
+from sharegroup.gateway.groups.group_config_entries import ConfigType, Source, Synonym, config_entries
 from sharegroup.gateway.handlers.alter_configs import IncrementalAlterConfigs, split
 from sharegroup.gateway.handlers.describe_configs import DescribeConfigs
 from sharegroup.gateway.handlers.list_config_resources import ListConfigResources
@@ -63,6 +63,18 @@ def test_where_a_value_comes_from() -> None:
     renew = entries["share.renew.acknowledge.enable"]
     assert [synonym.value for synonym in renew.synonyms] == ["false", "true"]
     assert entries[SESSION].synonyms == (Synonym("group." + SESSION, "45000", Source.DEFAULT_CONFIG),)
+
+
+def test_the_assignor_of_a_group_is_a_text_and_by_default_the_first_of_the_jobs() -> None:
+    name, of_job = "share.assignor", "group.share.assignors"
+    config = parse_config({"group": {of_job: "all,simple"}}, "test")
+    (entry,) = config_entries({name: "simple"}, GroupOverrides(), config.group, [name])
+    assert entry.synonyms == (
+        Synonym(name, "simple", Source.DYNAMIC_GROUP_CONFIG),
+        Synonym(of_job, "all", Source.STATIC_BROKER_CONFIG),
+        Synonym(of_job, "simple", Source.DEFAULT_CONFIG),
+    )
+    assert entry.config_type is ConfigType.STRING
 
 
 # -- describe

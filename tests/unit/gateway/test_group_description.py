@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from sharegroup.config import Config, parse_config
 from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.groups.group_configs import GroupConfigs
 from sharegroup.gateway.handlers.describe_groups import ShareGroupDescribe
 from sharegroup.gateway.security.acl import Acl, AclEntry
 from sharegroup.gateway.security.authorization import Authorization
@@ -16,10 +18,17 @@ from tests.unit.gateway.scripted_upstream import EVERYTHING_ALLOWED, FixedTables
 MEMBER = MemberDescription("m", 3, "r1", "c", "/10.0.0.1", ("orders", "bills"), {"orders": (topic_id_text(T), (0, 2))})
 GROUP = ShareGroupDescription("g", "Stable", 5, 4, (MEMBER,), ())
 NOT_ASKED_FOR = -2147483648
+DEFAULTS = Config()
 
 
-def describe(*group_ids: str, with_operations: bool = False, security: Authorization = EVERYTHING_ALLOWED) -> list[Any]:
-    handler = ShareGroupDescribe(FixedTables(described={"g": GROUP}), security)
+def describe(
+    *group_ids: str,
+    with_operations: bool = False,
+    security: Authorization = EVERYTHING_ALLOWED,
+    config: Config = DEFAULTS,
+) -> list[Any]:
+    tables = FixedTables(described={"g": GROUP})
+    handler = ShareGroupDescribe(tables, GroupConfigs(config, tables), security)
     request = ShareGroupDescribeRequest(group_ids=list(group_ids), include_authorized_operations=with_operations)
     return list(answer(handler, request, ShareGroupDescribeResponse, 1).groups)
 
@@ -35,6 +44,17 @@ def test_a_group_with_its_member() -> None:
     assert member.subscribed_topic_names == ["orders", "bills"]
     (assigned,) = member.assignment.topic_partitions
     assert (assigned.topic_name, assigned.topic_id, assigned.partitions) == ("orders", T, [0, 2])
+
+
+def test_the_assignor_is_the_one_in_force_for_the_group() -> None:
+    of_job = parse_config({"group": {"group.share.assignors": "all,simple"}}, "test")
+    (group,) = describe("g", config=of_job)
+    assert group.assignor_name == "all"
+    of_group = parse_config(
+        {"group": {"group.share.assignors": "all,simple"}, "groups": {"g": {"share.assignor": "simple"}}}, "test"
+    )
+    (group,) = describe("g", config=of_group)
+    assert group.assignor_name == "simple"
 
 
 def test_groups_that_are_not_there() -> None:
@@ -70,5 +90,6 @@ def test_what_the_caller_may_do() -> None:
 def test_tables_that_cannot_be_read() -> None:
     tables = FixedTables(error=RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no tables"))
     request = ShareGroupDescribeRequest(group_ids=["g", "h"], include_authorized_operations=False)
-    groups = answer(ShareGroupDescribe(tables, EVERYTHING_ALLOWED), request, ShareGroupDescribeResponse, 1).groups
+    handler = ShareGroupDescribe(tables, GroupConfigs(DEFAULTS, tables), EVERYTHING_ALLOWED)
+    groups = answer(handler, request, ShareGroupDescribeResponse, 1).groups
     assert [(group.group_id, group.error_code) for group in groups] == [("g", 15), ("h", 15)]

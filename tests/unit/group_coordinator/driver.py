@@ -1,4 +1,4 @@
-"""Drives a ShareGroup as the operator does: call a handler, apply its result, keep the table rows."""
+"""Drives a ShareGroup as the operator does: call a handler, apply its result, run the assignor, keep the table rows."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sharegroup.config import Config, GroupConfig
+from sharegroup.config import AssignorName, Config, GroupConfig
 from sharegroup.engine.group_rows import table_records, table_row
 from sharegroup.group_coordinator import CoordinatorResult, ShareGroup
 from sharegroup.group_coordinator.group_metadata import GroupMetadata
-from sharegroup.group_coordinator.records import Record, SoftRecord, TableRecord
+from sharegroup.group_coordinator.records import Record, ShareGroupRecord, SoftRecord, TableRecord
 from sharegroup.protocol.share_group_requests import AdministratorRequest, HeartbeatRequest, TopicMetadata
 from sharegroup.protocol.share_group_responses import HeartbeatResponse, ShareGroupResponse
 from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES
 
 GROUP = "orders-readers"
-CONFIG = dataclasses.replace(Config().group_config(GROUP), max_size=3)
+#: Everybody reads everything, at once: when and to whom share-partitions are assigned is for other tests to show.
+CONFIG = dataclasses.replace(
+    Config().group_config(GROUP), max_size=3, assignment_interval_ms=0, assignor=AssignorName.ALL
+)
 ORDERS = {"orders": TopicMetadata("id-orders", 2)}
 ORDERS_AND_BILLS = {**ORDERS, "bills": TopicMetadata("id-bills", 1)}
 
@@ -56,10 +59,18 @@ class Driver:
         self.last = CoordinatorResult()
 
     def apply(self, result: CoordinatorResult) -> CoordinatorResult:
+        self._take(result)
+        update = self.group.update_assignment(self.now_ms, self.config)
+        self._take(update)
+        kept = [record for record in result.records if not (update.records and isinstance(record, ShareGroupRecord))]
+        self.last = result._replace(
+            records=(*kept, *update.records), soft_records=(*result.soft_records, *update.soft_records)
+        )
+        return self.last
+
+    def _take(self, result: CoordinatorResult) -> None:
         self.group.apply(result)
         self.records += (*result.records, *result.soft_records)
-        self.last = result
-        return result
 
     @property
     def rows(self) -> list[TableRecord]:

@@ -9,9 +9,11 @@ from sharegroup.group_coordinator import (
     ShareGroupRecord,
     SharePartitionRecord,
     SharePartitionStatus,
+    TargetAssignmentRecord,
     TopicPartitions,
 )
 from sharegroup.group_coordinator.group_metadata import DELETED_TOPIC_MS, MAX_DELETED_TOPICS
+from sharegroup.group_coordinator.records import TargetAssignmentMetadataRecord
 from sharegroup.protocol.share_group_requests import DeleteGroupRequest, DeleteOffsetsRequest, TopicMetadata
 from tests.unit.group_coordinator.driver import CONFIG, GROUP, ORDERS, ORDERS_AND_BILLS, Driver, request
 
@@ -48,7 +50,8 @@ def test_its_share_partitions_are_deleted_and_members_are_told() -> None:
         ),
         (
             DeletedTopicRecord("id-orders", driver.now_ms),
-            driver.last.soft_records[1],
+            TargetAssignmentRecord("a", (TopicPartitions("bills", "id-bills", (0,)),)),
+            TargetAssignmentMetadataRecord("all", driver.now_ms),
         ),
     )
     told = driver.beat("a")
@@ -102,9 +105,9 @@ def test_another_id_is_left_alone_until_the_old_one_is_known_to_be_no_more() -> 
 def test_a_topic_that_was_still_being_initialized_keeps_nobody_waiting() -> None:
     driver = Driver()
     driver.join("a")
-    assert driver.group.is_initializing("a")
+    assert driver.group.awaits_assignment("a")
     driver.topics_deleted("id-orders")
-    assert not driver.group.is_initializing("a")
+    assert not driver.group.awaits_assignment("a")
     driver.initialize_all()
     assert driver.beat("a").assignment is None, "it never had any"
     assert driver.group.metadata.partitions("id-orders", DELETING) == (0, 1)

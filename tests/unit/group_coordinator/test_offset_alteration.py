@@ -37,7 +37,7 @@ def test_an_altered_share_partition_is_initialized_anew_under_the_next_epoch() -
     driver = left(Driver())
     response = alter(driver, ("orders", 0, 17))
     assert (response.error_code, response.partition_errors) == (0, (("orders", 0, 0, None),))
-    assert driver.epochs() == (4, 3, {})
+    assert driver.epochs() == (4, 4, {})
     known = driver.group.metadata.share_partitions["id-orders"]
     assert known == {0: partition(0, INITIALIZING, 4, 17), 1: partition(1, INITIALIZED, 1, -1)}
     driver.initialize_all()

@@ -1,17 +1,17 @@
 """Random lives of a group: whatever members do, and wherever the operator stops and starts, the invariants hold."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from sharegroup.config import Config
+from sharegroup.config import AssignorName, Config
 from sharegroup.errors import ErrorCode
 from sharegroup.group_coordinator import CoordinatorResult, GroupState, ShareGroup, SharePartitionStatus
 from sharegroup.group_coordinator.group_metadata import GroupMetadata
-from sharegroup.group_coordinator.records import ShareGroupConfigRecord
+from sharegroup.group_coordinator.records import ShareGroupConfigRecord, TopicPartitions
 from sharegroup.protocol.share_group_requests import (
     ALTER_OFFSETS,
     DELETE_GROUP,
@@ -47,9 +47,18 @@ class GroupLife(RuleBasedStateMachine):
         self.highest_epoch = 0
         self.released: dict[str, int] = {}
 
+    @initialize(assignor=st.sampled_from(AssignorName), interval_ms=st.sampled_from([0, 1_000, 15_000]))
+    def configured(self, assignor: AssignorName, interval_ms: int) -> None:
+        config = dataclasses.replace(CONFIG, assignor=assignor, assignment_interval_ms=interval_ms)
+        self.driver.config = config
+
     @property
     def metadata(self) -> GroupMetadata:
         return self.driver.group.metadata
+
+    @property
+    def is_pending(self) -> bool:
+        return self.metadata.exists and self.metadata.assignment_epoch < self.metadata.group_epoch
 
     def note_releases(self) -> None:
         for release in self.driver.last.releases:
@@ -87,7 +96,7 @@ class GroupLife(RuleBasedStateMachine):
             assert self.driver.group.dump() == before
         else:
             told = self.metadata.members[member]
-            assert response.member_epoch == told.member_epoch == self.metadata.group_epoch
+            assert response.member_epoch == told.member_epoch == self.metadata.assignment_epoch
             assert told.assignment == self.metadata.targets[member]
 
     @rule(member=MEMBERS)
@@ -165,8 +174,14 @@ class GroupLife(RuleBasedStateMachine):
         request = AlterConfigsRequest("x", GROUP, configs=configs)
         assert self.driver.administer(request).error_code == ErrorCode.NONE
         self.driver.config = dataclasses.replace(
-            CONFIG, auto_offset_reset=Config().effective(GROUP, self.metadata.configs).config.auto_offset_reset
+            self.driver.config,
+            auto_offset_reset=Config().effective(GROUP, self.metadata.configs).config.auto_offset_reset,
         )
+
+    @rule(assignor=st.sampled_from(AssignorName))
+    def the_assignor_is_altered(self, assignor: AssignorName) -> None:
+        self.driver.config = dataclasses.replace(self.driver.config, assignor=assignor)
+        self.driver.apply(CoordinatorResult())
 
     @rule()
     def operator_stops_and_starts(self) -> None:
@@ -182,7 +197,7 @@ class GroupLife(RuleBasedStateMachine):
         assert group.group_epoch >= self.highest_epoch
         assert group.assignment_epoch <= group.group_epoch
         for member in group.members.values():
-            assert -1 <= member.previous_member_epoch < member.member_epoch <= group.group_epoch
+            assert -1 <= member.previous_member_epoch < member.member_epoch <= group.assignment_epoch
         self.highest_epoch = group.group_epoch
 
     @invariant()
@@ -191,11 +206,30 @@ class GroupLife(RuleBasedStateMachine):
             assert member.member_epoch > self.released.get(member.member_id, 0)
 
     @invariant()
-    def only_initialized_partitions_of_subscribed_topics_are_assigned(self) -> None:
+    def the_assignor_runs_at_once_or_when_its_interval_is_over(self) -> None:
+        group, config = self.metadata, self.driver.config
+        if self.is_pending:
+            assert group.assignment_timestamp_ms is not None
+            assert self.driver.now_ms < group.assignment_timestamp_ms + config.assignment_interval_ms
+            assert self.driver.group.assignment_deadline_ms(config) is not None
+        elif group.members:
+            assert group.assignor == config.assignor.value
+
+    @invariant()
+    def what_is_initialized_and_subscribed_to_is_assigned(self) -> None:
         for member_id, target in self.metadata.targets.items():
-            subscribed = self.metadata.members[member_id].subscribed_topic_names
-            expected = {topic: ids for topic, ids in self.metadata.assignable().items() if topic in subscribed}
-            assert {item.topic: item for item in target} == expected
+            assert {item.topic for item in target} <= {*self.metadata.members[member_id].subscribed_topic_names}
+        if not self.is_pending:
+            self.check_targets(self.metadata)
+
+    def check_targets(self, group: GroupMetadata) -> None:
+        """Each initialized share-partition of a topic with a subscriber has a member, and with `all` each of them."""
+        assignable = group.assignable()
+        subscribed = {m: group.members[m].subscribed_topic_names for m in group.targets}
+        every = {m: {assignable[topic] for topic in names if topic in assignable} for m, names in subscribed.items()}
+        if self.driver.config.assignor is AssignorName.ALL:
+            assert {m: set(target) for m, target in group.targets.items()} == every
+        assert partitions(*group.targets.values()) == partitions(*every.values())
 
     @invariant()
     def a_name_is_one_topic(self) -> None:
@@ -240,7 +274,26 @@ class GroupLife(RuleBasedStateMachine):
         loaded.session_deadlines = dict(self.metadata.session_deadlines)
         loaded.told = dict(self.metadata.told)
         loaded.deleted_topics = dict(self.metadata.deleted_topics)
+        loaded.assignor = self.metadata.assignor
+        loaded.assignment_timestamp_ms = self.metadata.assignment_timestamp_ms
+        loaded.departed = set(self.metadata.departed)
+        self.check_targets(loaded)
+        if self.is_pending or not self.all_are_told:
+            assert loaded.group_epoch in (self.metadata.group_epoch, self.metadata.group_epoch + 1)
+            loaded.targets, loaded.group_epoch = dict(self.metadata.targets), self.metadata.group_epoch
         assert loaded == self.metadata
+
+    @property
+    def all_are_told(self) -> bool:
+        """Whether the tables tell the targets. Those of `all` can be told from the rest."""
+        group = self.metadata
+        return self.driver.config.assignor is AssignorName.ALL or all(
+            member.assignment == group.targets[member_id] for member_id, member in group.members.items()
+        )
+
+
+def partitions(*assignments: Iterable[TopicPartitions]) -> set[tuple[str, int]]:
+    return {(item.topic_id, partition) for held in assignments for item in held for partition in item.partitions}
 
 
 TestGroupLife = GroupLife.TestCase

@@ -56,7 +56,8 @@ class EngineJob:
         self.closed: list[str] = []
         self.topic_id = TOPIC_ID
         self.looks = 0
-        self._assigned: dict[str, str] = {}
+        self.assigned_partitions = [0]
+        self._assigned: dict[str, dict[str, list[object]]] = {}
         self._shard = ShardDriver(restarts=False)
         self._at = 0
         self._end = records
@@ -186,13 +187,13 @@ class EngineJob:
 
     def _heartbeat(self, request: HeartbeatRequest) -> None:
         code = self.refuse_joins_with or ErrorCode.NONE
-        is_news = request.member_epoch == 0 or self._assigned.get(request.member_id) != self.topic_id
-        assignment = {TOPIC: [self.topic_id, [0]]} if is_news else None
-        self._assigned[request.member_id] = self.topic_id
+        target = {TOPIC: [self.topic_id, self.assigned_partitions]} if self.assigned_partitions else {}
+        is_news = request.member_epoch == 0 or self._assigned.get(request.member_id) != target
+        self._assigned[request.member_id] = target
         self.respond(
             HeartbeatResponse(
                 request.id, request.reply_to, request.group_id, code, "why", member_id=request.member_id,
-                member_epoch=1, heartbeat_interval_ms=HEARTBEAT_MS, assignment=assignment,
+                member_epoch=1, heartbeat_interval_ms=HEARTBEAT_MS, assignment=target if is_news else None,
             )
         )  # fmt: skip
 

@@ -231,6 +231,35 @@ def test_a_new_topic_in_the_assignment_is_sign_enough(job: EngineJob) -> None:
     assert not drive.logic.holds_batch(job.now_ms())
 
 
+def test_what_is_held_of_a_share_partition_that_another_member_reads_now_is_worked_on(job: EngineJob) -> None:
+    """Nothing is revoked: it is locked for the member, which asks for no more of it."""
+    drive = Drive(job, max_records=40)
+    batch = drive.claim()
+    drive.begin(batch)
+    for _ in range(2):  # it asks for more, and is granted the rest
+        drive.step()
+    assert drive.logic.holdings.waiting_records == 60
+    job.assigned_partitions = []
+    job.advance(HEARTBEAT_MS)
+    for _ in range(2):
+        drive.step()
+    assert drive.logic.assignment == frozenset()
+    assert drive.logic.holdings.waiting_records == 60
+    assert drive.logic.holds_batch(job.now_ms())
+    asked = len(job.sent(FetchRequest))
+    job.produce(10)
+    for _ in range(3):
+        drive.accept(batch.ranges)
+        drive.logic.finish(batch.seq)
+        drive.step()
+        if drive.logic.holdings.waiting_records:
+            batch = drive.claim()
+            drive.begin(batch)
+    accepted = {offset for first, last, *_ in job.log_of("accept") for offset in range(first, last + 1)}
+    assert accepted == set(range(110)), "what its last demand brings, too"
+    assert len(job.sent(FetchRequest)) == asked
+
+
 def test_a_refusal_of_a_deleted_topic_makes_it_look_at_its_topics_soon(job: EngineJob) -> None:
     drive = Drive(job)
     drive.claim()

@@ -11,6 +11,7 @@ from sharegroup.commit.current_rows import CurrentRows
 from sharegroup.commit.versioned_table import Row, Write
 from sharegroup.config.offset_reset import AutoOffsetReset
 from sharegroup.engine.led_partition import LedPartition
+from sharegroup.group_coordinator.assignors import SubscribedTopicDescriber
 from sharegroup.share_partition import SharePartition
 from sharegroup.share_partition.outcome import Outcome
 from sharegroup.share_partition.record_state import ACQUIRED
@@ -89,6 +90,14 @@ def chunks_lose_rows(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CurrentRows, "stage", only_changed)
 
 
+def a_share_partition_has_no_reader(patch: pytest.MonkeyPatch) -> None:
+    """The assignor passes over the first partition of each topic."""
+    assignable = SubscribedTopicDescriber.assignable_partitions
+    patch.setattr(
+        SubscribedTopicDescriber, "assignable_partitions", lambda topics, topic_id: assignable(topics, topic_id)[1:]
+    )
+
+
 #: By name: the defect, and the rule by which it must be found.
 DEFECTS: dict[str, tuple[Plant, str]] = {
     plant.__name__: (plant, rule)
@@ -100,6 +109,7 @@ DEFECTS: dict[str, tuple[Plant, str]] = {
         (an_older_config_is_used, "a config that was answered is in force"),
         (releases_are_not_replayed, "one final state"),
         (chunks_lose_rows, "everything is delivered"),
+        (a_share_partition_has_no_reader, "everything is delivered"),
     )
 }
 
