@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,9 @@ from deltalake import DeltaTable
 
 from sharegroup.commit.commit_steps import CommitSteps
 from sharegroup.commit.current_rows import CHUNK_ROWS
+from sharegroup.commit.delta_table import DeltaVersions
+from sharegroup.commit.table_upkeep import TableUpkeep
+from sharegroup.commit.versioned_table import Upkeep
 from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUPS, SHARE_PARTITIONS, TableSpec, table_path
 from tests.tables.group_batches import COUNT, batch, gone, group, partition
 from tests.tables.job_tables import Died, dies_after, start
@@ -80,12 +84,16 @@ def test_a_batch_without_rows_of_a_table_leaves_its_files_alone(tmp_path: Path, 
     assert start(tmp_path, specs=GROUP_COORDINATOR_TABLES)[0].positions == {0: 1}
 
 
-def test_compaction_leaves_chunks_alone(tmp_path: Path, steps: CommitSteps) -> None:
+def test_upkeep_leaves_chunks_alone(tmp_path: Path, steps: CommitSteps) -> None:
     for batch_id in range(1, 4):
         steps.commit(batch(batch_id, [partition(batch_id, 2)]))
-    before, version = files(tmp_path), table(tmp_path).version()
+    before = files(tmp_path)
+    TableUpkeep(DeltaVersions(str(tmp_path), SHARE_PARTITIONS), "upkeep").run(1, Upkeep(timedelta(hours=24), 1_000))
     table(tmp_path).optimize.compact()
-    assert (files(tmp_path), table(tmp_path).version()) == (before, version)
+    assert files(tmp_path) == before
+    steps.commit(batch(4, [partition(4, 2)]))
+    assert {chunk for chunk in before if before[chunk] != files(tmp_path)[chunk]} == {"chunk=0"}
+    assert epochs(tmp_path) == dict.fromkeys(range(COUNT), 1) | dict.fromkeys(range(1, 5), 2)
 
 
 #: Rows that change, come and go, in all chunks, two of which become one.
