@@ -32,7 +32,7 @@ GROUP_KINDS: Mapping[str, Mapping[str, Any]] = {
     "read_committed": {"share.isolation.level": "read_committed"},
     "short_session": {"share.session.timeout.ms": 10_000, "share.heartbeat.interval.ms": 500},
     "short_lock": {"share.record.lock.duration.ms": 4_000},
-    "renewed_lock": {"share.record.lock.duration.ms": 10_000},
+    "renewed_lock": {"share.record.lock.duration.ms": 10_000, "share.assignor": "all"},
     "restart_lock": {"share.record.lock.duration.ms": 30_000},
     # Who reads what does not depend on how requests fall into batches.
     "all_at_once": {"share.assignor": "all", "share.assignment.interval.ms": 0},

@@ -287,10 +287,15 @@ class Judge:
             text = f"{batches} of {grant.member}, appended {late_ms} ms after its lock's end, was answered OK"
             self.violate("an acknowledgement after its lock", text, key)
 
-    def grant(self, group_id: str, member_id: str, deadline_ms: int) -> Grant:
-        """What a member may rely on from now on: remember it with what was delivered."""
-        member = self._members.setdefault((group_id, member_id), _Member(0, 0))
-        return Grant(member_id, member.generation, deadline_ms)
+    def generation(self, group_id: str, member_id: str) -> int:
+        """It goes up each time what the member holds may go."""
+        return self._members.setdefault((group_id, member_id), _Member(0, 0)).generation
+
+    def grant(self, group_id: str, member_id: str, deadline_ms: int, generation: int | None = None) -> Grant:
+        """What a member may rely on from now on: remember it with what was delivered. `generation` is that of when it
+        was asked for, if not that of now: who has left since may rely on nothing."""
+        asked = self.generation(group_id, member_id) if generation is None else generation
+        return Grant(member_id, asked, deadline_ms)
 
     def acknowledgement_refused(
         self, key: Key, batches: str, grant: Grant, appended_ms: int | None, error: str

@@ -14,7 +14,7 @@ from sharegroup.member.ranges import OfferedBatch
 from sharegroup.protocol.response_rows import Response
 from sharegroup.protocol.share_group_requests import HeartbeatRequest
 from sharegroup.protocol.share_group_responses import HeartbeatResponse
-from sharegroup.protocol.share_partition_requests import AcknowledgeRequest, SharePartitionRequest
+from sharegroup.protocol.share_partition_requests import AcknowledgeRequest, FetchRequest, SharePartitionRequest
 from sharegroup.protocol.share_partition_responses import AcknowledgeResponse, FetchResponse, SharePartitionResponse
 from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch
 from sharegroup.testkit.simulation.judge import Grant, Key
@@ -41,6 +41,8 @@ class SparkWitness:
     def __init__(self, world: World, group_id: str, member_id: str) -> None:
         self._world, self._judge, self._trace = world, world.judge, world.trace
         self.group_id, self.member_id = group_id, member_id
+        #: The generation in which each fetch was sent.
+        self._asked: dict[str, int] = {}
         self._fetched: set[str] = set()
         self._acknowledgements: dict[str, _Sent] = {}
         self._renewals: dict[str, _Sent] = {}
@@ -62,6 +64,8 @@ class SparkWitness:
                 return self._heartbeat(request)
             case AcknowledgeRequest():
                 return self._acknowledgement(request)
+            case FetchRequest():
+                self._asked.setdefault(request.id, self._judge.generation(self.group_id, self.member_id))
         return lambda answer: None
 
     def hears(self, response: Response) -> None:
@@ -110,7 +114,8 @@ class SparkWitness:
     # -- answers ---------------------------------------------------------------------------------------------------
 
     def _take_grant(self, response: FetchResponse | AcknowledgeResponse) -> None:
-        grant = self._judge.grant(self.group_id, self.member_id, response.lock_deadline_ms)
+        generation = self._asked.get(response.id)
+        grant = self._judge.grant(self.group_id, self.member_id, response.lock_deadline_ms, generation)
         known = self._grants.setdefault(_key(response), {})
         for first, last, count in response.acquired:
             known.update((offset, (count, grant)) for offset in range(first, last + 1))
