@@ -20,7 +20,7 @@ from sharegroup.tables.pinned_tables import PinnedTables
 from sharegroup.tables.rows_by_file import TableFiles
 from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUP_CONFIGS, SHARE_PARTITIONS
 from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
-from sharegroup.testkit.simulation.simulated_tables import PinnedTable, SimulatedTables
+from sharegroup.testkit.simulation.simulated_tables import SimulatedTables
 from sharegroup.testkit.simulation.virtual_clock import Scheduler
 from sharegroup.watch.hand_over import HandOver, HandOverChange
 from sharegroup.watch.log_offsets_planner import LogOffsetsPlanner, PlannerSettings
@@ -130,24 +130,7 @@ class _Pinned(PinnedTables):
         return self._memory.pinned(table, version)
 
     def _files(self, table: Any) -> TableFiles:
-        return _Files(table)
-
-
-class _Files:
-    """A version of a table in memory as one file."""
-
-    def __init__(self, table: PinnedTable) -> None:
-        self._table = table
-
-    def paths(self) -> Collection[str]:
-        """The one."""
-        return [str(self._table.version())]
-
-    def rows(self, path: str) -> list[dict[str, Any]]:
-        """All rows."""
-        columns = [name for name in SHARE_PARTITIONS.schema.names if name != "time"]
-        rows: list[dict[str, Any]] = self._table.to_pyarrow_table(columns).to_pylist()
-        return rows
+        return self._memory.files(SHARE_PARTITIONS, table.version())
 
 
 class _Configs(ConfigPoll):
