@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ from deltalake import DeltaTable
 from sharegroup.commit.delta_table import open_or_create
 from sharegroup.errors import FencedLeaderError
 from sharegroup.tables.schemas import ALL_TABLES
-from tests.tables.job_tables import batch, start
+from tests.tables.job_tables import UpkeepOf, batch, start
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +22,7 @@ def test_spark_reads_what_delta_rs_has_written_and_compacted(spark: SparkSession
     steps, _ = start(tmp_path)
     for batch_id in range(5):
         steps.commit(batch(batch_id, offset=batch_id))
-    steps.upkeep(timedelta(hours=24), 1_000, {"delivery_log": "day < '2000-01-01'"})
+    UpkeepOf(tmp_path).run(steps, prune_before={"delivery_log": "day < '2000-01-01'"})
     steps.commit(batch(5, offset=5))
     for writer in steps.writers:
         path = str(tmp_path / writer.spec.name)
@@ -46,7 +45,5 @@ def test_a_foreign_optimize_fences_the_leader(spark: SparkSession, tmp_path: Pat
     for batch_id in range(2):
         steps.commit(batch(batch_id))
     spark.sql(f"OPTIMIZE delta.`{tmp_path / 'share_group_state'}`")
-    with pytest.raises(FencedLeaderError, match="share_group_state"):
-        steps.upkeep(timedelta(hours=24), 1_000, {})
     with pytest.raises(FencedLeaderError, match="share_group_state"):
         steps.commit(batch(2))

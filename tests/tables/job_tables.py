@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from sharegroup.commit.commit_steps import Batch, CommitSteps
-from sharegroup.commit.delta_table import DeltaTableWriter
+from sharegroup.commit.delta_table import DeltaTableWriter, DeltaVersions
+from sharegroup.commit.table_upkeep import TableUpkeep
 from sharegroup.commit.table_writer import TableWriter
+from sharegroup.commit.versioned_table import Upkeep
 from sharegroup.tables.schemas import SHARE_PARTITION_TABLES, TableSpec
 
 T0 = 1_700_000_000_000
@@ -57,6 +60,22 @@ def start(
     steps.complete_last_batch()
     steps.query_id = query_id
     return steps, producer
+
+
+class UpkeepOf:
+    """What looks after the tables of a job, on handles of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self._tables = {
+            spec.name: TableUpkeep(DeltaVersions(str(root), spec), "upkeep") for spec in SHARE_PARTITION_TABLES
+        }
+
+    def run(
+        self, steps: CommitSteps, retention: timedelta = timedelta(hours=24), local_versions: int = 1_000,
+        prune_before: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        for name, table in self._tables.items():
+            table.run(steps.leader_epoch, Upkeep(retention, local_versions, (prune_before or {}).get(name)))
 
 
 def batch(batch_id: int, offset: int = 0, position: int | None = None) -> Batch:

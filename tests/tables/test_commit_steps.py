@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,14 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from sharegroup.commit import delta_table
 from sharegroup.commit.commit_steps import Batch, CommitSteps
-from sharegroup.commit.delta_table import DeltaTableWriter, DeltaVersions
-from sharegroup.commit.table_upkeep import TableUpkeep
-from sharegroup.commit.versioned_table import NotCommittedError, Upkeep, Write
+from sharegroup.commit.delta_table import DeltaTableWriter
+from sharegroup.commit.versioned_table import NotCommittedError, Write
 from sharegroup.engine.output import Output
 from sharegroup.errors import FencedLeaderError
-from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUP_STATE, SHARE_PARTITION_TABLES
+from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUP_STATE
 from sharegroup.tables.state_table import read_states
 from sharegroup.types import SharePartitionKey
-from tests.tables.job_tables import T0, TOPIC_ID, Died, RecordingProducer, batch, dies_after, rows, start
+from tests.tables.job_tables import T0, TOPIC_ID, Died, RecordingProducer, UpkeepOf, batch, dies_after, rows, start
 
 #: (tables that have batch 1, what was sent by the job that died), for a job that dies after each step of batch 1.
 SENT = (["f1"], [("g", "notice-1")])
@@ -169,22 +167,6 @@ def test_a_store_that_fails_fences_nobody(tmp_path: Path, monkeypatch: pytest.Mo
             steps.commit(batch(0))
     steps.commit(batch(0))
     assert written(tmp_path, 0) == ["share_group_state", "delivery_log"]
-
-
-class UpkeepOf:
-    """What looks after the tables of a job, on handles of its own."""
-
-    def __init__(self, root: Path) -> None:
-        self._tables = {
-            spec.name: TableUpkeep(DeltaVersions(str(root), spec), "upkeep") for spec in SHARE_PARTITION_TABLES
-        }
-
-    def run(
-        self, steps: CommitSteps, retention: timedelta = timedelta(hours=24), local_versions: int = 1_000,
-        prune_before: Mapping[str, str] | None = None,
-    ) -> None:  # fmt: skip
-        for name, table in self._tables.items():
-            table.run(steps.leader_epoch, Upkeep(retention, local_versions, (prune_before or {}).get(name)))
 
 
 def test_upkeep_bounds_the_files_and_keeps_what_a_restart_needs(tmp_path: Path) -> None:
