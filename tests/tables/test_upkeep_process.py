@@ -73,6 +73,7 @@ def test_the_process_merges_files_while_batches_are_committed(tmp_path: Path, pr
         process.request(SHARE_PARTITION_TABLES, steps.leader_epoch)  # what meets a batch in its way is tried again
         batch_id += 1
         steps.commit(batch(batch_id, offset=batch_id))
+        time.sleep(0.1)  # the pace of a fast job, not a condition
     steps.commit(batch(batch_id + 1, offset=batch_id + 1))
 
     assert rows(tmp_path, "delivery_log", "batch_id") == [(each,) for each in range(batch_id + 2)]
