@@ -5,13 +5,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from sharegroup.commit import table_upgrade
 from sharegroup.commit.commit_steps import CommitSteps
 from sharegroup.commit.current_rows import CHUNK_ROWS
 from sharegroup.commit.table_upgrade import refuse_older_checkpoints, upgrade_tables
@@ -32,6 +30,7 @@ from sharegroup.tables.schemas import (
 from sharegroup.testkit.table_sql import query
 from tests.tables.group_batches import COUNT, batch, gone, group, partition
 from tests.tables.job_tables import T0, Died, dies_after, start
+from tests.tables.upgrade_commits import UpgradeCommits, die
 from tests.tables.whole_tables import WHOLE_GROUP_TABLES, whole_table_writer
 
 LOCK = "share.record.lock.duration.ms"
@@ -149,31 +148,17 @@ def test_a_reader_goes_on_over_the_upgrade(earlier: Path) -> None:
 
 
 @pytest.fixture
-def commits(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Callable[[int], None]]]:
-    """Called before each commit of an upgrade with its number, once set as `before`."""
-    hooks: dict[str, Callable[[int], None]] = {}
-    write, count = table_upgrade.write_deltalake, 0
-
-    def hooked(*arguments: Any, **keywords: Any) -> None:
-        nonlocal count
-        count += 1
-        hooks["before"](count)
-        write(*arguments, **keywords)
-
-    monkeypatch.setattr(table_upgrade, "write_deltalake", hooked)
-    yield hooks
-    assert count >= 8
+def commits(monkeypatch: pytest.MonkeyPatch) -> Iterator[UpgradeCommits]:
+    made = UpgradeCommits(monkeypatch)
+    yield made
+    assert made.count >= 8
 
 
 @pytest.mark.parametrize("dies_before", range(1, 9))
 def test_wherever_it_dies_it_is_done_once(
-    earlier: Path, written: Path, commits: dict[str, Callable[[int], None]], dies_before: int
+    earlier: Path, written: Path, commits: UpgradeCommits, dies_before: int
 ) -> None:
-    def die_once(number: int) -> None:
-        if number == dies_before:
-            raise Died
-
-    commits["before"] = die_once
+    commits.before(dies_before, die)
     with pytest.raises(Died):
         prepare(earlier)
     prepare(earlier)
@@ -181,14 +166,8 @@ def test_wherever_it_dies_it_is_done_once(
 
 
 @pytest.mark.parametrize("at_commit", range(1, 9))
-def test_of_two_jobs_one_does_it(
-    earlier: Path, written: Path, commits: dict[str, Callable[[int], None]], at_commit: int
-) -> None:
-    def another_is_faster(number: int) -> None:
-        if number == at_commit:
-            prepare(earlier)
-
-    commits["before"] = another_is_faster
+def test_of_two_jobs_one_does_it(earlier: Path, written: Path, commits: UpgradeCommits, at_commit: int) -> None:
+    commits.before(at_commit, lambda: prepare(earlier))
     prepare(earlier)
     assert content(earlier) == content(written)
     assert len(table(earlier, SHARE_PARTITIONS).file_uris()) == 3

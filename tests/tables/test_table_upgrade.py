@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -45,6 +45,7 @@ from tests.tables.earlier_tables import (
     write_earlier_tables,
 )
 from tests.tables.job_tables import T0, Died, dies_after, start
+from tests.tables.upgrade_commits import UpgradeCommits, die
 
 DAY_MS = 86_400_000
 NOW_MS = T0 + DAY_MS
@@ -165,34 +166,17 @@ def test_tables_that_are_missing_are_made(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def commits(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Callable[[int], None]]]:
-    """Called before each commit of an upgrade with its number, once set as `before`."""
-    hooks: dict[str, Callable[[int], None]] = {"before": lambda number: None}
-    write, count = table_upgrade.write_deltalake, 0
-
-    def hooked(*arguments: Any, **keywords: Any) -> None:
-        nonlocal count
-        count += 1
-        hooks["before"](count)
-        write(*arguments, **keywords)
-
-    monkeypatch.setattr(table_upgrade, "write_deltalake", hooked)
-    yield hooks
-    assert count
+def commits(monkeypatch: pytest.MonkeyPatch) -> Iterator[UpgradeCommits]:
+    made = UpgradeCommits(monkeypatch)
+    yield made
+    assert made.count
 
 
 @pytest.mark.parametrize("dies_before", range(1, 13))
 def test_wherever_it_dies_it_is_done_once(
-    earlier: Path, upgraded: Path, commits: dict[str, Callable[[int], None]], dies_before: int
+    earlier: Path, upgraded: Path, commits: UpgradeCommits, dies_before: int
 ) -> None:
-    counted: list[int] = []
-
-    def die_once(number: int) -> None:
-        counted.append(number)
-        if len(counted) == dies_before:
-            raise Died
-
-    commits["before"] = die_once
+    commits.before(dies_before, die)
     with pytest.raises(Died):
         prepare(earlier)
     prepare(earlier)
@@ -200,27 +184,17 @@ def test_wherever_it_dies_it_is_done_once(
 
 
 @pytest.mark.parametrize("at_commit", range(1, 13))
-def test_of_two_jobs_one_does_it(
-    earlier: Path, upgraded: Path, commits: dict[str, Callable[[int], None]], at_commit: int
-) -> None:
-    counted: list[int] = []
-
-    def another_is_faster(number: int) -> None:
-        counted.append(number)
-        if len(counted) == at_commit:
-            prepare(earlier)
-
-    commits["before"] = another_is_faster
+def test_of_two_jobs_one_does_it(earlier: Path, upgraded: Path, commits: UpgradeCommits, at_commit: int) -> None:
+    commits.before(at_commit, lambda: prepare(earlier))
     prepare(earlier)
     assert content(earlier) == content(upgraded)
 
 
-def test_a_store_that_takes_no_commit_is_told_of(earlier: Path, commits: dict[str, Callable[[int], None]]) -> None:
-    def refuse(number: int) -> None:
-        if number == 2:
-            raise CommitFailedError("disk is full")
+def test_a_store_that_takes_no_commit_is_told_of(earlier: Path, commits: UpgradeCommits) -> None:
+    def refuse() -> None:
+        raise CommitFailedError("disk is full")
 
-    commits["before"] = refuse
+    commits.before(2, refuse)
     with pytest.raises(CommitFailedError, match="disk is full"):
         prepare(earlier)
 

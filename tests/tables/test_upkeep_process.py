@@ -13,6 +13,7 @@ import psutil
 import pytest
 from deltalake import DeltaTable
 
+from sharegroup.commit.commit_steps import CommitSteps
 from sharegroup.commit.delta_table import DeltaVersions
 from sharegroup.commit.table_upkeep import TableUpkeep
 from sharegroup.commit.upkeep_process import UpkeepProcess
@@ -45,6 +46,14 @@ def await_true(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+def committed(root: Path, batches: int) -> CommitSteps:
+    """A job that leads, and has committed so many batches."""
+    steps, _ = start(root)
+    for batch_id in range(batches):
+        steps.commit(batch(batch_id, offset=batch_id))
+    return steps
+
+
 def files(root: Path, table: str) -> int:
     return len(DeltaTable(str(root / table)).file_uris())
 
@@ -63,9 +72,7 @@ def child() -> psutil.Process | None:
 
 
 def test_the_process_merges_files_while_batches_are_committed(tmp_path: Path, process: UpkeepProcess) -> None:
-    steps, _ = start(tmp_path)
-    for batch_id in range(20):
-        steps.commit(batch(batch_id, offset=batch_id))
+    steps = committed(tmp_path, 20)
     log = DeltaTable(str(tmp_path / "delivery_log"))
     batch_id, end = 19, time.monotonic() + 120
     while not is_compacted(log):
@@ -85,9 +92,7 @@ def test_the_process_merges_files_while_batches_are_committed(tmp_path: Path, pr
 def test_a_process_that_was_killed_is_started_again(
     tmp_path: Path, process: UpkeepProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
-    steps, _ = start(tmp_path)
-    for batch_id in range(4):
-        steps.commit(batch(batch_id, offset=batch_id))
+    steps = committed(tmp_path, 4)
     process.request(SHARE_PARTITION_TABLES, steps.leader_epoch)
     killed = child()
     assert killed is not None
@@ -102,9 +107,7 @@ def test_a_process_that_was_killed_is_started_again(
 def test_what_another_leader_leads_is_left_alone(
     tmp_path: Path, process: UpkeepProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
-    steps, _ = start(tmp_path)
-    for batch_id in range(4):
-        steps.commit(batch(batch_id, offset=batch_id))
+    steps = committed(tmp_path, 4)
     start(tmp_path)
     process.request(SHARE_PARTITION_TABLES, steps.leader_epoch)
     await_true(lambda: "no upkeep of share_group_state for 1: leader 2 leads" in caplog.text)
@@ -112,8 +115,7 @@ def test_what_another_leader_leads_is_left_alone(
 
 
 def test_the_process_ends_with_the_job(tmp_path: Path, process: UpkeepProcess) -> None:
-    steps, _ = start(tmp_path)
-    steps.commit(batch(0))
+    steps = committed(tmp_path, 1)
     process.request(SHARE_PARTITION_TABLES, steps.leader_epoch)
     running = child()
     assert running is not None
@@ -123,9 +125,7 @@ def test_the_process_ends_with_the_job(tmp_path: Path, process: UpkeepProcess) -
 
 def test_a_version_of_today_is_read_after_the_vacuum_of_its_old_files(tmp_path: Path) -> None:
     """The files are days old and were merged just now: time travel to a version from before needs them."""
-    steps, _ = start(tmp_path)
-    for batch_id in range(4):
-        steps.commit(batch(batch_id, offset=batch_id))
+    steps = committed(tmp_path, 4)
     kept = DeltaTable(str(tmp_path / "delivery_log")).version()
     week_ago = time.time() - 7 * 86_400
     for path in (tmp_path / "delivery_log").glob("day=*/*.parquet"):
@@ -138,8 +138,7 @@ def test_a_version_of_today_is_read_after_the_vacuum_of_its_old_files(tmp_path: 
 
 def test_what_no_version_has_is_removed(tmp_path: Path) -> None:
     """A commit that failed leaves its file behind."""
-    steps, _ = start(tmp_path)
-    steps.commit(batch(0))
+    steps = committed(tmp_path, 1)
     day = next((tmp_path / "delivery_log").glob("day=*"))
     orphan = day / "part-of-nothing.parquet"
     orphan.write_bytes(b"PAR1")
