@@ -14,10 +14,8 @@ positions say where the request topic goes on.
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
-import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -27,6 +25,7 @@ from sharegroup.commit.table_rows import stamped_rows
 from sharegroup.commit.table_writer import TableWriter
 from sharegroup.commit.versioned_table import Info, Row, Write
 from sharegroup.engine.output import Output
+from sharegroup.packed_json import pack_text, unpack_json
 
 logger = logging.getLogger(__name__)
 
@@ -142,7 +141,7 @@ class CommitSteps:
         info = self._first.last_info
         if not info or not info.get("outbox"):
             return
-        outbox = _unpack(info["outbox"])
+        outbox = unpack_json(info["outbox"])
         query_id, batch_id, now_ms = info["query_id"], info["batch_id"], info["now_ms"]
         for writer in self._others:
             rows = outbox["tables"].get(writer.spec.name)
@@ -194,7 +193,7 @@ class CommitSteps:
             "batch_id": batch.batch_id,
             "now_ms": batch.now_ms,
             "positions": {str(partition): offset for partition, offset in sorted(self.positions.items())},
-            "outbox": _pack(outbox),
+            "outbox": pack_text(json.dumps(outbox, separators=(",", ":"))),
         }
 
     def _commit_table(self, writer: TableWriter, batch: Batch, info: Info | None) -> None:
@@ -239,13 +238,3 @@ class CommitSteps:
 
 def _positions(info: Info | None) -> dict[int, int]:
     return {int(partition): offset for partition, offset in (info or {}).get("positions", {}).items()}
-
-
-def _pack(outbox: Mapping[str, Any]) -> str:
-    """JSON rows repeat their keys: packed, an outbox is a tenth of its size in the Delta log."""
-    return base64.b85encode(zlib.compress(json.dumps(outbox, separators=(",", ":")).encode(), 1)).decode()
-
-
-def _unpack(packed: str) -> dict[str, Any]:
-    outbox: dict[str, Any] = json.loads(zlib.decompress(base64.b85decode(packed)))
-    return outbox

@@ -12,15 +12,14 @@ Log offsets and configs are in no position: a process that starts anew says them
 
 from __future__ import annotations
 
-import base64
 import json
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from sharegroup.errors import ShareGroupError
+from sharegroup.packed_json import pack_text, unpack_json
 
 #: The version of a table before anything was read from it.
 NOTHING_READ = -1
@@ -95,14 +94,12 @@ class SourceOffset:
 def pack(values: Any) -> Any:
     """A list or tuple as an offset holds it: as it is, or as one text when it is long."""
     text = _text(values)
-    if len(text) <= _LARGE:
-        return json.loads(text)
-    return base64.b85encode(zlib.compress(text.encode(), 1)).decode()
+    return json.loads(text) if len(text) <= _LARGE else pack_text(text)
 
 
 def unpack(packed: Any) -> Any:
     """The inverse of `pack`."""
-    return json.loads(zlib.decompress(base64.b85decode(packed))) if isinstance(packed, str) else packed
+    return unpack_json(packed) if isinstance(packed, str) else packed
 
 
 def _text(values: Any) -> str:
