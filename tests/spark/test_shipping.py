@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ import pytest
 from sharegroup.commit.stale_checkpoint import Checkpoint
 from sharegroup.spark import shipping
 from sharegroup.spark.job.checkpoint import begin_checkpoint, read_checkpoint
+from tests.spark.shipped_module import ship
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,10 +47,7 @@ class Reader(SimpleDataSourceStreamReader):
 def test_a_source_runs_in_a_worker_that_has_nothing_but_the_zip(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unique_name: Callable[[str], str]
 ) -> None:
-    archive = tmp_path / "package.zip"
-    with zipfile.ZipFile(archive, "w") as package:
-        package.writestr("shipped_for_a_test.py", READER)
-    monkeypatch.setitem(shipping._ARCHIVES, spark.sparkContext.applicationId, str(archive))
+    archive = ship(spark, tmp_path, monkeypatch, "shipped_for_a_test", READER)
     name = unique_name("shipped").replace("-", "_")
     shipping.register_source(spark, name, "shipped_for_a_test:Reader", "word STRING, path STRING")
 

@@ -7,7 +7,6 @@ uncommitted batch again, nor when the other source of the query is the one that 
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from sharegroup.spark import shipping
+from tests.spark.shipped_module import ship
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,10 +59,7 @@ class Ends(Exception):
 def sources(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unique_name: Callable[[str], str]
 ) -> DataFrame:
-    archive = tmp_path / "package.zip"
-    with zipfile.ZipFile(archive, "w") as package:
-        package.writestr("neighbours_for_a_test.py", READERS)
-    monkeypatch.setitem(shipping._ARCHIVES, spark.sparkContext.applicationId, str(archive))
+    archive = ship(spark, tmp_path, monkeypatch, "neighbours_for_a_test", READERS)
     spark.sparkContext.addPyFile(str(archive))  # executors read a batch that is run again
     name = unique_name("neighbours").replace("-", "_")
     schema = "source STRING, made STRING, start LONG, end LONG"

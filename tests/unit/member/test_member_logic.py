@@ -189,13 +189,19 @@ def test_a_batch_that_dies_twice_may_be_more_the_second_time(job: EngineJob) -> 
     assert len({transaction_of(batch) for batch in reruns}) == 2
 
 
-def test_a_topic_made_again_is_another_one(job: EngineJob) -> None:
+def busy_with_more_waiting(job: EngineJob) -> tuple[Drive, OfferedBatch]:
+    """A member that works on its first batch of 40, and holds 60 records more."""
     drive = Drive(job, max_records=40)
     batch = drive.claim()
     drive.begin(batch)
     for _ in range(2):  # it asks for more, and is granted the rest
         drive.step()
     assert drive.logic.holdings.waiting_records == 60
+    return drive, batch
+
+
+def test_a_topic_made_again_is_another_one(job: EngineJob) -> None:
+    drive, batch = busy_with_more_waiting(job)
     assert drive.logic.holds_batch(job.now_ms())
     job.make_topic_again("another", records=10)
     job.advance(MISSING_TOPIC_INTERVAL_MS)
@@ -216,11 +222,7 @@ def test_a_topic_made_again_is_another_one(job: EngineJob) -> None:
 
 
 def test_a_new_topic_in_the_assignment_is_sign_enough(job: EngineJob) -> None:
-    drive = Drive(job, max_records=40)
-    drive.begin(drive.claim())
-    for _ in range(2):
-        drive.step()
-    assert drive.logic.holdings.waiting_records == 60
+    drive, _ = busy_with_more_waiting(job)
     job.make_topic_again("another")
     job.take("m", 0)  # the demand's refusal is on its way
     job.advance(HEARTBEAT_MS)
@@ -233,12 +235,7 @@ def test_a_new_topic_in_the_assignment_is_sign_enough(job: EngineJob) -> None:
 
 def test_what_is_held_of_a_share_partition_that_another_member_reads_now_is_worked_on(job: EngineJob) -> None:
     """Nothing is revoked: it is locked for the member, which asks for no more of it."""
-    drive = Drive(job, max_records=40)
-    batch = drive.claim()
-    drive.begin(batch)
-    for _ in range(2):  # it asks for more, and is granted the rest
-        drive.step()
-    assert drive.logic.holdings.waiting_records == 60
+    drive, batch = busy_with_more_waiting(job)
     job.assigned_partitions = []
     job.advance(HEARTBEAT_MS)
     for _ in range(2):
