@@ -54,7 +54,7 @@ def job(
 ) -> None:
     """Run the share-group job on this machine; on a cluster, spark-submit runs jobs/run_share_group.py."""
     try:
-        run_job(config, driver_memory)
+        run_job(config, _load(config).job, driver_memory)
     except JarsError as error:
         typer.echo(f"job: {error}", err=True)
         raise typer.Exit(1) from None

@@ -7,11 +7,16 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+from sharegroup.config import JobConfig
 from sharegroup.testkit.local_spark import local_settings, pyspark_environment
 
 
-def run_job(config: Path, driver_memory: str) -> NoReturn:
-    """Become the job: this process goes on as `sharegroup.spark.job.run_job`. Raises JarsError."""
-    environment = pyspark_environment("local[*]", driver_memory, local_settings())
+def run_job(config: Path, job: JobConfig, driver_memory: str) -> NoReturn:
+    """Become the job: this process goes on as `sharegroup.spark.job.run_job`. `job` is of the file `config`.
+
+    Raises JarsError.
+    """
+    settings = local_settings([job.tables_path, job.checkpoint_path])
+    environment = pyspark_environment("local[*]", driver_memory, settings)
     command = [sys.executable, "-m", "sharegroup.spark.job.run_job", "--config", str(config)]
     os.execve(sys.executable, command, {**os.environ, **environment})

@@ -17,6 +17,7 @@ from sharegroup.commit.delta_upkeep import LEAST_HOURS, DeltaUpkeep, retention_p
 from sharegroup.commit.table_writer import TableWriter
 from sharegroup.commit.versioned_table import Commit, NotCommittedError, Row, Stamp, TableStoreError, Upkeep, Write
 from sharegroup.tables.schemas import CHUNK, TableSpec, table_path
+from sharegroup.tables.store_outage import one_line
 
 logger = logging.getLogger(__name__)
 
@@ -115,6 +116,6 @@ def _errors() -> Iterator[None]:
     try:
         yield
     except CommitFailedError as error:
-        raise NotCommittedError(str(error)) from error
+        raise NotCommittedError(one_line(error)) from error
     except (DeltaError, OSError) as error:
-        raise TableStoreError(f"{type(error).__name__}: {error}") from error
+        raise TableStoreError(f"{type(error).__name__}: {one_line(error)}") from error

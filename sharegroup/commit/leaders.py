@@ -14,7 +14,13 @@ from sharegroup.tables.schemas import SHARE_GROUP_JOB, table_path
 
 
 def record_leader(
-    tables_path: str, query: str, leader_epoch: int, query_id: str, application_id: str, positions: Mapping[int, int]
+    tables_path: str,
+    query: str,
+    leader_epoch: int,
+    query_id: str,
+    application_id: str,
+    positions: Mapping[int, int],
+    options: dict[str, str] | None = None,
 ) -> None:
     """Add the row of a query that has just started; `positions` are the next unread offsets of its request topic."""
     row = {
@@ -26,12 +32,13 @@ def record_leader(
         "time": datetime.now(UTC),
     }
     table = pa.Table.from_pylist([row], schema=SHARE_GROUP_JOB.schema)
-    write_deltalake(table_path(tables_path, SHARE_GROUP_JOB), table, mode="append")
+    write_deltalake(table_path(tables_path, SHARE_GROUP_JOB), table, mode="append", storage_options=options)
 
 
-def last_leader_epoch(tables_path: str, query_id: str) -> int:
+def last_leader_epoch(tables_path: str, query_id: str, options: dict[str, str] | None = None) -> int:
     """The leader epoch of the last start of the query with that id, 0 if it never started."""
-    rows = open_or_create(tables_path, SHARE_GROUP_JOB).to_pyarrow_table(columns=["query_id", "leader_epoch"])
+    table = open_or_create(tables_path, SHARE_GROUP_JOB, options)
+    rows = table.to_pyarrow_table(columns=["query_id", "leader_epoch"])
     epochs = rows.filter(pc.equal(rows["query_id"], query_id))["leader_epoch"]
     newest: int | None = pc.max(epochs).as_py()
     return newest or 0

@@ -18,7 +18,11 @@ _KEY = ["group_id", "topic_id", "partition"]
 
 
 def prunable(
-    tables_path: str, delivery_log_retention_ms: int, names: Collection[str], now: datetime | None = None
+    tables_path: str,
+    delivery_log_retention_ms: int,
+    names: Collection[str],
+    now: datetime | None = None,
+    options: dict[str, str] | None = None,
 ) -> Mapping[str, str]:
     """{table: predicate over `day`} for those of the named tables that have days to drop.
 
@@ -29,11 +33,11 @@ def prunable(
     today = (now or datetime.now(UTC)).date()
     found: dict[str, str] = {}
     log_before = today - timedelta(days=1 + delivery_log_retention_ms // 86_400_000)
-    if DELIVERY_LOG.name in names and _oldest_day(open_or_create(tables_path, DELIVERY_LOG)) < log_before:
+    if DELIVERY_LOG.name in names and _oldest_day(open_or_create(tables_path, DELIVERY_LOG, options)) < log_before:
         found[DELIVERY_LOG.name] = f"day < '{log_before.isoformat()}'"
     if SHARE_GROUP_STATE.name not in names:
         return found
-    state = open_or_create(tables_path, SHARE_GROUP_STATE)
+    state = open_or_create(tables_path, SHARE_GROUP_STATE, options)
     state_before = today - timedelta(days=_STATE_DAYS)
     oldest = _oldest_day(state)
     if oldest < state_before and oldest < (state_before := min(state_before, _oldest_newest_snapshot(state))):

@@ -27,7 +27,7 @@ def settings(config: Config) -> dict[str, Any]:
     job = config.job
     return {
         "tables_path": job.tables_path,
-        "storage_options": {},
+        "storage_options": job.delta_options,
         "retention_ms": job.tables_retention_ms,
         "local_versions": job.tables_local_versions,
         "log_retention_ms": job.delivery_log_retention_ms,

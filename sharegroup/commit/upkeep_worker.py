@@ -44,7 +44,7 @@ class UpkeepWorker:
     def run(self, names: list[str], leader_epoch: int) -> None:
         """The upkeep of these tables for a leader. Raises ShareGroupError when one of them has another leader, or is
         away."""
-        prune_before = prunable(self._tables_path, self._log_retention_ms, names)
+        prune_before = prunable(self._tables_path, self._log_retention_ms, names, options=self._options)
         for name in names:
             upkeep = Upkeep(self._retention, self._local_versions, prune_before.get(name))
             self._table(name).run(leader_epoch, upkeep)

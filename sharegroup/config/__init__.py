@@ -14,6 +14,7 @@ from sharegroup.config.offset_reset import AutoOffsetReset, OffsetResetStrategy
 from sharegroup.config.reference import reference
 from sharegroup.config.share_coordinator import ShareCoordinatorConfig
 from sharegroup.config.share_group import AssignorName, ShareGroupConfig
+from sharegroup.config.storage_options import is_s3
 
 __all__ = [
     "AssignorName",
@@ -29,6 +30,7 @@ __all__ = [
     "ShareCoordinatorConfig",
     "ShareGroupConfig",
     "check_group_overrides",
+    "is_s3",
     "load_config",
     "parse_config",
     "reference",

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from sharegroup.config.client_properties import property_problems
 from sharegroup.config.family import ConfigFamily, Whole
+from sharegroup.config.storage_options import checked_options, delta_options
 from sharegroup.types import is_topic_name
 
 __all__ = ["JobConfig"]
@@ -43,6 +44,7 @@ def _topic_name(name: str) -> str:
 
 
 ClientProperties = Annotated[dict[str, str], BeforeValidator(_client_properties)]
+StorageOptions = Annotated[dict[str, str], BeforeValidator(checked_options)]
 TopicName = Annotated[str, AfterValidator(_topic_name)]
 
 
@@ -66,6 +68,13 @@ class JobConfig(ConfigFamily):
         alias="checkpoint.path",
         min_length=1,
         description="Directory of the queries' checkpoints.",
+    )
+    tables_storage_options: StorageOptions = Field(
+        default={},
+        alias="tables.storage.options",
+        repr=False,
+        description="How both are reached on an object store (AWS_ENDPOINT_URL, ...; fs.*: for Spark alone).",
+        json_schema_extra={"allowed": "mapping of texts"},
     )
     kafka: ClientProperties = Field(
         default={},
@@ -176,3 +185,8 @@ class JobConfig(ConfigFamily):
         ge=2,
         description="Batches kept in the state store for a restart.",
     )
+
+    @property
+    def delta_options(self) -> dict[str, str]:
+        """Of the storage's options those that delta-rs takes, for whatever opens a table."""
+        return delta_options(self.tables_storage_options)

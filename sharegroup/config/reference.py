@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from sharegroup.config.family import ConfigFamily, ConfigKey, text_of
 from sharegroup.config.group import JOB_KEYS, GroupOverrides
@@ -20,7 +20,7 @@ def default_text(key: ConfigKey) -> str:
     """A default as it is written in YAML; the name of the job-level key where a group has no default of its own."""
     if key.default is None:
         return JOB_KEYS[key.name]
-    if key.name == "kafka":
+    if isinstance(key.default, Mapping):
         return "{}"
     return text_of(key.default) or '""'
 

@@ -50,7 +50,7 @@ class Parts:
         self.listeners = Listeners(config.gateway.advertised_host or config.gateway.listener_host)
         self.ports = Ports(config.gateway, self.cluster, self.listeners)
         self.job = JobChannel(settings, topics, config.gateway.job_timeout_ms / 1000, self.cluster)
-        self._stored = StoredGroups(config.job.tables_path)
+        self._stored = StoredGroups(config.job.tables_path, config.job.delta_options)
         self.group_configs = GroupConfigs(config, self._stored)
         self._leases = MemberLeases()
         self.share = ShareApis(

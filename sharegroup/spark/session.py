@@ -10,6 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from sharegroup.spark.shipping import ship_package
+from sharegroup.spark.storage import use_storage
 
 #: For every session of this project. RocksDB with changelog checkpointing: a batch uploads what changed, not the whole
 #: state. Deadlines come as ticks, so no query ever needs a batch without data.
@@ -31,13 +32,17 @@ _DEFAULTS = {"spark.databricks.delta.snapshotPartitions": "4"}
 
 
 def build_session(
-    app_name: str, master: str | None = None, jars: Iterable[Path] = (), extra: Mapping[str, str] | None = None
+    app_name: str,
+    master: str | None = None,
+    jars: Iterable[Path] = (),
+    extra: Mapping[str, str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """A session for this project, or the one there is.
 
     `master` is for local use, whose workers run with this Python; under spark-submit it stays None. `jars` are the JARs
     of conf/ivy.xml's conf `spark`; under `spark-submit --packages` there is nothing to add. `extra` goes over the
-    settings here.
+    settings here. `storage_options` are as the job's `tables.storage.options`; S3 needs the JARs of conf `s3` as well.
     """
     builder = SparkSession.builder.appName(app_name)
     if master is not None:
@@ -52,5 +57,6 @@ def build_session(
     for key, value in _DEFAULTS.items():
         if session.conf.get(key, None) is None:
             session.conf.set(key, value)
+    use_storage(session, storage_options or {})
     ship_package(session)
     return session

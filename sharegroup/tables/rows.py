@@ -11,6 +11,7 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from sharegroup.errors import ShareGroupError
 from sharegroup.tables.schemas import TableSpec, table_path
+from sharegroup.tables.store_outage import one_line
 
 StorageOptions = Mapping[str, str] | None
 Row = dict[str, Any]
@@ -31,7 +32,7 @@ def open_table(tables_path: str, spec: TableSpec, storage_options: StorageOption
     except TableNotFoundError as error:
         raise TableMissingError(f"table {spec.name} is not there: no job has run on {tables_path}") from error
     except (DeltaError, OSError) as error:
-        raise TableUnavailableError(f"table {spec.name} cannot be opened: {error}") from error
+        raise TableUnavailableError(f"table {spec.name} cannot be opened: {one_line(error)}") from error
     missing = spec.missing_columns(pa.schema(table.schema()))
     if missing:
         raise TableUnavailableError(
@@ -61,7 +62,7 @@ class Tables:
         try:
             rows: list[Row] = self._read(spec, group_ids).to_pylist()
         except (DeltaError, OSError) as error:
-            raise TableUnavailableError(f"table {spec.name} cannot be read: {error}") from error
+            raise TableUnavailableError(f"table {spec.name} cannot be read: {one_line(error)}") from error
         return sorted(rows, key=lambda row: tuple(row[column] for column in spec.key))
 
     def _read(self, spec: TableSpec, group_ids: Collection[str] | None) -> pa.Table:

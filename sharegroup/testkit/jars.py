@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 IVY_XML = Path(__file__).resolve().parents[2] / "conf" / "ivy.xml"
-CONFS = ("spark", "broker", "broker-3.9", "tools")
+CONFS = ("spark", "broker", "broker-3.9", "tools", "s3", "s3-server")
 MIN_JAVA = 17
 #: JVM options for what does not live for long: no second compiler, which would only take the cores from the start, and
 #: no collector threads.

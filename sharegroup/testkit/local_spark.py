@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from sharegroup.config import is_s3
 from sharegroup.testkit.jars import jars
 
 LOG4J2_PROPERTIES = Path(__file__).resolve().parents[1] / "spark" / "log4j2.properties"
 
 
-def local_settings() -> dict[str, str]:
-    """What goes to spark-submit as `--conf`. Raises JarsError."""
+def local_jars(paths: Iterable[str] = ()) -> list[Path]:
+    """The JARs of a session that works on these paths. Raises JarsError."""
+    return [*jars("spark"), *(jars("s3") if any(map(is_s3, paths)) else ())]
+
+
+def local_settings(paths: Iterable[str] = ()) -> dict[str, str]:
+    """What goes to spark-submit as `--conf`, for work on these paths. Raises JarsError."""
     return {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.jars": ",".join(str(path) for path in jars("spark")),
+        "spark.jars": ",".join(map(str, local_jars(paths))),
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={LOG4J2_PROPERTIES}",

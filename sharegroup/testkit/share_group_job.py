@@ -21,6 +21,7 @@ import yaml
 from sharegroup.commit.fault_points import VARIABLE as FAULT_POINT
 from sharegroup.config import Config, load_config
 from sharegroup.spark.log_set_up import LINES_VARIABLE
+from sharegroup.testkit.local_spark import local_settings
 from sharegroup.testkit.raw_member import RawMember, RequestClient
 from sharegroup.testkit.submitted_job import SubmittedJob, SubmittedJobError
 
@@ -132,6 +133,7 @@ class ShareGroupJobRun:
             ["--config", str(self.config_path)],
             self.log_path,
             master=self._master,
+            conf=local_settings([self.config.job.tables_path, self.config.job.checkpoint_path]),
             environment={FAULT_POINT: fault_point, LINES_VARIABLE: str(_EVERY_LINE)},
             working_directory=working_directory or self._directory,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from sharegroup.errors import ErrorCode, RequestError
@@ -32,8 +32,8 @@ class StoredGroups:
     Methods raise RequestError (COORDINATOR_NOT_AVAILABLE, which is retriable) when the tables cannot be read.
     """
 
-    def __init__(self, tables_path: str) -> None:
-        self._tables_path, self._tables = tables_path, KeptTables(tables_path)
+    def __init__(self, tables_path: str, storage_options: Mapping[str, str] | None = None) -> None:
+        self._tables_path, self._tables = tables_path, KeptTables(tables_path, storage_options)
         self._is_missing = False
 
     async def listings(self) -> tuple[GroupListing, ...]:

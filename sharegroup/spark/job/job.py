@@ -54,6 +54,7 @@ class ShareGroupJob:
 
     def __init__(self, spark: SparkSession, config: Config, stop: StopSignal) -> None:
         self._spark, self._config, self._stop = spark, config, stop
+        self._options = config.job.delta_options
         self._scratch = tempfile.TemporaryDirectory(prefix="sharegroup-")
         self._kafka = python_properties(config.job.bootstrap_servers, config.job.kafka)
         self._jvm_pid = int(spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]  # py4j
@@ -71,7 +72,7 @@ class ShareGroupJob:
         self._create_topics_and_tables()
         self._refuse_stale_checkpoints()
         lead = self._take_the_lead()
-        upgrade_tables(self._config.job.tables_path, int(time.time() * 1000))
+        upgrade_tables(self._config.job.tables_path, int(time.time() * 1000), self._options)
         supervisor = Supervisor({name: functools.partial(self._start, lead, name) for name in self._build})
         watch = LeadWatch(lead.check)
         all_run = False
@@ -100,7 +101,7 @@ class ShareGroupJob:
             timed=requests,
         )
         for spec in ALL_TABLES:
-            open_or_create(job.tables_path, spec)
+            open_or_create(job.tables_path, spec, self._options)
 
     def _refuse_stale_checkpoints(self) -> None:
         """Before this job takes the lead: a start that comes to nothing must not end the job that runs."""
@@ -108,19 +109,19 @@ class ShareGroupJob:
         paths = {name: f"{job.checkpoint_path}/{name}" for name in _TABLES}
         checkpoints = {path: read_checkpoint(self._spark, path) for path in paths.values()}
         used = {path for path, checkpoint in checkpoints.items() if checkpoint and checkpoint.newest_batch >= 0}
-        refuse_older_checkpoints(job.tables_path, checkpoints, used.__contains__)
+        refuse_older_checkpoints(job.tables_path, checkpoints, used.__contains__, self._options)
         for name, (first, *_) in _TABLES.items():
             checkpoint = checkpoints[paths[name]]
             if checkpoint is not None:
-                table = DeltaTableWriter(job.tables_path, first)
+                table = DeltaTableWriter(job.tables_path, first, self._options)
                 committed = table.committed(checkpoint.query_id)
-                known = functools.partial(last_leader_epoch, job.tables_path)
+                known = functools.partial(last_leader_epoch, job.tables_path, options=self._options)
                 refuse_stale_checkpoint(checkpoint, table.last_info, committed, known)
 
     def _take_the_lead(self) -> JobLead:
         path = self._config.job.tables_path
-        tables = [DeltaVersions(path, spec) for specs in _TABLES.values() for spec in specs]
-        lead = JobLead(DeltaTableWriter(path, SHARE_GROUP_JOB), tables)
+        tables = [DeltaVersions(path, spec, self._options) for specs in _TABLES.values() for spec in specs]
+        lead = JobLead(DeltaTableWriter(path, SHARE_GROUP_JOB, self._options), tables)
         lead.take()
         return lead
 
@@ -154,7 +155,8 @@ class ShareGroupJob:
         )
 
     def _steps(self, name: str, producer: KafkaRowProducer) -> CommitSteps:
-        writers = [DeltaTableWriter(self._config.job.tables_path, spec) for spec in _TABLES[name]]
+        path = self._config.job.tables_path
+        writers = [DeltaTableWriter(path, spec, self._options) for spec in _TABLES[name]]
         return CommitSteps(writers, producer, fault_point(name, self._jvm_pid))
 
     def _producer(self, name: str, requests_topic: str) -> KafkaRowProducer:

@@ -86,10 +86,9 @@ class JobQuery:
         Raises FencedLeaderError, StaleCheckpointError, KafkaUnavailableError.
         """
         path = f"{self._config.job.checkpoint_path}/{self.name}"
-        tables_path = self._config.job.tables_path
-        self._run.lead(
-            leader_epoch, read_checkpoint(self._spark, path), functools.partial(last_leader_epoch, tables_path)
-        )
+        job = self._config.job
+        last_of = functools.partial(last_leader_epoch, job.tables_path, options=job.delta_options)
+        self._run.lead(leader_epoch, read_checkpoint(self._spark, path), last_of)
         # Before Spark plans a batch: a checkpoint with one, and no start to go with it, would be taken for a stale one.
         self._steps.query_id = begin_checkpoint(self._spark, path)
         self._record()
@@ -113,6 +112,7 @@ class JobQuery:
             self._steps.query_id,
             self._spark.sparkContext.applicationId,
             self._steps.positions,
+            self._config.job.delta_options,
         )
 
     def _on_batch(self, frame: DataFrame, batch_id: int) -> None:

@@ -1,9 +1,9 @@
 """Keeps the job's queries running: a query that failed for a passing reason is started again.
 
-While it is Kafka that is away, a query is tried again for as long as it takes: to keep running is what the job is for.
-After any other failure it is tried again `MAX_RESTARTS` times without a batch in between. What is for people to
-decide - another leader, a stale checkpoint - ends the job at once, and so does a first start that fails for anything
-but Kafka.
+While Kafka is away, or the store of the tables, a query is tried again for as long as it takes: to keep running is
+what the job is for. After any other failure it is tried again `MAX_RESTARTS` times without a batch in between. What is
+for people to decide - another leader, a stale checkpoint - ends the job at once, and so does a first start that fails
+for anything but those two.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from pyspark.errors import StreamingQueryException
 
 from sharegroup.commit.stale_checkpoint import StaleCheckpointError
 from sharegroup.errors import FencedLeaderError, ShareGroupError, StopRequested
+from sharegroup.tables.store_outage import is_store_outage, one_line
 
 logger = logging.getLogger(__name__)
 
-#: How often in a row a query is started again after failures that are not Kafka's.
+#: How often in a row a query is started again after failures that are no outage.
 MAX_RESTARTS = 6
 #: A query is started again after 1, 2, 4, ... seconds, and no longer than this.
 MAX_DELAY_S = 30.0
@@ -99,19 +100,19 @@ class _Failures:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._all, self._not_kafkas = 0, 0
+        self._all, self._no_outages = 0, 0
 
     def add(self, failure: BaseException | None) -> float:
         """Seconds until the next start. Raises ShareGroupError after too many."""
         self._all += 1
-        self._not_kafkas += not is_outage(failure)
-        if self._not_kafkas > MAX_RESTARTS:
-            raise ShareGroupError(f"query {self._name} failed {self._not_kafkas} times in a row") from failure
+        self._no_outages += not is_outage(failure)
+        if self._no_outages > MAX_RESTARTS:
+            raise ShareGroupError(f"query {self._name} failed {self._no_outages} times in a row") from failure
         return float(min(2 ** min(self._all - 1, 10), MAX_DELAY_S))
 
 
 def is_outage(failure: BaseException | None) -> bool:
-    """Whether it is Kafka that is away, by any of its clients, however deep in the causes.
+    """Whether Kafka is away, by any of its clients, or the store, however deep in the causes.
 
     A topic that is gone is not away: nobody will bring it back by waiting.
     """
@@ -119,6 +120,8 @@ def is_outage(failure: BaseException | None) -> bool:
         if isinstance(error, KafkaError) and error.retriable and not isinstance(error, UnknownTopicOrPartitionError):
             return True
         if isinstance(error, StreamingQueryException) and _JAVA_OUTAGE.search(str(error)):
+            return True
+        if is_store_outage(error):
             return True
     return False
 
@@ -132,4 +135,4 @@ def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
 def _first_line(failure: BaseException | None) -> str:
     if isinstance(failure, StreamingQueryException):
         return str(failure).partition("\n")[0]
-    return f"{type(failure).__name__}: {failure}"
+    return f"{type(failure).__name__}: {one_line(failure)}"

@@ -25,7 +25,7 @@ def source_options(config: Config, hand_over: str) -> dict[str, Any]:
     return {
         "kafka": python_properties(job.bootstrap_servers, job.kafka),
         "tables": {spec.name: table_path(job.tables_path, spec) for spec in GROUP_COORDINATOR_TABLES},
-        "storage_options": {},
+        "storage_options": job.delta_options,
         "hand_over": hand_over,
         "requests_topic": job.group_requests_topic,
         "poll_ms": job.log_poll_interval_ms,

@@ -93,7 +93,7 @@ def source_options(config: Config, hand_over: str) -> dict[str, Any]:
     return {
         "kafka": python_properties(job.bootstrap_servers, job.kafka),
         "tables": {spec.name: table_path(job.tables_path, spec) for spec in (SHARE_PARTITIONS, SHARE_GROUP_STATE)},
-        "storage_options": {},
+        "storage_options": job.delta_options,
         "hand_over": hand_over,
         "shards": job.operator_shards,
         "requests_topic": job.partition_requests_topic,

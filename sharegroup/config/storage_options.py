@@ -1,0 +1,122 @@
+"""`tables.storage.options`: how delta-rs and Spark reach the object store that tables and checkpoints are on.
+
+delta-rs reads and writes the tables; Spark, by Hadoop's file systems, the checkpoints, and tables in SQL. The two know
+the same things by other names. Options have delta-rs' names, whatever the case (AWS_ENDPOINT_URL); what Spark needs of
+them to reach S3 is told here, once. Options whose names begin with `fs.` are Hadoop's, for Spark alone, and go first.
+What is left out is left to the libraries: the environment, profiles, the machine's role.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+from sharegroup.config.family import text_of
+
+__all__ = ["checked_options", "delta_options", "hadoop_properties", "is_s3"]
+
+_HADOOP = "fs."
+_S3_SCHEMES = ("s3://", "s3a://")
+
+#: delta-rs' name (or either of two), and S3A's.
+_TO_S3A = {
+    "aws_access_key_id": "fs.s3a.access.key",
+    "aws_secret_access_key": "fs.s3a.secret.key",
+    "aws_session_token": "fs.s3a.session.token",
+    "aws_default_region": "fs.s3a.endpoint.region",
+    "aws_region": "fs.s3a.endpoint.region",
+    "aws_endpoint": "fs.s3a.endpoint",
+    "aws_endpoint_url": "fs.s3a.endpoint",
+}
+_PATH_STYLE = "fs.s3a.path.style.access"
+_VIRTUAL_HOSTED = "aws_virtual_hosted_style_request"
+_ENDPOINTS = ("aws_endpoint", "aws_endpoint_url")
+
+#: With these, a commit is no compare-and-set any more.
+_UNSAFE = {"aws_s3_allow_unsafe_rename": ("true", "1"), "aws_conditional_put": ("disabled",)}
+#: delta-rs passes over a name that it does not know; one that begins like these is told to be a slip.
+_AWS = "aws_"
+_KNOWN_AWS = frozenset(
+    {
+        *_TO_S3A,
+        _VIRTUAL_HOSTED,
+        *_UNSAFE,
+        "aws_allow_http",
+        "aws_bucket",
+        "aws_bucket_name",
+        "aws_checksum_algorithm",
+        "aws_container_authorization_token_file",
+        "aws_container_credentials_full_uri",
+        "aws_container_credentials_relative_uri",
+        "aws_copy_if_not_exists",
+        "aws_disable_tagging",
+        "aws_endpoint_url_dynamodb",
+        "aws_endpoint_url_sts",
+        "aws_force_credential_load",
+        "aws_iam_role_arn",
+        "aws_iam_role_session_name",
+        "aws_imdsv1_fallback",
+        "aws_metadata_endpoint",
+        "aws_profile",
+        "aws_request_payer",
+        "aws_role_arn",
+        "aws_role_session_name",
+        "aws_s3_assume_role_arn",
+        "aws_s3_express",
+        "aws_s3_locking_provider",
+        "aws_s3_role_session_name",
+        "aws_server_side_encryption",
+        "aws_skip_signature",
+        "aws_sse_bucket_key_enabled",
+        "aws_sse_customer_key_base64",
+        "aws_sse_kms_key_id",
+        "aws_sts_endpoint",
+        "aws_token",
+        "aws_unsigned_payload",
+        "aws_web_identity_token_file",
+    }
+)
+
+
+def checked_options(value: object) -> object:
+    """The options as texts. Raises ValueError, which shows no value: some are passwords."""
+    if not isinstance(value, Mapping):
+        raise ValueError("Not a mapping of storage options")
+    options = {str(name): _text(str(name), text) for name, text in value.items()}
+    if problems := [problem for name, text in options.items() if (problem := _problem(name.lower(), text))]:
+        raise ValueError("; ".join(problems))
+    return options
+
+
+def delta_options(options: Mapping[str, str]) -> dict[str, str]:
+    """What delta-rs takes as `storage_options`."""
+    return {name: text for name, text in options.items() if not name.startswith(_HADOOP)}
+
+
+def hadoop_properties(options: Mapping[str, str]) -> dict[str, str]:
+    """Hadoop's properties for the same. An endpoint of one's own is asked by paths, as delta-rs does."""
+    by_name = {name.lower(): text for name, text in options.items()}
+    found = {hadoop: by_name[name] for name, hadoop in _TO_S3A.items() if name in by_name}
+    if _VIRTUAL_HOSTED in by_name or any(name in by_name for name in _ENDPOINTS):
+        found[_PATH_STYLE] = text_of(by_name.get(_VIRTUAL_HOSTED, "false").lower() != "true")
+    return found | {name: text for name, text in options.items() if name.startswith(_HADOOP)}
+
+
+def is_s3(path: str) -> bool:
+    """Whether a path is on S3, for which Spark needs more JARs."""
+    return path.startswith(_S3_SCHEMES)
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, (bool, str, int, float)):
+        raise ValueError(f"Option {name} is not a text")
+    return text_of(value)
+
+
+def _problem(name: str, text: str) -> str | None:
+    if text.lower() in _UNSAFE.get(name, ()):
+        return f"With {name} two jobs could write the same version of a table"
+    if name.startswith(_AWS) and name not in _KNOWN_AWS:
+        nearest = difflib.get_close_matches(name, sorted(_KNOWN_AWS), n=1, cutoff=0.0)[0]
+        return f"Unknown option {name}; the nearest known name is {nearest}"
+    return None
