@@ -1,8 +1,8 @@
 """Whether it is the store of the tables (or of the checkpoints) that is away: nobody answers, or with 429 or 5xx.
 
 Errors come as delta-rs' from Python, as Hadoop's and Amazon's from Spark, and as a text from Spark's Python workers.
-All that they have in common is what they say, so that is what is looked at. A store that answers with a refusal - no such
-bucket, access denied - is not away: nobody will change that by waiting.
+All that they have in common is what they say, so that is what is looked at. A store that answers with a refusal (no
+such bucket, access denied) is not away: nobody will change that by waiting.
 """
 
 from __future__ import annotations

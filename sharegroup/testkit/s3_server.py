@@ -95,6 +95,6 @@ class S3Server(LoggedProcess):
         root = self._buckets / bucket
         return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
 
-    def remove(self, bucket: str, prefix: str) -> None:
-        """Remove the objects below a prefix that ends a part of their keys, as someone might who wants to start over."""
-        shutil.rmtree(self._buckets / bucket / prefix)
+    def remove(self, bucket: str, folder: str) -> None:
+        """Remove the objects below a folder."""
+        shutil.rmtree(self._buckets / bucket / folder)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from deltalake import DeltaTable
+from kafka import KafkaAdminClient
 
+from sharegroup.config.storage_options import hadoop_properties
 from sharegroup.errors import ErrorCode
-from sharegroup.tables import read_group
 from sharegroup.testkit.gateway_process import GatewayProcess
 from sharegroup.testkit.local_spark import local_settings
 from sharegroup.testkit.raw_member import RawMember
@@ -17,13 +18,10 @@ from sharegroup.testkit.s3_server import S3Server
 from sharegroup.testkit.share_group_job import QUERY_FAILED, ShareGroupJobRun
 from sharegroup.testkit.submitted_job import SubmittedJob
 from sharegroup.types import AcknowledgeType, AcquiredRange
-from tests.integration.share_members import Group, keys
 from tests.integration.waiting import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from kafka import KafkaProducer
 
     from sharegroup.testkit.embedded_kafka import EmbeddedKafka
     from tests.integration.conftest import NewTopic
@@ -53,7 +51,7 @@ def job(s3: S3Server, kafka: EmbeddedKafka, tmp_path: Path) -> Iterator[ShareGro
 
 
 @pytest.mark.timeout(600)
-def test_a_job_on_s3_outlives_its_death_and_that_of_the_store(
+def test_a_job_on_s3_serves_comes_back_and_outlasts_the_store(
     job: ShareGroupJobRun, s3: S3Server, new_topic: NewTopic, tmp_path: Path
 ) -> None:
     job.await_running()
@@ -61,11 +59,15 @@ def test_a_job_on_s3_outlives_its_death_and_that_of_the_store(
     member = RawMember(job.client(), job.new_group())
     member.join({topic: 1})
     assert member.fetch(topic, 0, 12).acquired == (AcquiredRange(0, 11, 1),)
+    clients_come_and_go(job, s3, new_topic, tmp_path)
 
+    # One query has its checkpoint, the other one only its tables.
     job.process.kill()
+    s3.remove(BUCKET, f"{tmp_path.name}/checkpoint/group_coordinator")
     assert any(key.startswith(f"{tmp_path.name}/checkpoint/share_partition/commits/") for key in s3.objects(BUCKET))
     job.start()
     assert member.acknowledge(topic, 0, [(0, 3, AcknowledgeType.ACCEPT)]).error_code == ErrorCode.NONE
+    member.join({topic: 1})
 
     s3.kill()
     request = member.acknowledge_request(topic, 0, [(4, 7, AcknowledgeType.ACCEPT)])
@@ -76,49 +78,39 @@ def test_a_job_on_s3_outlives_its_death_and_that_of_the_store(
     assert member.fetch(topic, 0, 100).acquired == (AcquiredRange(12, 19, 1),)
     assert job.process.terminate() == 0
 
-    s3.remove(BUCKET, f"{tmp_path.name}/checkpoint")
-    job.start()
-    assert member.acknowledge(topic, 0, [(8, 19, AcknowledgeType.ACCEPT)]).error_code == ErrorCode.NONE
-    assert job.process.terminate() == 0
 
-
-@pytest.mark.timeout(600)
-def test_a_gateway_reads_from_s3_and_a_spark_member_writes_to_it(
-    job: ShareGroupJobRun, s3: S3Server, new_topic: NewTopic, tmp_path: Path
-) -> None:
-    job.await_running()
-    topic, group_id = new_topic(2, 30), job.new_group()
-    names = ("share_group_requests", "share_partition_requests", "share_group_responses")
+def clients_come_and_go(job: ShareGroupJobRun, s3: S3Server, new_topic: NewTopic, tmp_path: Path) -> None:
+    """A member that writes to S3 with Spark, which has its credentials from the environment, and a client of a gateway,
+    which reads the tables there."""
+    topic, group_id, names = new_topic(2, 30), job.new_group(), ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
     sink = f"s3a://{BUCKET}/{tmp_path.name}/sink"
-    given = {"AWS_ENDPOINT_URL", "AWS_REGION"}
+    arguments = {
+        "bootstrap-servers": job.bootstrap_servers,
+        "group-id": group_id,
+        "topics": topic,
+        "sink": sink,
+        "checkpoint": f"s3a://{BUCKET}/{tmp_path.name}/member",
+        "share-group-requests-topic": job.config.job.group_requests_topic,
+        "share-partition-requests-topic": job.config.job.partition_requests_topic,
+        "share-group-responses-topic": job.config.job.responses_topic,
+    }
+    properties = {name: value for name, value in hadoop_properties(s3.options).items() if not name.endswith(".key")}
     member = SubmittedJob(
         "jobs/consume_acquired_batches.py",
-        [
-            *("--bootstrap-servers", job.bootstrap_servers, "--group-id", group_id, "--topics", topic),
-            *("--sink", sink, "--checkpoint", f"s3a://{BUCKET}/{tmp_path.name}/member"),
-            *(f"--{name.replace('_', '-')}-topic={tmp_path.name}-{name}" for name in names),
-        ],
+        [f"--{name}={value}" for name, value in arguments.items()],
         tmp_path / "member.log",
-        conf={
-            **local_settings([sink]),
-            "spark.hadoop.fs.s3a.endpoint": s3.options["AWS_ENDPOINT_URL"],
-            "spark.hadoop.fs.s3a.path.style.access": "true",
-            "spark.hadoop.fs.s3a.endpoint.region": s3.options["AWS_REGION"],
-        },
-        environment={name: value for name, value in s3.options.items() if name not in given},
+        conf=local_settings([sink]) | {f"spark.hadoop.{name}": value for name, value in properties.items()},
+        environment={name: s3.options[name] for name in names},
     )
-    gateway = GatewayProcess(job.config_path, tmp_path / "gateway.log")
-    with gateway, member:
-        clients = Group(job, gateway.bootstrap_servers, new_topic(1, 5))
-        with clients.member() as consumer:
-            consumer.poll_until(lambda: consumer.accepted == keys(1, 5))
-        wait_until(lambda: _rows(sink, s3) == 60, "60 records are in the sink")
+    with GatewayProcess(job.config_path, tmp_path / "gateway.log") as gateway, member:
+        admin = KafkaAdminClient(bootstrap_servers=gateway.bootstrap_servers)
+        wait_until(lambda: any(group["group_id"] == group_id for group in admin.list_groups()), "the group is listed")
+        admin.close()
+        wait_until(lambda: rows_of(sink, s3) == 60, "60 records are in the sink")
         assert member.terminate() == 0
-        described = read_group(job.config.job.tables_path, group_id, s3.options)
-        assert described is not None
-        assert {row.topic for row in described.share_partitions} == {topic}
     assert s3.options["AWS_SECRET_ACCESS_KEY"] not in (tmp_path / "gateway.log").read_text()
 
 
-def _rows(sink: str, s3: S3Server) -> int:
-    return DeltaTable(sink, storage_options=s3.options).count() if DeltaTable.is_deltatable(sink, s3.options) else 0
+def rows_of(table: str, s3: S3Server) -> int:
+    is_there = DeltaTable.is_deltatable(table, s3.options)
+    return DeltaTable(table, storage_options=s3.options).count() if is_there else 0

@@ -10,6 +10,7 @@ from kafka.errors import KafkaTimeoutError, TopicAuthorizationFailedError, Unkno
 from pyspark.errors import StreamingQueryException
 
 from sharegroup.commit.stale_checkpoint import StaleCheckpointError
+from sharegroup.commit.versioned_table import TableStoreError
 from sharegroup.errors import FencedLeaderError, ShareGroupError, StopRequested
 from sharegroup.spark.job.supervisor import MAX_DELAY_S, MAX_RESTARTS, Supervisor, is_outage
 from sharegroup.topics.kafka_clients import KafkaUnavailableError
@@ -78,6 +79,29 @@ def test_an_outage_is_outlasted() -> None:
     last = job.starts[-1]
     assert job.run(100)
     assert job.starts[-1] == last
+
+
+def test_a_store_that_is_away_is_outlasted_too() -> None:
+    away = TableStoreError(
+        "OSError: Generic S3 error Error performing GET http://store - HTTP error error sending request"
+    )
+    job = Job(away, None, *[away for _ in range(40)])
+    assert job.run(3)
+    job.query.end(away)
+    assert not job.run(600)
+    job.script.clear()
+    assert job.run(int(MAX_DELAY_S))
+
+
+def test_a_store_that_refuses_is_not_waited_for() -> None:
+    refused = TableStoreError("OSError: The operation lacked the necessary privileges: 403 Forbidden")
+    with pytest.raises(TableStoreError):
+        Job(refused).run(1)
+    job = Job(None, *[refused for _ in range(MAX_RESTARTS)])
+    assert job.run(1)
+    job.query.end(refused)
+    with pytest.raises(ShareGroupError, match="times in a row"):
+        job.run(200)
 
 
 def test_a_job_may_start_before_kafka_does() -> None:

@@ -5,17 +5,18 @@ from __future__ import annotations
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from sharegroup.config import Config, is_s3
+from sharegroup.config import Config
 from sharegroup.spark.job.checkpoint import is_local
 from sharegroup.spark.session import build_session
 
 #: Above this, more tasks cost more than they bring: a batch has a row for each request, not for each record.
 _MAX_SHUFFLE_PARTITIONS = 8
 #: Spark renames checkpoint files by Hadoop's FileContext, which on a local disk runs ten processes for each micro-batch
-#: (`readlink`, `chmod`), and on S3 asks for twice as much. There a plain rename is as good; elsewhere Spark knows best.
-_PLAIN_CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-#: By its own defaults Hadoop tries for two minutes to reach S3, and the job could not even be told to stop. A store that
-#: is away is for the supervisor to outlast.
+#: (`readlink`, `chmod`). There a plain rename is atomic as well; elsewhere Spark knows best. (On S3 a plain rename puts
+#: no file in another one's place, as a batch has to that is run again.)
+_LOCAL_CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+#: By its own defaults Hadoop tries for two minutes to reach S3, and the job could not even be told to stop. A store
+#: that is away is for the supervisor to outlast.
 _S3_TRIES = {"fs.s3a.attempts.maximum": "3", "fs.s3a.retry.limit": "3"}
 _CHECKPOINT_FILES_KEY = "spark.sql.streaming.checkpointFileManagerClass"
 
@@ -39,7 +40,6 @@ def job_session(config: Config) -> SparkSession:
     if not given.contains("spark.sql.shuffle.partitions"):
         cores = spark.sparkContext.defaultParallelism
         spark.conf.set("spark.sql.shuffle.partitions", str(max(1, min(_MAX_SHUFFLE_PARTITIONS, cores))))
-    path = config.job.checkpoint_path
-    if not given.contains(_CHECKPOINT_FILES_KEY) and (is_s3(path) or is_local(spark, path)):
-        spark.conf.set(_CHECKPOINT_FILES_KEY, _PLAIN_CHECKPOINT_FILES)
+    if not given.contains(_CHECKPOINT_FILES_KEY) and is_local(spark, config.job.checkpoint_path):
+        spark.conf.set(_CHECKPOINT_FILES_KEY, _LOCAL_CHECKPOINT_FILES)
     return spark
