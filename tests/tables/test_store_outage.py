@@ -26,8 +26,8 @@ STATUS = _MARK.join(
     ]
 )
 S3A = (
-    "getFileStatus on s3a://lake/commits/3: software.amazon.awssdk.core.exception.SdkClientException: Unable to execute "
-    "HTTP request: Connect to store failed: Connection refused"
+    "getFileStatus on s3a://lake/commits/3: software.amazon.awssdk.core.exception.SdkClientException: Unable to "
+    "execute HTTP request: Connect to store failed: Connection refused"
 )
 
 

@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 MAX_RESTARTS = 6
 #: A query is started again after 1, 2, 4, ... seconds, and no longer than this.
 MAX_DELAY_S = 30.0
+#: How much of what a failure says is logged: some say a whole trace of Java's.
+_LOGGED = 500
 #: What Kafka's Java clients, which Spark reads with, throw while brokers are away.
 _JAVA_OUTAGE = re.compile(
     r"org\.apache\.kafka\.common\.errors\."
@@ -135,4 +137,4 @@ def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
 def _first_line(failure: BaseException | None) -> str:
     if isinstance(failure, StreamingQueryException):
         return str(failure).partition("\n")[0]
-    return f"{type(failure).__name__}: {one_line(failure)}"
+    return f"{type(failure).__name__}: {one_line(failure)[:_LOGGED]}"

@@ -19,6 +19,7 @@ So exactly once relies on this:
 - delivery counts go on. When an administrator resets the group's offsets, or deletes the group, records are delivered
   for the first time once more, and are appended once more;
 - one process runs with a checkpoint at a time, which Spark relies on too;
+- on S3 one driver alone appends to the sink, or Delta has a LogStore for more: by its usual one a commit can get lost;
 - a driver does not stand still between the last job of its write and the commit for longer than its locks last: who
   gets the records in that time can append them too;
 - topics are not made again under their names while a batch reads them: Spark reads by name, and can take up records of
