@@ -189,4 +189,4 @@ class JobConfig(ConfigFamily):
     @property
     def delta_options(self) -> dict[str, str]:
         """Of the storage's options those that delta-rs takes, for whatever opens a table."""
-        return delta_options(self.tables_storage_options)
+        return delta_options(self.tables_storage_options, self.tables_path)

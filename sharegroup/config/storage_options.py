@@ -32,6 +32,9 @@ _PATH_STYLE = "fs.s3a.path.style.access"
 _VIRTUAL_HOSTED = "aws_virtual_hosted_style_request"
 _ENDPOINTS = ("aws_endpoint", "aws_endpoint_url")
 
+#: By its own defaults delta-rs tries for three minutes to reach a store from which nothing comes back; as long the job
+#: could not be told to stop, and a gateway's client would wait.
+_PATIENCE = {"retry_timeout": "30s"}
 #: With these, a commit is no compare-and-set any more.
 _UNSAFE = {"aws_s3_allow_unsafe_rename": ("true", "1"), "aws_conditional_put": ("disabled",)}
 #: delta-rs passes over a name that it does not know; one that begins like these is told to be a slip.
@@ -88,9 +91,10 @@ def checked_options(value: object) -> object:
     return options
 
 
-def delta_options(options: Mapping[str, str]) -> dict[str, str]:
-    """What delta-rs takes as `storage_options`."""
-    return {name: text for name, text in options.items() if not name.startswith(_HADOOP)}
+def delta_options(options: Mapping[str, str], path: str) -> dict[str, str]:
+    """What delta-rs takes as `storage_options` for tables below a path."""
+    own = {name: text for name, text in options.items() if not name.startswith(_HADOOP)}
+    return {**_PATIENCE, **own} if "://" in path else own
 
 
 def hadoop_properties(options: Mapping[str, str]) -> dict[str, str]:

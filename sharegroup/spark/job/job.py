@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from sharegroup.commit.commit_steps import CommitSteps
-from sharegroup.commit.delta_table import DeltaTableWriter, DeltaVersions, open_or_create
+from sharegroup.commit.delta_table import DeltaTableWriter, DeltaVersions, open_or_create, store_errors
 from sharegroup.commit.fault_points import fault_point
 from sharegroup.commit.job_lead import JobLead, LeadWatch
 from sharegroup.commit.leaders import last_leader_epoch
@@ -72,7 +72,8 @@ class ShareGroupJob:
         self._create_topics_and_tables()
         self._refuse_stale_checkpoints()
         lead = self._take_the_lead()
-        upgrade_tables(self._config.job.tables_path, int(time.time() * 1000), self._options)
+        with store_errors():
+            upgrade_tables(self._config.job.tables_path, int(time.time() * 1000), self._options)
         supervisor = Supervisor({name: functools.partial(self._start, lead, name) for name in self._build})
         watch = LeadWatch(lead.check)
         all_run = False
@@ -100,8 +101,9 @@ class ShareGroupJob:
             job.request_topic_retention_ms,
             timed=requests,
         )
-        for spec in ALL_TABLES:
-            open_or_create(job.tables_path, spec, self._options)
+        with store_errors():
+            for spec in ALL_TABLES:
+                open_or_create(job.tables_path, spec, self._options)
 
     def _refuse_stale_checkpoints(self) -> None:
         """Before this job takes the lead: a start that comes to nothing must not end the job that runs."""

@@ -35,7 +35,7 @@ def test_hadoop_has_what_spark_needs_by_its_own_names() -> None:
 
 
 def test_without_options_everything_is_left_to_the_libraries() -> None:
-    assert hadoop_properties({}) == {} == delta_options({})
+    assert hadoop_properties({}) == {} == delta_options({}, "/data/tables")
     assert "fs.s3a.path.style.access" not in hadoop_properties({"AWS_REGION": "eu-west-1"})
 
 
@@ -43,7 +43,12 @@ def test_hadoops_own_properties_are_for_spark_alone_and_go_first() -> None:
     options = OWN_SERVER | {"fs.s3a.endpoint": "http://proxy:1", "fs.azure.account.key": "k"}
     assert hadoop_properties(options)["fs.s3a.endpoint"] == "http://proxy:1"
     assert hadoop_properties(options)["fs.azure.account.key"] == "k"
-    assert delta_options(options) == OWN_SERVER
+    assert delta_options(options, "/data/tables") == OWN_SERVER
+
+
+def test_a_store_is_not_waited_for_longer_than_a_client_would() -> None:
+    assert delta_options({}, "s3a://lake/tables") == {"retry_timeout": "30s"}
+    assert delta_options({"retry_timeout": "5m"}, "s3a://lake/tables") == {"retry_timeout": "5m"}
 
 
 def test_virtual_hosts_are_asked_for() -> None:
