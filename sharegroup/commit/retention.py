@@ -32,7 +32,8 @@ def prunable_state(state: DeltaTable, base: DeltaTable, now: datetime) -> str | 
     cut = cut_of(base)
     if cut is None:
         return None
-    snapshots = [time.date() for time in pa.table(base.get_add_actions(flatten=True))["min.snapshot_time"].to_pylist()]
+    oldest = pa.table(base.get_add_actions(flatten=True))["min.snapshot_time"].to_pylist()
+    snapshots = [time.date() for time in oldest if time is not None]
     return _before(state, min(now.date() - timedelta(days=_STATE_DAYS), *snapshots, *_days_after(state, cut)))
 
 

@@ -11,11 +11,12 @@ same as the table.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from sharegroup.commit.delta_commit import NO_HOOKS
@@ -31,6 +32,8 @@ from sharegroup.types import SharePartitionKey
 
 #: A base is written for so many new records at least, or after so long.
 LEAST_RECORDS = 1_000
+#: So many are folded at once, however many have come.
+_PORTION_RECORDS = 500_000
 _LONGEST_MS = 24 * 3_600_000
 _KEY = ["group_id", "topic_id", "partition"]
 #: What a base's row has of the newest record, beside what the records add up to.
@@ -63,29 +66,42 @@ class StateBaseUpkeep:
         return self._table
 
     def _write_when_due(self, state: DeltaTable) -> bool:
-        files = pa.table(self._table.get_add_actions(flatten=True))
-        records = state.to_pyarrow_dataset()
-        cut, later = cut_of(self._table), None
-        if cut is not None:
-            later = cut.later_rows()
-            age_ms = time.time() * 1000 - pc.min(files["modification_time"]).cast(pa.int64()).as_py()
-            least = max(self._least_records, pc.sum(files["num_records"]).as_py() // 2) if age_ms < _LONGEST_MS else 1
-            if records.count_rows(filter=later) < least:
-                return False
-        rows = records.to_table(filter=later)
-        if not len(rows):
+        cut, records = cut_of(self._table), state.to_pyarrow_dataset()
+        later = None if cut is None else cut.later_rows()
+        if later is not None and records.count_rows(filter=later) < self._least():
             return False
-        write_deltalake(
-            self._table, rebased(self._table.to_pyarrow_table(), rows, state.version()), mode="overwrite",
-            commit_properties=_PROPERTIES, post_commithook_properties=NO_HOOKS,
-        )  # fmt: skip
-        return True
+        portions = list(_portions(records, later))
+        base = self._table.to_pyarrow_table()
+        for portion in portions:
+            base = rebased(base, records.to_table(filter=portion), state.version())
+        if portions:
+            write_deltalake(
+                self._table, base, mode="overwrite", commit_properties=_PROPERTIES, post_commithook_properties=NO_HOOKS
+            )
+        return bool(portions)
+
+    def _least(self) -> int:
+        """How many new records make it worth while."""
+        files = pa.table(self._table.get_add_actions(flatten=True))
+        age_ms = time.time() * 1000 - pc.min(files["modification_time"]).cast(pa.int64()).as_py()
+        return max(self._least_records, pc.sum(files["num_records"]).as_py() // 2) if age_ms < _LONGEST_MS else 1
+
+
+def _portions(records: ds.Dataset, later: pc.Expression | None) -> Iterator[pc.Expression]:
+    """The records, or the later ones, in order and in portions that fit into memory, each as a filter."""
+    order = [("leader_epoch", "ascending"), ("batch_id", "ascending")]
+    positions = records.to_table(columns=[column for column, _ in order], filter=later).sort_by(order)
+    for end in range(_PORTION_RECORDS, len(positions) + _PORTION_RECORDS, _PORTION_RECORDS):
+        last = positions.slice(min(end, len(positions)) - 1, 1)
+        cut = Cut(0, *(last[column][0].as_py() for column, _ in order))
+        yield ~cut.later_rows() if later is None else later & ~cut.later_rows()
+        later = cut.later_rows()
 
 
 def rebased(base: pa.Table, rows: pa.Table, version: int) -> pa.Table:
     """The base that follows one (or none: no rows) with the rows that came after it, up to a version of the table.
 
-    It may be without rows, when each share-partition was deleted.
+    When each share-partition was deleted, one row without a share-partition tells where the base ends.
     """
     before, ordered = current_rows(rows, base)
     numbers = before.select(_KEY).append_column("number", pa.array(range(len(before)), pa.int64()))
@@ -99,12 +115,13 @@ def rebased(base: pa.Table, rows: pa.Table, version: int) -> pa.Table:
     made = pa.concat_tables(
         [before.take(untouched).select(_ROW_SCHEMA.names), pa.Table.from_pylist(written, schema=_ROW_SCHEMA)]
     )
-    cut = _cut(rows, version)
     made = made.sort_by([("group_id", "ascending"), ("topic", "ascending"), ("partition", "ascending")])
-    columns = [
-        pa.array([value] * len(made), _SCHEMA.field(f"as_of_{field}").type) for field, value in cut._asdict().items()
-    ]
-    return pa.table([*columns, *made.columns], schema=_SCHEMA)
+    if not len(made):
+        made = pa.Table.from_pylist([{}], schema=_ROW_SCHEMA)
+    cut = zip(_cut(rows, version), _SCHEMA.types, strict=False)  # it comes first
+    return pa.table(
+        [*(pa.repeat(pa.scalar(value, kind), len(made)) for value, kind in cut), *made.columns], schema=_SCHEMA
+    )
 
 
 def _row(key: SharePartitionKey, state: ShareGroupOffset, newest: Mapping[str, Any]) -> dict[str, Any]:

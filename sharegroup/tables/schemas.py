@@ -109,7 +109,7 @@ SHARE_GROUP_STATE_BASE = TableSpec(
             _column("as_of_version", pa.int64(), "version of share_group_state that these rows stand for"),
             _column("as_of_leader_epoch", pa.int32(), "leader epoch of the newest record that is in these rows"),
             _column("as_of_batch_id", pa.int64(), "micro-batch of the newest record that is in these rows"),
-            _column("group_id", pa.string(), "share group"),
+            _column("group_id", pa.string(), "share group; null in the one row of a base without share-partitions"),
             _column("topic", pa.string(), "topic of the share-partition"),
             _column("topic_id", pa.string(), "the topic's id: a topic made again under its name has another"),
             _column("partition", pa.int32(), "partition of the share-partition"),

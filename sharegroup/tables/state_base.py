@@ -41,7 +41,7 @@ class Cut(NamedTuple):
 
 
 def cut_of(base: DeltaTable) -> Cut | None:
-    """The cut of the base's rows, from the log alone; None where it has no rows: it says nothing."""
+    """The cut of the base's rows, from the log alone; None where it has none yet."""
     files = pa.table(base.get_add_actions(flatten=True))
     if not len(files):
         return None

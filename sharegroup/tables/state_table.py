@@ -90,6 +90,7 @@ def current_rows(rows: pa.Table, base: pa.Table) -> tuple[pa.Table, pa.Table]:
     That is, without what lies below each share-partition's highest snapshot epoch since its last tombstone. Nested
     columns are touched last, and only where they are needed.
     """
+    base = base.filter(pc.is_valid(base["topic_id"]))
     count = len(base)
     rows = rows.filter(pc.is_valid(rows["topic_id"])).select(_COLUMNS)
     order = pc.sort_indices(rows, sort_keys=[("leader_epoch", "ascending"), ("batch_id", "ascending")])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from itertools import pairwise
@@ -14,6 +15,7 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sharegroup.commit import state_base_upkeep
 from sharegroup.commit.delta_table import DeltaVersions
 from sharegroup.commit.state_base_upkeep import StateBaseUpkeep, rebased
 from sharegroup.commit.table_rows import stamped_rows
@@ -162,6 +164,17 @@ def test_a_table_without_a_base_is_read_whole(tmp_path: Path) -> None:
     assert len(read_states(state_table(tmp_path), None, bases_of(tmp_path).newest())) == 1
 
 
+def test_many_records_are_folded_in_portions(tables: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_base_upkeep, "_PORTION_RECORDS", 4)
+    again = tables / "again"
+    shutil.copytree(tables / SHARE_GROUP_STATE.name, again / SHARE_GROUP_STATE.name)
+    state = state_table(again)
+    in_portions = StateBaseUpkeep(str(again)).run(state, UPKEEP)
+    assert read_states(state, None, in_portions) == read_states(state)
+    at_once = rebased(NO_BASE, state.to_pyarrow_table(), state.version())
+    assert in_portions.to_pyarrow_table().equals(at_once)
+
+
 def test_a_base_may_end_without_a_share_partition(tmp_path: Path) -> None:
     steps, _ = start(tmp_path)
     steps.commit(batch(0))
@@ -173,5 +186,7 @@ def test_a_base_may_end_without_a_share_partition(tmp_path: Path) -> None:
     steps.commit(deleted)
     state.refresh()
     base = bases.run(state.handle, UPKEEP)
-    assert cut_of(base) is None
+    cut = cut_of(base)
+    assert cut is not None
+    assert cut.batch_id == 1
     assert read_states(state_table(tmp_path), None, base) == {}
