@@ -74,7 +74,8 @@ class PinnedTables:
             states, self._states = self._states[2], None
             return {key: states[key] for key in keys if key in states}
         base = self._bases.at_most(version)
-        found = read_states(self._open(SHARE_GROUP_STATE.name, version), keys, base)
+        read = read_states(self._open(SHARE_GROUP_STATE.name, version), {key.group_id for key in keys}, base)
+        found = {key: read[key] for key in keys if key in read}
         self._states = version, frozenset(keys), found
         return found
 

@@ -9,11 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from sharegroup.share_coordinator.fold import fold
 from sharegroup.share_coordinator.records import RecordKind, ShareGroupStateRecord
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset, ShareGroupOffsetHeader
-from sharegroup.tables.schemas import SHARE_GROUP_STATE_BASE
+from sharegroup.tables.rows import Tables, TableUnavailableError
+from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_GROUP_STATE_BASE
 from sharegroup.tables.state_base import cut_of
 from sharegroup.types import RecordState, SharePartitionKey, StateBatch
 
@@ -44,24 +46,32 @@ _NO_BASE = SHARE_GROUP_STATE_BASE.schema.empty_table()
 
 
 def read_states(
-    table: DeltaTable, keys: Collection[SharePartitionKey] | None = None, base: DeltaTable | None = None
+    table: DeltaTable, group_ids: Collection[str] | None = None, base: DeltaTable | None = None
 ) -> dict[SharePartitionKey, ShareGroupOffset]:
-    """The state of each share-partition (of `keys`, or all) at the table's version.
+    """The state of each share-partition (of some groups, or all) at the table's version.
 
     `base` is `share_group_state_base` at a version that stands for this one of the table or an earlier one
     (`StateBases`). With it, what is read is its rows and the rows appended since; without, all that the table has.
     """
-    if keys is not None and not keys:
-        return {}
-    of_groups = None if keys is None else pc.field("group_id").isin(sorted({key.group_id for key in keys}))
+    of_groups = None if group_ids is None else pc.field("group_id").isin(pa.array(group_ids, pa.string()))
     cut = None if base is None else cut_of(base)
     if base is None or cut is None:
-        states = folded_states(table.to_pyarrow_table(columns=_COLUMNS, filters=of_groups))
-    else:
-        newer = cut.later_rows() if of_groups is None else of_groups & cut.later_rows()
-        rows = table.to_pyarrow_table(columns=_COLUMNS, filters=newer)
-        states = folded_states(rows, base.to_pyarrow_table(filters=of_groups))
-    return states if keys is None else {key: state for key, state in states.items() if key in keys}
+        return folded_states(table.to_pyarrow_table(columns=_COLUMNS, filters=of_groups))
+    newer = cut.later_rows() if of_groups is None else of_groups & cut.later_rows()
+    rows = table.to_pyarrow_table(columns=_COLUMNS, filters=newer)
+    return folded_states(rows, base.to_pyarrow_table(filters=of_groups))
+
+
+def read_current_states(
+    tables: Tables, group_ids: Collection[str] | None = None
+) -> dict[SharePartitionKey, ShareGroupOffset]:
+    """The state of each share-partition (of some groups, or all) now. Raises TableUnavailableError."""
+    base = tables.open_if_there(SHARE_GROUP_STATE_BASE)  # first: the state that is opened after it is not older
+    state = tables.open(SHARE_GROUP_STATE)
+    try:
+        return read_states(state, group_ids, base)
+    except (DeltaError, OSError) as error:
+        raise TableUnavailableError(f"table {SHARE_GROUP_STATE.name} cannot be read: {error}") from error
 
 
 def folded_states(rows: pa.Table, base: pa.Table = _NO_BASE) -> dict[SharePartitionKey, ShareGroupOffset]:

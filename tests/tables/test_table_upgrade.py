@@ -261,8 +261,8 @@ def test_a_job_goes_on_with_upgraded_tables(earlier: Path) -> None:
     update = key | {"record_type": "ShareUpdate", "snapshot_epoch": 1, "state_epoch": -1, "start_offset": 15}
     update |= {"end_offset": 20, "delivery_complete_count": 0, "state_batches": []}
     steps.commit(Batch(0, NOW_MS + 1, {"share_group_state": [update]}, positions={0: 22}))
-    read = read_states(table(earlier, SHARE_GROUP_STATE), [ORDERS, BILLS])
-    assert set(read) == {ORDERS, BILLS}
+    read = read_states(table(earlier, SHARE_GROUP_STATE))
+    assert {ORDERS, BILLS} <= set(read)
     assert read[ORDERS].header.start_offset == 15
     assert [tuple(batch) for batch in read[ORDERS].state_batches] == [(15, 19, 1, 1, "m2", T0 + 30_000)]
     groups, _ = start(earlier, "groups-3", GROUP_COORDINATOR_TABLES)
