@@ -6,8 +6,9 @@ rows of `delivery_log`, and one of `share_group_state`, every 500th of which is 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,9 @@ import pyarrow as pa
 from deltalake import write_deltalake
 
 from sharegroup.commit.commit_steps import Batch, CommitSteps
-from sharegroup.commit.delta_table import DeltaTableWriter
+from sharegroup.commit.delta_table import DeltaTableWriter, open_or_create
+from sharegroup.commit.state_base_upkeep import StateBaseUpkeep
+from sharegroup.commit.versioned_table import Upkeep
 from sharegroup.tables.schemas import (
     DELIVERY_LOG,
     GROUP_COORDINATOR_TABLES,
@@ -34,10 +37,11 @@ _UPDATES_PER_SNAPSHOT = 500
 _ROWS_A_FILE = 500_000
 _LOCK_US = 30_000_000
 _DAY_MS = 86_400_000
+_UPKEEP = Upkeep(timedelta(hours=24), 1_000)
 
 
 class Sizes(NamedTuple):
-    """How many rows the tables have, how many of them are of today, and how long it took to write them."""
+    """How many rows the two tables have, how many of the states are of today, and over how many days the others."""
 
     state: int
     log: int
@@ -45,8 +49,15 @@ class Sizes(NamedTuple):
     days: int
 
 
-def write_month(tables_path: str, keys: Sequence[SharePartitionKey], sizes: Sizes, now_ms: int) -> None:
-    """Tables with these share-partitions, and the rows of the days up to `now_ms`."""
+#: A busy month, as far as it is kept; 100,000 share-partitions; and whether it works.
+FULL = Sizes(5_000_000, 20_000_000, 750_000, 4)
+MANY = Sizes(1_000_000, 2_000_000, 250_000, 2)
+SMALL = Sizes(20_000, 80_000, 3_000, 2)
+
+
+def write_month(tables_path: str, keys: Sequence[SharePartitionKey], sizes: Sizes) -> None:
+    """Tables with these share-partitions and rows, after an upkeep."""
+    now_ms = int(time.time() * 1000)
     group = CommitSteps([DeltaTableWriter(tables_path, spec) for spec in GROUP_COORDINATOR_TABLES], NoProducer())
     group.query_id = "00000000-0000-0000-0000-000000000002"
     group.lead()
@@ -61,6 +72,7 @@ def write_month(tables_path: str, keys: Sequence[SharePartitionKey], sizes: Size
         _append(tables_path, SHARE_GROUP_STATE, _state_rows(keys, rounds, times_ms))
         many = np.repeat(rounds, int(per_state))
         _append(tables_path, DELIVERY_LOG, _log_rows(keys, many, np.repeat(times_ms, int(per_state))))
+    StateBaseUpkeep(tables_path).run(open_or_create(tables_path, SHARE_GROUP_STATE), _UPKEEP)
 
 
 def _portions(rows: int) -> Iterator[tuple[int, int]]:
@@ -154,8 +166,3 @@ def _group_rows(keys: Sequence[SharePartitionKey]) -> dict[str, list[dict[str, A
         "share_groups": [{"group_id": group_id, **group} for group_id in sorted({key.group_id for key in keys})],
         "share_partitions": [{**key._asdict(), **share_partition} for key in keys],
     }
-
-
-def today() -> int:
-    """Noon of today in ms: the time up to which rows are written."""
-    return int(datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0).timestamp() * 1000)
