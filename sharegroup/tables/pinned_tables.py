@@ -32,11 +32,11 @@ class PinnedTables:
     """The tables at pinned versions. The share-partitions of the version that was read last are kept: another version
     costs what it has otherwise."""
 
-    def __init__(self, paths: Mapping[str, str], options: Mapping[str, str]) -> None:
+    def __init__(self, paths: Mapping[str, str], options: Mapping[str, str], bases: StateBases | None = None) -> None:
         self._paths = paths
         self._options = dict(options) or None
         self._newest: dict[str, DeltaTable] = {}
-        self._bases = StateBases(paths[SHARE_GROUP_STATE_BASE.name], options)
+        self._bases = bases or StateBases(paths[SHARE_GROUP_STATE_BASE.name], options)
         self._listed, self._listed_at = RowsByFile(SHARE_PARTITIONS), -1
         self._states: tuple[int, frozenset[SharePartitionKey], Mapping[SharePartitionKey, ShareGroupOffset]] | None = (
             None
