@@ -59,6 +59,11 @@ class DeltaVersions:
     def version(self) -> int:
         return self._table.version()
 
+    @property
+    def handle(self) -> DeltaTable:
+        """delta-rs's, to read from."""
+        return self._table
+
     def refresh(self) -> None:
         with store_errors():
             self._table.update_incremental()

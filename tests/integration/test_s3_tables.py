@@ -24,6 +24,7 @@ from sharegroup.errors import FencedLeaderError
 from sharegroup.spark.job.supervisor import is_outage
 from sharegroup.tables import KeptTables, TableUnavailableError, read_groups, table_path
 from sharegroup.tables.config_poll import ConfigPoll, file_values
+from sharegroup.tables.in_flight import read_in_flight
 from sharegroup.tables.pinned_groups import PinnedGroups
 from sharegroup.tables.pinned_tables import PinnedTables
 from sharegroup.tables.schemas import (
@@ -35,6 +36,7 @@ from sharegroup.tables.schemas import (
     SHARE_PARTITIONS,
 )
 from sharegroup.testkit.s3_server import S3Server
+from sharegroup.types import SharePartitionKey
 from tests.integration.waiting import wait_until
 from tests.tables.job_tables import RecordingProducer, batch
 
@@ -119,10 +121,13 @@ def test_whoever_reads_has_the_options(root: str, s3: S3Server) -> None:
     assert last_leader_epoch(root, "query", s3.options) == 3
     assert read_groups(KeptTables(root, s3.options)) == ()
     assert set(ConfigPoll(file_values(Config()), root, s3.options).in_force(0)) == {""}
-    paths = {spec.name: table_path(root, spec) for spec in GROUP_COORDINATOR_TABLES}
-    assert PinnedGroups(paths, s3.options).groups(dict.fromkeys(paths, 0)) == {}
-    assert PinnedTables(paths, s3.options).changes(-1, 0).listed == []
-    assert PinnedTables(paths, s3.options).newest_version(SHARE_PARTITIONS.name) == 0
+    groups = {spec.name: table_path(root, spec) for spec in GROUP_COORDINATOR_TABLES}
+    assert PinnedGroups(groups, s3.options).groups(dict.fromkeys(groups, 0)) == {}
+    paths = {spec.name: table_path(root, spec) for spec in ALL_TABLES}
+    pinned = PinnedTables(paths, s3.options)
+    assert pinned.changes(-1, pinned.newest_version(SHARE_PARTITIONS.name)).listed == []
+    assert pinned.states(0, [SharePartitionKey("g", "t", "id", 0)]) == {}
+    assert read_in_flight(root, storage_options=s3.options) == ()
 
 
 def test_a_store_that_is_away_is_an_outage_and_one_that_refuses_is_none(

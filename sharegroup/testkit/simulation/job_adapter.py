@@ -14,7 +14,6 @@ from sharegroup.commit.job_lead import JobLead
 from sharegroup.commit.query_run import QueryRun
 from sharegroup.commit.stale_checkpoint import Checkpoint, refuse_stale_checkpoint
 from sharegroup.commit.static_configs import write_static_configs
-from sharegroup.commit.table_upkeep import TableUpkeep
 from sharegroup.commit.versioned_table import TableStoreError, Upkeep
 from sharegroup.config import Config
 from sharegroup.engine.operator import Operator
@@ -170,20 +169,25 @@ def make_query(
         steps,
         hand_over,
         on_lead,
-        _upkeep([tables.upkeep_of(spec, faults) for spec in _TABLES[name]], steps, config),
+        _upkeep(name, tables, faults, steps, config),
         job.upkeep_interval_commits,
     )
     return QueryParts(run, source)
 
 
-def _upkeep(upkeeps: Iterable[TableUpkeep], steps: CommitSteps, config: Config) -> Callable[[], None]:
+def _upkeep(
+    name: str, tables: SimulatedTables, faults: StoreFaults, steps: CommitSteps, config: Config
+) -> Callable[[], None]:
     """As `commit.upkeep_worker` does it for the leader; what goes wrong is left to the next time."""
+    upkeeps, is_of_states = [tables.upkeep_of(spec, faults) for spec in _TABLES[name]], name == SHARE_PARTITION
     kept = Upkeep(timedelta(milliseconds=config.job.tables_retention_ms), config.job.tables_local_versions)
 
     def upkeep() -> None:
         try:
             for each in upkeeps:
                 each.run(steps.leader_epoch, kept)
+            if is_of_states:
+                tables.bases.write()
         except (FencedLeaderError, TableStoreError):
             return
 
