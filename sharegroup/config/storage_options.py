@@ -3,7 +3,7 @@
 delta-rs reads and writes the tables; Spark, by Hadoop's file systems, the checkpoints, and tables in SQL. The two know
 the same things by other names. Options have delta-rs' names, whatever the case (AWS_ENDPOINT_URL); what Spark needs of
 them to reach S3 is told here, once. Options whose names begin with `fs.` are Hadoop's, for Spark alone, and go first.
-What is left out is left to the libraries: the environment, profiles, the machine's role.
+What is left out is left to the libraries: the environment, the machine's role.
 """
 
 from __future__ import annotations

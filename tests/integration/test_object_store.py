@@ -44,7 +44,8 @@ def job(s3: S3Server, kafka: EmbeddedKafka, tmp_path: Path) -> Iterator[ShareGro
         "checkpoint.path": f"s3://{BUCKET}/{tmp_path.name}/checkpoint",
         "tables.storage.options": s3.options,
     }
-    with ShareGroupJobRun(tmp_path, kafka.bootstrap_servers, prefix=f"{tmp_path.name}-", job=where) as run:
+    prefix = f"{tmp_path.name}-"
+    with ShareGroupJobRun(tmp_path, kafka.bootstrap_servers, prefix=prefix, job=where, master="local[1]") as run:
         run.start()
         yield run
         assert s3.options["AWS_SECRET_ACCESS_KEY"] not in run.log_path.read_text()
@@ -99,6 +100,7 @@ def clients_come_and_go(job: ShareGroupJobRun, s3: S3Server, new_topic: NewTopic
         "jobs/consume_acquired_batches.py",
         [f"--{name}={value}" for name, value in arguments.items()],
         tmp_path / "member.log",
+        master="local[1]",
         conf=local_settings([sink]) | {f"spark.hadoop.{name}": value for name, value in properties.items()},
         environment={name: s3.options[name] for name in names},
     )

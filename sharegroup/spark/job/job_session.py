@@ -15,9 +15,9 @@ _MAX_SHUFFLE_PARTITIONS = 8
 #: (`readlink`, `chmod`). There a plain rename is atomic as well; elsewhere Spark knows best. (On S3 a plain rename puts
 #: no file in another one's place, as a batch has to that is run again.)
 _LOCAL_CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-#: By its own defaults Hadoop tries for two minutes to reach S3, and the job could not even be told to stop. A store
-#: that is away is for the supervisor to outlast.
-_S3_TRIES = {"fs.s3a.attempts.maximum": "3", "fs.s3a.retry.limit": "3"}
+#: By its own defaults Hadoop tries for two minutes to reach S3, and for hours where nothing comes back; as long the job
+#: could not even be told to stop. A store that is away is for the supervisor to outlast.
+_S3_TRIES = {"fs.s3a.attempts.maximum": "2", "fs.s3a.retry.limit": "2", "fs.s3a.connection.timeout": "20s"}
 _CHECKPOINT_FILES_KEY = "spark.sql.streaming.checkpointFileManagerClass"
 
 
