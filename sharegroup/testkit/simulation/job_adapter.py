@@ -31,6 +31,7 @@ from sharegroup.tables.schemas import (
 )
 from sharegroup.testkit.simulation import job_sources
 from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
+from sharegroup.testkit.simulation.simulated_later import SimulatedLater
 from sharegroup.testkit.simulation.simulated_tables import SimulatedTables, StoreFaults
 from sharegroup.testkit.simulation.spark_stand_in import Process
 from sharegroup.topics.kafka_clients import KafkaUnavailableError
@@ -153,7 +154,8 @@ def make_query(
     requests_topic = job.partition_requests_topic if is_group else job.group_requests_topic
     producer = RowProducer(kafka, process, job.responses_topic, requests_topic)
     writers = [tables.slow_writer(spec, faults) for spec in _TABLES[name]]
-    steps = CommitSteps(writers, producer, lambda step, batch_id: process.point(f"{name} {step}"), _CHUNK_ROWS)
+    later = SimulatedLater(process, process.world.random(f"later {process.name}"))
+    steps = CommitSteps(writers, producer, lambda step, batch_id: process.point(f"{name} {step}"), _CHUNK_ROWS, later)
     hand_over = job_sources.hand_over()
     source: Any
     if is_group:
