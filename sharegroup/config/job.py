@@ -42,8 +42,15 @@ def _topic_name(name: str) -> str:
     return name
 
 
+def _replication_factor(number: int) -> int:
+    if number == 0:
+        raise ValueError("A topic has at least one replica")
+    return number
+
+
 ClientProperties = Annotated[dict[str, str], BeforeValidator(_client_properties)]
 TopicName = Annotated[str, AfterValidator(_topic_name)]
+ReplicationFactor = Annotated[Whole, AfterValidator(_replication_factor)]
 
 
 class JobConfig(ConfigFamily):
@@ -116,12 +123,13 @@ class JobConfig(ConfigFamily):
         ge=1,
         description="Partitions of the request topics, if the job creates them.",
     )
-    request_topic_replication_factor: Whole = Field(
-        default=1,
+    request_topic_replication_factor: ReplicationFactor = Field(
+        default=-1,
         alias="request.topic.replication.factor",
-        ge=1,
+        ge=-1,
         le=32767,
-        description="Replication factor of the topics that the job creates.",
+        description="Replicas of the topics that the job creates; -1: 3, or as many as there are brokers.",
+        json_schema_extra={"allowed": "-1, 1..32767"},
     )
     request_topic_retention_ms: Whole = Field(
         default=_DAY_MS,

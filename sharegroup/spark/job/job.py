@@ -34,7 +34,8 @@ from sharegroup.tables.schemas import (
     SHARE_PARTITION_TABLES,
 )
 from sharegroup.topics.client_settings import python_properties
-from sharegroup.topics.kafka_clients import KafkaRowProducer, create_topics
+from sharegroup.topics.job_topics import create_topics
+from sharegroup.topics.kafka_clients import KafkaRowProducer
 
 logger = logging.getLogger(__name__)
 
