@@ -87,6 +87,13 @@ class JobConfig(ConfigFamily):
         le=1024,
         description="Operator keys per (group, topic): partition % shards.",
     )
+    shuffle_partitions: Whole = Field(
+        default=0,
+        alias="shuffle.partitions",
+        ge=0,
+        le=10_000,
+        description="Tasks of a micro-batch, which its checkpoint pins; 0: what that has, or one a core, 8 at most.",
+    )
     trigger_interval_ms: Whole = Field(
         default=0,
         alias="trigger.interval.ms",

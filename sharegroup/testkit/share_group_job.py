@@ -87,7 +87,7 @@ class ShareGroupJobRun:
         self._job: SubmittedJob | None = None
         self._clients: list[RequestClient] = []
         self._since = 0
-        sections = {
+        sections: dict[str, dict[str, Any]] = {
             "job": {
                 "bootstrap.servers": bootstrap_servers,
                 "tables.path": str(self.tables_path),
@@ -105,9 +105,18 @@ class ShareGroupJobRun:
                 for group_id in self._ids(kind)
             },
         }
-        self.config_path.write_text(yaml.safe_dump(sections))
-        self.config: Config = load_config(self.config_path)
+        self._sections = sections
+        self.config: Config = self._write_config()
         self.checkpoint_path = Path(self.config.job.checkpoint_path)
+
+    def configure(self, **job: Any) -> None:
+        """Alter keys of the section `job`, given with underscores, for the next start."""
+        self._sections["job"] |= {name.replace("_", "."): value for name, value in job.items()}
+        self.config = self._write_config()
+
+    def _write_config(self) -> Config:
+        self.config_path.write_text(yaml.safe_dump(self._sections))
+        return load_config(self.config_path)
 
     def new_group(self, kind: str = "earliest") -> str:
         """A group id that nobody has had from here; raises StopIteration when the stock of its kind is used up."""
