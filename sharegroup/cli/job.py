@@ -10,8 +10,8 @@ from typing import NoReturn
 from sharegroup.testkit.local_spark import local_settings, pyspark_environment
 
 
-def run_job(config: Path, driver_memory: str) -> NoReturn:
+def run_job(config: Path, driver_memory: str, cell: str) -> NoReturn:
     """Become the job: this process goes on as `sharegroup.spark.job.run_job`. Raises JarsError."""
     environment = pyspark_environment("local[*]", driver_memory, local_settings())
-    command = [sys.executable, "-m", "sharegroup.spark.job.run_job", "--config", str(config)]
+    command = [sys.executable, "-m", "sharegroup.spark.job.run_job", "--config", str(config), "--cell", cell]
     os.execve(sys.executable, command, {**os.environ, **environment})

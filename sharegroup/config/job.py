@@ -191,3 +191,8 @@ class JobConfig(ConfigFamily):
         ge=2,
         description="Batches kept in the state store for a restart.",
     )
+
+    @property
+    def topics(self) -> tuple[str, str, str]:
+        """The names of the three topics: requests to the group coordinator and to the share-partitions, responses."""
+        return self.group_requests_topic, self.partition_requests_topic, self.responses_topic

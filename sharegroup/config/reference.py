@@ -20,7 +20,7 @@ def default_text(key: ConfigKey) -> str:
     """A default as it is written in YAML; the name of the job-level key where a group has no default of its own."""
     if key.default is None:
         return JOB_KEYS[key.name]
-    if key.name == "kafka":
+    if isinstance(key.default, dict):
         return "{}"
     return text_of(key.default) or '""'
 

@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from sharegroup.commit.fault_points import VARIABLE as FAULT_POINT
-from sharegroup.config import Config, load_config
+from sharegroup.config import NO_CELL, Config, load_config
 from sharegroup.spark.log_set_up import LINES_VARIABLE
 from sharegroup.testkit.raw_member import RawMember, RequestClient
 from sharegroup.testkit.submitted_job import SubmittedJob, SubmittedJobError
@@ -64,6 +64,7 @@ class ShareGroupJobRun:
     the names of its three topics.
 
     `name` is for runs that share a directory; `job` and `group` go over what these sections of its file would hold.
+    `cells` is that section, and `cell` the one whose job this is.
     """
 
     def __init__(
@@ -76,9 +77,11 @@ class ShareGroupJobRun:
         job: Mapping[str, Any] | None = None,
         group: Mapping[str, Any] | None = None,
         master: str = "local[2]",
+        cells: Mapping[str, Any] | None = None,
+        cell: str = NO_CELL,
     ) -> None:
         self.bootstrap_servers = bootstrap_servers
-        self.tables_path = directory / "tables"
+        self._cell = cell
         self.config_path = directory / f"{name}.yaml"
         self.log_path = directory / f"{name}.log"
         self._master = master
@@ -90,7 +93,7 @@ class ShareGroupJobRun:
         sections: dict[str, dict[str, Any]] = {
             "job": {
                 "bootstrap.servers": bootstrap_servers,
-                "tables.path": str(self.tables_path),
+                "tables.path": str(directory / "tables"),
                 "checkpoint.path": str(directory / "checkpoint"),
                 "share.group.requests.topic": f"{prefix}share_group_requests",
                 "share.partition.requests.topic": f"{prefix}share_partition_requests",
@@ -99,6 +102,7 @@ class ShareGroupJobRun:
                 **(job or {}),
             },
             "group": {**_GROUP, **(group or {})},
+            "cells": dict(cells or {}),
             "groups": {
                 group_id: {"share.auto.offset.reset": "earliest", **values}
                 for kind, values in GROUP_KINDS.items()
@@ -107,6 +111,7 @@ class ShareGroupJobRun:
         }
         self._sections = sections
         self.config: Config = self._write_config()
+        self.tables_path = Path(self.config.job.tables_path)
         self.checkpoint_path = Path(self.config.job.checkpoint_path)
 
     def configure(self, **job: Any) -> None:
@@ -116,7 +121,7 @@ class ShareGroupJobRun:
 
     def _write_config(self) -> Config:
         self.config_path.write_text(yaml.safe_dump(self._sections))
-        return load_config(self.config_path)
+        return load_config(self.config_path).of_cell(self._cell)
 
     def new_group(self, kind: str = "earliest") -> str:
         """A group id that nobody has had from here; raises StopIteration when the stock of its kind is used up."""
@@ -138,7 +143,7 @@ class ShareGroupJobRun:
         self._since = self.log_path.stat().st_size if self.log_path.exists() else 0
         self._job = SubmittedJob(
             "jobs/run_share_group.py",
-            ["--config", str(self.config_path)],
+            ["--config", str(self.config_path), "--cell", self._cell],
             self.log_path,
             master=self._master,
             environment={FAULT_POINT: fault_point, LINES_VARIABLE: str(_EVERY_LINE)},

@@ -19,6 +19,7 @@ from sharegroup.commit.job_lead import JobLead, LeadWatch
 from sharegroup.commit.leaders import last_leader_epoch
 from sharegroup.commit.stale_checkpoint import refuse_stale_checkpoint
 from sharegroup.commit.static_configs import write_static_configs
+from sharegroup.commit.strayed_groups import refuse_strayed_groups
 from sharegroup.commit.table_upgrade import refuse_older_checkpoints, upgrade_tables
 from sharegroup.commit.upkeep_process import UpkeepProcess, settings
 from sharegroup.config import Config
@@ -69,6 +70,7 @@ class ShareGroupJob:
     def run(self) -> None:
         """Start, watch, stop. Raises FencedLeaderError when another job took the lead, StaleCheckpointError."""
         logger.info("looking for topics and tables, and who leads them")
+        refuse_strayed_groups(self._config)
         self._create_topics_and_tables()
         self._refuse_stale_checkpoints()
         lead = self._take_the_lead()
