@@ -2,18 +2,19 @@
 
 1. the operator's output comes to the driver: the batch's only action, always run;
 2. commit the first table (share_group_state, share_groups), with the batch's *outbox* in the commit's info;
-3. commit the other tables;
+3. commit the other tables of current state;
 4. produce the responses (and requests to the other query) to Kafka and flush;
-5. return: Spark commits the batch.
+5. have the rows of growing tables written later (`late_rows`), and return: Spark commits the batch.
 
 Die after any step and start again: the batch is computed to the same rows from the same input, and what was done is
 skipped. With the checkpoint gone as well, the batch cannot be computed again; then the outbox, which step 2 made
-durable in one commit together with the state, says what steps 3 and 4 still owe (`complete_last_batch`), and its
-positions say where the request topic goes on.
+durable in one commit together with the state, says what steps 3 to 5 still owe (`complete_last_batch`), and its
+positions say where the request topic goes on. What growing tables are owed by batches before is in it, too.
 """
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from sharegroup.commit.current_rows import CHUNK_ROWS, CurrentRows
+from sharegroup.commit.late_rows import Later, LateRows, OwedBatch, at_once, write_owed
 from sharegroup.commit.table_rows import stamped_rows
 from sharegroup.commit.table_writer import TableWriter
 from sharegroup.commit.versioned_table import Info, Row, Write
@@ -31,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 #: The transaction id of what a leader writes beside its batches; its version is the leader epoch.
 _LEADER_ROWS_APP_ID = "sharegroup.leader_rows"
+#: So many rows may be owed to a growing table: they ride in each commit's outbox.
+_MOST_OWED = 20_000
 
 FaultPoint = Callable[[int, int], None]
 
@@ -86,6 +90,7 @@ class CommitSteps:
 
     `query_id` is the streaming query's id (never its name: with a new checkpoint batch ids start at 0 again, and a name
     would make every append look like a repeated one). `chunk_rows` is the most rows of a chunk (see `current_rows`).
+    `later` is how growing tables are written: by default before `commit` returns.
     """
 
     def __init__(
@@ -94,8 +99,13 @@ class CommitSteps:
         producer: RowProducer,
         fault_point: FaultPoint | None = None,
         chunk_rows: int = CHUNK_ROWS,
+        later: Later = at_once,
     ) -> None:
-        self._first, *self._others = writers
+        self._first, *others = writers
+        self._others = [writer for writer in others if not writer.spec.is_append_only]
+        self._growing = [writer for writer in others if writer.spec.is_append_only]
+        self._late = [LateRows(writer) for writer in self._growing]
+        self._later = later
         self._producer = producer
         self._fault_point = fault_point or (lambda step, batch_id: None)
         self._chunk_rows = chunk_rows
@@ -107,7 +117,7 @@ class CommitSteps:
     @property
     def writers(self) -> tuple[TableWriter, ...]:
         """The query's writers, in the order of the steps."""
-        return (self._first, *self._others)
+        return (self._first, *self._others, *self._growing)
 
     @property
     def last_info(self) -> Info | None:
@@ -145,7 +155,13 @@ class CommitSteps:
         query_id, batch_id, now_ms = info["query_id"], info["batch_id"], info["now_ms"]
         for writer in self._others:
             rows = outbox["tables"].get(writer.spec.name)
-            if rows and self._commit_rows(writer, rows, query_id, info["leader_epoch"], batch_id, now_ms):
+            if rows and self._commit_current(writer, rows, query_id, batch_id, now_ms):
+                logger.warning("completed batch %d of table %s from its outbox", batch_id, writer.spec.name)
+        for writer in self._growing:
+            owed = [OwedBatch(*batch) for batch in outbox.get("late", {}).get(writer.spec.name, ())]
+            owed.append(OwedBatch(batch_id, now_ms, outbox["tables"].get(writer.spec.name, ())))
+            owed = [batch for batch in owed if batch.rows]
+            if owed and write_owed(writer, owed, query_id, info["leader_epoch"]):
                 logger.warning("completed batch %d of table %s from its outbox", batch_id, writer.spec.name)
         self._producer.send(outbox["responses"], [tuple(request) for request in outbox["requests"]])
 
@@ -172,18 +188,21 @@ class CommitSteps:
             return
         self.positions |= batch.positions
         self._fault_point(1, batch.batch_id)
-        self._commit_table(self._first, batch, self._info(batch))
+        self._commit_first(batch)
         self._fault_point(2, batch.batch_id)
         for writer in self._others:
-            if batch.tables.get(writer.spec.name):
-                self._commit_table(writer, batch, None)
+            rows = batch.tables.get(writer.spec.name)
+            if rows:
+                self._commit_current(writer, rows, self.query_id, batch.batch_id, batch.now_ms)
         self._fault_point(3, batch.batch_id)
         self._producer.send(batch.responses, batch.requests)
         self._fault_point(4, batch.batch_id)
+        self._write_later(batch)
 
     def _info(self, batch: Batch) -> Info:
         outbox = {
-            "tables": {writer.spec.name: batch.tables.get(writer.spec.name, []) for writer in self._others},
+            "tables": {writer.spec.name: batch.tables.get(writer.spec.name, []) for writer in self.writers[1:]},
+            "late": {late.spec.name: late.owed() for late in self._late},
             "responses": batch.responses,
             "requests": batch.requests,
         }
@@ -196,28 +215,28 @@ class CommitSteps:
             "outbox": pack_text(json.dumps(outbox, separators=(",", ":"))),
         }
 
-    def _commit_table(self, writer: TableWriter, batch: Batch, info: Info | None) -> None:
-        rows = batch.tables.get(writer.spec.name, [])
-        self._commit_rows(writer, rows, self.query_id, self.leader_epoch, batch.batch_id, batch.now_ms, info)
-
-    def _commit_rows(
-        self,
-        writer: TableWriter,
-        rows: list[Row],
-        query_id: str,
-        leader_epoch: int,
-        batch_id: int,
-        now_ms: int,
-        info: Info | None = None,
-    ) -> bool:
-        """Commit a batch's rows to one table; False when they are there."""
-        if writer.spec.key:
-            return self._commit_current(writer, rows, query_id, batch_id, now_ms, info)
+    def _commit_first(self, batch: Batch) -> None:
+        info, rows = self._info(batch), batch.tables.get(self._first.spec.name, [])
+        if self._first.spec.key:
+            self._commit_current(self._first, rows, self.query_id, batch.batch_id, batch.now_ms, info)
+            return
 
         def added() -> Write:
-            return Write(stamped_rows(rows, leader_epoch=leader_epoch, batch_id=batch_id, now_ms=now_ms))
+            stamp = {"leader_epoch": self.leader_epoch, "batch_id": batch.batch_id, "now_ms": batch.now_ms}
+            return Write(stamped_rows(rows, **stamp))
 
-        return writer.commit(query_id, batch_id, added, info)
+        self._first.commit(self.query_id, batch.batch_id, added, info)
+
+    def _write_later(self, batch: Batch) -> None:
+        """Step 5. Where too much is owed, the batch waits."""
+        query_id, leader_epoch = self.query_id, self.leader_epoch
+        for late in self._late:
+            rows = batch.tables.get(late.spec.name)
+            if rows:
+                late.owe(OwedBatch(batch.batch_id, batch.now_ms, rows))
+                self._later(functools.partial(late.write, query_id, leader_epoch))
+            if sum(len(owed.rows) for owed in late.owed()) > _MOST_OWED:
+                late.write(query_id, leader_epoch)
 
     def _commit_current(
         self,

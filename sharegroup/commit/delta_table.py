@@ -51,28 +51,33 @@ class DeltaVersions:
     def __init__(self, root: str, spec: TableSpec, options: dict[str, str] | None = None) -> None:
         self.spec = spec
         self._upkeep = DeltaUpkeep(table_path(root, spec), options)
-        with _errors():
+        with store_errors():
             self._table = open_or_create(root, spec, options)
 
     @property
     def version(self) -> int:
         return self._table.version()
 
+    @property
+    def handle(self) -> DeltaTable:
+        """delta-rs's, to read from."""
+        return self._table
+
     def refresh(self) -> None:
-        with _errors():
+        with store_errors():
             self._table.update_incremental()
 
     def transaction_version(self, app_id: str) -> int | None:
-        with _errors():
+        with store_errors():
             return self._table.transaction_version(app_id)
 
     def commits(self, count: int) -> Sequence[Commit]:
-        with _errors():
+        with store_errors():
             found = self._table.history(count)
         return [commit_of(entry) for entry in found]
 
     def rows(self) -> list[Row]:
-        with _errors():
+        with store_errors():
             rows: list[Row] = self._table.to_pyarrow_table().to_pylist()
         return rows
 
@@ -80,7 +85,7 @@ class DeltaVersions:
         """A predicate over the partition column alone: files are put in place of others, and none is read."""
         rows = pa.Table.from_pylist(list(write.rows), schema=self.spec.schema)
         properties = commit_properties(stamp)
-        with _errors():
+        with store_errors():
             if write.chunks:
                 write_deltalake(
                     self._table, rows, mode="overwrite", predicate=_in_chunks(write.chunks),
@@ -93,7 +98,7 @@ class DeltaVersions:
                 )  # fmt: skip
 
     def upkeep(self, upkeep: Upkeep, stamp: Stamp) -> None:
-        with _errors():
+        with store_errors():
             self._upkeep.run(self._table, upkeep, commit_properties(stamp))
         logger.debug("upkeep of %s at version %d", self.spec.name, self.version)
 
@@ -110,7 +115,7 @@ def _in_chunks(chunks: Collection[int]) -> str:
 
 
 @contextmanager
-def _errors() -> Iterator[None]:
+def store_errors() -> Iterator[None]:
     """Raise NotCommittedError or TableStoreError in place of delta-rs's errors."""
     try:
         yield

@@ -35,7 +35,7 @@ from sharegroup.engine.durable_rows import state_row, tombstone_row
 from sharegroup.errors import ShareGroupError
 from sharegroup.share_coordinator.records import RecordKind, ShareGroupStateRecord
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
-from sharegroup.tables.rows import open_table
+from sharegroup.tables.rows import Tables
 from sharegroup.tables.schemas import (
     ALL_TABLES,
     CHUNK,
@@ -49,7 +49,7 @@ from sharegroup.tables.schemas import (
     SHARE_PARTITIONS,
     TableSpec,
 )
-from sharegroup.tables.state_table import read_states
+from sharegroup.tables.state_table import read_current_states
 from sharegroup.types import ConfigSource, SharePartitionKey
 
 logger = logging.getLogger(__name__)
@@ -106,8 +106,9 @@ class CellTables:
     def group_states(self, group_id: str) -> dict[SharePartitionKey, ShareGroupOffset]:
         """The states of its share-partitions."""
         named = SharePartitionKey._fields
-        keys = [SharePartitionKey(*(row[name] for name in named)) for row in self.rows(SHARE_PARTITIONS, group_id)]
-        return read_states(open_table(self._path, SHARE_GROUP_STATE), keys)
+        keys = {SharePartitionKey(*(row[name] for name in named)) for row in self.rows(SHARE_PARTITIONS, group_id)}
+        states = read_current_states(Tables(self._path), [group_id])
+        return {key: state for key, state in states.items() if key in keys}
 
 
 def check_movable(source: CellTables, target: CellTables, group_id: str, unread: Callable[[CellTables], int]) -> bool:

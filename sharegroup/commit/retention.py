@@ -1,62 +1,51 @@
-"""Which days of the growing tables can go: whole partitions only, and never what recovery needs."""
+"""Which days of the growing tables can go: whole partitions only, and never what recovery needs.
+
+Both are told by the tables' logs; no row is read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from datetime import UTC, date, datetime, timedelta
+from collections.abc import Iterable
+from datetime import date, datetime, timedelta
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from sharegroup.commit.delta_table import open_or_create
-from sharegroup.tables.schemas import DELIVERY_LOG, SHARE_GROUP_STATE
+from sharegroup.tables.state_base import Cut, cut_of
 
 #: share_group_state keeps at least this many days, like the versions that a pinned offset may name.
 _STATE_DAYS = 2
-_KEY = ["group_id", "topic_id", "partition"]
 
 
-def prunable(
-    tables_path: str, delivery_log_retention_ms: int, names: Collection[str], now: datetime | None = None
-) -> Mapping[str, str]:
-    """{table: predicate over `day`} for those of the named tables that have days to drop.
+def prunable_delivery_log(log: DeltaTable, retention_ms: int, now: datetime) -> str | None:
+    """The predicate over `day` for what is older than its retention, None where there is nothing."""
+    return _before(log, now.date() - timedelta(days=1 + retention_ms // 86_400_000))
 
-    `delivery_log` keeps its retention. `share_group_state` keeps two days, and every day from the oldest newest
-    snapshot on: a share-partition that is not led (its topic is away) has not been written again, and its state must
-    stay.
+
+def prunable_state(state: DeltaTable, base: DeltaTable, now: datetime) -> str | None:
+    """The same for `share_group_state`; `base` is of this version of it, or of one before.
+
+    It keeps two days, every day from the oldest newest snapshot on - a share-partition that is not led (its topic is
+    away) has not been written again, and the table alone must tell its state - and all that came after the base, which
+    does not know of it. Before there is a base, nothing goes.
     """
-    today = (now or datetime.now(UTC)).date()
-    found: dict[str, str] = {}
-    log_before = today - timedelta(days=1 + delivery_log_retention_ms // 86_400_000)
-    if DELIVERY_LOG.name in names and _oldest_day(open_or_create(tables_path, DELIVERY_LOG)) < log_before:
-        found[DELIVERY_LOG.name] = f"day < '{log_before.isoformat()}'"
-    if SHARE_GROUP_STATE.name not in names:
-        return found
-    state = open_or_create(tables_path, SHARE_GROUP_STATE)
-    state_before = today - timedelta(days=_STATE_DAYS)
-    oldest = _oldest_day(state)
-    if oldest < state_before and oldest < (state_before := min(state_before, _oldest_newest_snapshot(state))):
-        found[SHARE_GROUP_STATE.name] = f"day < '{state_before.isoformat()}'"
-    return found
+    cut = cut_of(base)
+    if cut is None:
+        return None
+    oldest = pa.table(base.get_add_actions(flatten=True))["min.snapshot_time"].to_pylist()
+    snapshots = [time.date() for time in oldest if time is not None]
+    return _before(state, min(now.date() - timedelta(days=_STATE_DAYS), *snapshots, *_days_after(state, cut)))
 
 
-def _oldest_day(table: DeltaTable) -> date:
-    days = [date.fromisoformat(partition["day"]) for partition in table.partitions()]
-    return min(days, default=date.max)
+def _days_after(state: DeltaTable, cut: Cut) -> Iterable[date]:
+    """The days of the files that have a row after the cut, or may have one."""
+    files = pa.table(state.get_add_actions(flatten=True))
+    columns = ("partition.day", "max.leader_epoch", "max.batch_id")
+    for day, *newest in zip(*(files[column].to_pylist() for column in columns), strict=True):
+        if None in newest or tuple(newest) > (cut.leader_epoch, cut.batch_id):
+            yield day
 
 
-def _oldest_newest_snapshot(table: DeltaTable) -> date:
-    """The day of the newest snapshot of the share-partition that was written longest ago; deleted ones need none.
-
-    A tombstone's own day is not older than the snapshots that it forgets, so these go first. Rows without a topic id
-    are of an earlier version, and were carried over to rows that have one.
-    """
-    rows: pa.Table = table.to_pyarrow_table(columns=[*_KEY, "record_type", "leader_epoch", "batch_id", "day"])
-    rows = rows.sort_by([("leader_epoch", "ascending"), ("batch_id", "ascending")])
-    rows = rows.filter(pc.is_valid(rows["topic_id"]))
-    rows = rows.filter(pc.is_in(rows["record_type"], value_set=pa.array(["ShareSnapshot", "Tombstone"])))
-    newest = rows.group_by(_KEY, use_threads=False).aggregate([("day", "last"), ("record_type", "last")])
-    newest = newest.filter(pc.equal(newest["record_type_last"], "ShareSnapshot"))
-    oldest = pc.min(newest["day_last"]).as_py()
-    return date.max if oldest is None else oldest
+def _before(table: DeltaTable, day: date) -> str | None:
+    oldest = min((date.fromisoformat(partition["day"]) for partition in table.partitions()), default=date.max)
+    return f"day < '{day.isoformat()}'" if oldest < day else None

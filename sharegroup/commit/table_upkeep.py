@@ -18,14 +18,17 @@ class TableUpkeep:
     def __init__(self, table: VersionedTable, upkeep_id: str) -> None:
         self._table, self._upkeep_id = table, upkeep_id
 
-    def run(self, leader_epoch: int, upkeep: Upkeep) -> None:
-        """Bound the number of live files and the log, drop old days.
-
-        The newest batch's info rides on each commit, so that it is found among the newest ones. Raises
-        FencedLeaderError when the table has another leader, and TableStoreError.
-        """
+    def begin(self, leader_epoch: int) -> None:
+        """Go to the newest version. Raises FencedLeaderError when the table has another leader, and TableStoreError."""
         self._table.refresh()
         newest = leader_epoch_of(self._table)
         if newest != leader_epoch:
             raise FencedLeaderError(f"no upkeep of {self._table.spec.name} for {leader_epoch}: leader {newest} leads")
+
+    def run(self, leader_epoch: int, upkeep: Upkeep) -> None:
+        """Bound the number of live files and the log, drop old days.
+
+        The newest batch's info rides on each commit, so that it is found among the newest ones. Raises like `begin`.
+        """
+        self.begin(leader_epoch)
         self._table.upkeep(upkeep, Stamp(self._upkeep_id, newest_info(self._table), is_upkeep=True))

@@ -18,15 +18,19 @@ import sys
 import time
 import uuid
 from collections.abc import Mapping
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from deltalake import DeltaTable
+
 from sharegroup.commit.delta_table import DeltaVersions
-from sharegroup.commit.retention import prunable
+from sharegroup.commit.retention import prunable_delivery_log, prunable_state
+from sharegroup.commit.state_base_upkeep import StateBaseUpkeep
 from sharegroup.commit.table_upkeep import TableUpkeep
 from sharegroup.commit.versioned_table import Upkeep
 from sharegroup.errors import ShareGroupError
-from sharegroup.tables.schemas import ALL_TABLES
+from sharegroup.tables.schemas import ALL_TABLES, DELIVERY_LOG, SHARE_GROUP_STATE
 
 _NICENESS = 10
 
@@ -36,23 +40,36 @@ class UpkeepWorker:
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._tables_path, self._options = settings["tables_path"], settings["storage_options"] or None
-        self._retention = timedelta(milliseconds=settings["retention_ms"])
-        self._local_versions, self._log_retention_ms = settings["local_versions"], settings["log_retention_ms"]
+        self._upkeep = Upkeep(timedelta(milliseconds=settings["retention_ms"]), settings["local_versions"])
+        self._log_retention_ms = settings["log_retention_ms"]
         self._id = str(uuid.uuid4())
-        self._tables: dict[str, TableUpkeep] = {}
+        self._tables: dict[str, DeltaVersions] = {}
+        self._base: StateBaseUpkeep | None = None
 
     def run(self, names: list[str], leader_epoch: int) -> None:
         """The upkeep of these tables for a leader. Raises ShareGroupError when one of them has another leader, or is
         away."""
-        prune_before = prunable(self._tables_path, self._log_retention_ms, names)
         for name in names:
-            upkeep = Upkeep(self._retention, self._local_versions, prune_before.get(name))
-            self._table(name).run(leader_epoch, upkeep)
+            table = self._table(name)
+            upkeep = TableUpkeep(table, self._id)
+            upkeep.begin(leader_epoch)
+            prune_before = self._prunable(name, table.handle, datetime.now(UTC))
+            upkeep.run(leader_epoch, replace(self._upkeep, prune_before=prune_before))
 
-    def _table(self, name: str) -> TableUpkeep:
+    def _prunable(self, name: str, table: DeltaTable, now: datetime) -> str | None:
+        """The base is written first: old days go by it."""
+        if name == DELIVERY_LOG.name:
+            return prunable_delivery_log(table, self._log_retention_ms, now)
+        if name == SHARE_GROUP_STATE.name:
+            if self._base is None:
+                self._base = StateBaseUpkeep(self._tables_path, self._options)
+            return prunable_state(table, self._base.run(table, self._upkeep), now)
+        return None
+
+    def _table(self, name: str) -> DeltaVersions:
         if name not in self._tables:
             spec = next(spec for spec in ALL_TABLES if spec.name == name)
-            self._tables[name] = TableUpkeep(DeltaVersions(self._tables_path, spec, self._options), self._id)
+            self._tables[name] = DeltaVersions(self._tables_path, spec, self._options)
         return self._tables[name]
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from sharegroup.share_coordinator.records import RecordKind, ShareGroupStateRecord, tombstone
-from sharegroup.types import UNCHANGED, SharePartitionKey, Transition
+from sharegroup.types import UNCHANGED, SharePartitionKey, StateBatch, Transition
 
 _RECORD_TYPES = {
     RecordKind.SNAPSHOT: "ShareSnapshot",
@@ -23,18 +24,23 @@ def state_row(record: ShareGroupStateRecord, end_offset: int) -> dict[str, Any]:
         "start_offset": record.start_offset,
         "end_offset": end_offset,
         "delivery_complete_count": record.delivery_complete_count,
-        "state_batches": [
-            {
-                "first_offset": batch.first_offset,
-                "last_offset": batch.last_offset,
-                "delivery_state": int(batch.delivery_state),
-                "delivery_count": batch.delivery_count,
-                "member_id": batch.member_id,
-                "lock_deadline": None if batch.lock_deadline_ms is None else batch.lock_deadline_ms * 1000,
-            }
-            for batch in record.state_batches
-        ],
+        "state_batches": state_batch_rows(record.state_batches),
     }
+
+
+def state_batch_rows(batches: Iterable[StateBatch]) -> list[dict[str, Any]]:
+    """State batches as the column has them."""
+    return [
+        {
+            "first_offset": batch.first_offset,
+            "last_offset": batch.last_offset,
+            "delivery_state": int(batch.delivery_state),
+            "delivery_count": batch.delivery_count,
+            "member_id": batch.member_id,
+            "lock_deadline": None if batch.lock_deadline_ms is None else batch.lock_deadline_ms * 1000,
+        }
+        for batch in batches
+    ]
 
 
 def tombstone_row(key: SharePartitionKey) -> dict[str, Any]:

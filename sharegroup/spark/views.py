@@ -18,10 +18,11 @@ from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
 
+from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
 from sharegroup.errors import ShareGroupError
-from sharegroup.tables.schemas import ALL_TABLES, SHARE_GROUP_STATE, table_path
+from sharegroup.tables.schemas import ALL_TABLES, SHARE_GROUP_STATE, SHARE_GROUP_STATE_BASE, table_path
 from sharegroup.topics.client_settings import python_properties
 from sharegroup.watch.log_poll import LogPoll
 
@@ -40,13 +41,20 @@ def create_views(spark: SparkSession, tables_path: str, database: str | None = N
 
     The tables are external: nothing is copied, time travel works by name, and dropping one leaves its files alone. A
     table registered before is registered anew when it is elsewhere now. Raises NameTakenError.
+
+    The views are current whenever they are read. What they read is `share_group_state_base` as it is then, and what was
+    written after the base that there is now: in a session of many days, call this again from time to time.
     """
     if "://" not in tables_path:  # Spark takes a relative location for one below its warehouse
         tables_path = str(Path(tables_path).resolve())
     prefix = f"`{database}`." if database else ""
+    has_base = DeltaTable.isDeltaTable(spark, table_path(tables_path, SHARE_GROUP_STATE_BASE))
     for spec in ALL_TABLES:
-        _register(spark, f"{prefix}`{spec.name}`", table_path(tables_path, spec))
+        if has_base or spec is not SHARE_GROUP_STATE_BASE:  # tables of an earlier version have none
+            _register(spark, f"{prefix}`{spec.name}`", table_path(tables_path, spec))
     source = f"{prefix}`{SHARE_GROUP_STATE.name}`"
+    if has_base:
+        source = f"({_current_records(spark, f'{prefix}`{SHARE_GROUP_STATE_BASE.name}`', source)})"
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {IN_FLIGHT} AS {in_flight_sql(source)}")
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {SHARE_GROUP_OFFSETS} AS {share_group_offsets_sql(source)}")
 
@@ -81,9 +89,18 @@ def create_log_end_offsets(
     spark.createDataFrame(rows, _LOG_END_SCHEMA).createOrReplaceTempView(LOG_END_OFFSETS)
 
 
+def _current_records(spark: SparkSession, base: str, state: str) -> str:
+    cut = spark.sql(f"SELECT max(struct(as_of_leader_epoch, as_of_batch_id)) AS cut FROM {base}").collect()[0]["cut"]
+    leader_epoch, batch_id = cut or (-1, -1)
+    return _text("current_records").format(base=base, state=state, leader_epoch=leader_epoch, batch_id=batch_id)
+
+
 def _statement(name: str, source: str) -> str:
-    text = (files(__package__) / "sql" / f"{name}.sql").read_text(encoding="utf-8")
-    return text.replace(f"FROM {SHARE_GROUP_STATE.name}\n", f"FROM {source}\n", 1)
+    return _text(name).replace(f"FROM {SHARE_GROUP_STATE.name}\n", f"FROM {source}\n", 1)
+
+
+def _text(name: str) -> str:
+    return (files(__package__) / "sql" / f"{name}.sql").read_text(encoding="utf-8")
 
 
 def _register(spark: SparkSession, name: str, path: str) -> None:

@@ -15,6 +15,7 @@ from sharegroup.tables.groups import (
     read_group_descriptions,
     read_groups,
 )
+from sharegroup.tables.in_flight import InFlightRange, read_in_flight
 from sharegroup.tables.kept_tables import KeptTables
 from sharegroup.tables.offsets import SharePartitionOffset, read_offsets_by_group, read_share_group_offsets
 from sharegroup.tables.rows import TableMissingError, TableUnavailableError
@@ -22,6 +23,7 @@ from sharegroup.tables.schemas import table_path
 
 __all__ = [
     "GroupListing",
+    "InFlightRange",
     "KeptTables",
     "MemberDescription",
     "ShareGroupDescription",
@@ -33,6 +35,7 @@ __all__ = [
     "read_group_configs",
     "read_group_descriptions",
     "read_groups",
+    "read_in_flight",
     "read_offsets_by_group",
     "read_share_group_offsets",
     "table_path",

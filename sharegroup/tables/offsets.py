@@ -8,8 +8,7 @@ from typing import NamedTuple
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
 from sharegroup.tables.groups import SharePartitionDescription, read_share_partitions
 from sharegroup.tables.rows import StorageOptions, Tables
-from sharegroup.tables.schemas import SHARE_GROUP_STATE
-from sharegroup.tables.state_table import read_states
+from sharegroup.tables.state_table import read_current_states
 from sharegroup.types import UNCHANGED, SharePartitionKey
 
 
@@ -45,8 +44,7 @@ def read_offsets_by_group(
     """The same for several groups, without those that have none; each table is read once."""
     opened = Tables.of(tables, storage_options)
     listed = read_share_partitions(opened, group_ids) if group_ids else {}
-    keys = [_key(group_id, row) for group_id, rows in listed.items() for row in rows]
-    states = read_states(opened.open(SHARE_GROUP_STATE), keys)
+    states = read_current_states(opened, listed) if listed else {}
     return {
         group_id: tuple(_offset(row, states.get(_key(group_id, row))) for row in rows)
         for group_id, rows in listed.items()

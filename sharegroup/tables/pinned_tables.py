@@ -9,8 +9,9 @@ from deltalake import DeltaTable
 
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
 from sharegroup.tables.rows_by_file import DeltaFiles, RowsByFile, TableFiles
-from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_PARTITIONS
+from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_GROUP_STATE_BASE, SHARE_PARTITIONS
 from sharegroup.tables.share_partition_row import SharePartitionChanges, SharePartitionRow
+from sharegroup.tables.state_base import StateBases
 from sharegroup.tables.state_table import read_states
 from sharegroup.types import SharePartitionKey
 
@@ -31,10 +32,11 @@ class PinnedTables:
     """The tables at pinned versions. The share-partitions of the version that was read last are kept: another version
     costs what it has otherwise."""
 
-    def __init__(self, paths: Mapping[str, str], options: Mapping[str, str]) -> None:
+    def __init__(self, paths: Mapping[str, str], options: Mapping[str, str], bases: StateBases | None = None) -> None:
         self._paths = paths
         self._options = dict(options) or None
         self._newest: dict[str, DeltaTable] = {}
+        self._bases = bases or StateBases(paths[SHARE_GROUP_STATE_BASE.name], options)
         self._listed, self._listed_at = RowsByFile(SHARE_PARTITIONS), -1
         self._states: tuple[int, frozenset[SharePartitionKey], Mapping[SharePartitionKey, ShareGroupOffset]] | None = (
             None
@@ -71,7 +73,9 @@ class PinnedTables:
         if self._states is not None and self._states[0] == version and self._states[1].issuperset(keys):
             states, self._states = self._states[2], None
             return {key: states[key] for key in keys if key in states}
-        found = read_states(self._open(SHARE_GROUP_STATE.name, version), keys)
+        base = self._bases.at_most(version)
+        read = read_states(self._open(SHARE_GROUP_STATE.name, version), {key.group_id for key in keys}, base)
+        found = {key: read[key] for key in keys if key in read}
         self._states = version, frozenset(keys), found
         return found
 

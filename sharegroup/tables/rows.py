@@ -56,6 +56,13 @@ class Tables:
         """The table's handle at its newest version. Raises TableMissingError, TableUnavailableError."""
         return open_table(self._tables_path, spec, self._options)
 
+    def open_if_there(self, spec: TableSpec) -> DeltaTable | None:
+        """The same; None where the table is not there. Raises TableUnavailableError."""
+        try:
+            return self.open(spec)
+        except TableMissingError:
+            return None
+
     def rows(self, spec: TableSpec, group_ids: Collection[str] | None = None) -> list[Row]:
         """The rows of some groups, or of all, in the order of the table's key."""
         try:

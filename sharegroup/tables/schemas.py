@@ -101,6 +101,33 @@ SHARE_GROUP_STATE = TableSpec(
     partition_by=("day",),
 )
 
+#: The columns of a cut come first: the table's log has statistics of the first columns only.
+SHARE_GROUP_STATE_BASE = TableSpec(
+    "share_group_state_base",
+    pa.schema(
+        [
+            _column("as_of_version", pa.int64(), "version of share_group_state that these rows stand for"),
+            _column("as_of_leader_epoch", pa.int32(), "leader epoch of the newest record that is in these rows"),
+            _column("as_of_batch_id", pa.int64(), "micro-batch of the newest record that is in these rows"),
+            _column("group_id", pa.string(), "share group; null in the one row of a base without share-partitions"),
+            _column("topic", pa.string(), "topic of the share-partition"),
+            _column("topic_id", pa.string(), "the topic's id: a topic made again under its name has another"),
+            _column("partition", pa.int32(), "partition of the share-partition"),
+            _column("snapshot_epoch", pa.int32(), "epoch of the newest snapshot"),
+            _column("state_epoch", pa.int32(), "raised by each initialisation and offset reset"),
+            _column("leader_epoch", pa.int32(), "leader epoch of the job that wrote the newest record"),
+            _column("start_offset", pa.int64(), "share-partition start offset (SPSO); -1: not known"),
+            _column("end_offset", pa.int64(), "share-partition end offset (SPEO), exclusive"),
+            _column("delivery_complete_count", pa.int64(), "finished records from the SPSO up; -1: not known"),
+            _column("state_batches", pa.list_(STATE_BATCH), "ranges and their states, as in share_group_state; all"),
+            _column("updates_since_snapshot", pa.int32(), "updates after the newest snapshot"),
+            _column("snapshot_time", _TIMESTAMP, "the newest snapshot's time"),
+            _column("batch_id", pa.int64(), "micro-batch that wrote the newest record"),
+            _column("time", _TIMESTAMP, "the newest record's time"),
+        ]
+    ),
+)
+
 DELIVERY_LOG = TableSpec(
     "delivery_log",
     pa.schema(
@@ -244,4 +271,4 @@ SHARE_GROUP_JOB = TableSpec(
 #: Tables of each query, in the order of its commit steps: the first one's commit carries the batch's outbox.
 SHARE_PARTITION_TABLES = (SHARE_GROUP_STATE, DELIVERY_LOG)
 GROUP_COORDINATOR_TABLES = (SHARE_GROUPS, SHARE_GROUP_MEMBERS, SHARE_PARTITIONS, SHARE_GROUP_CONFIGS)
-ALL_TABLES = (*SHARE_PARTITION_TABLES, *GROUP_COORDINATOR_TABLES, SHARE_GROUP_JOB)
+ALL_TABLES = (*SHARE_PARTITION_TABLES, SHARE_GROUP_STATE_BASE, *GROUP_COORDINATOR_TABLES, SHARE_GROUP_JOB)

@@ -24,6 +24,8 @@ MODULES = {
     "B5": "b5_gateway",
     "B6": "b6_latency",
     "B7": "b7_idle_members",
+    "B12": "b12_month",
+    "B13": "b13_scale",
     "upkeep": "upkeep",
     "idle": "idle",
     "shards": "shards",

@@ -64,9 +64,9 @@ def row_topics(prefix: str) -> dict[str, str]:
 class Engine:
     """The share-group job, running inside the `with` block."""
 
-    def __init__(self, config: Path) -> None:
+    def __init__(self, config: Path, driver_memory: str = "1g") -> None:
         self.log_path = config.with_name("job.log")
-        self._job = submitted("jobs/run_share_group.py", ["--config", str(config)], self.log_path)
+        self._job = submitted("jobs/run_share_group.py", ["--config", str(config)], self.log_path, driver_memory)
 
     def __enter__(self) -> Engine:
         self._job.start()

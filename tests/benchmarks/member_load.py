@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable, Collection, Mapping
 from types import TracebackType
 
-from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, Message, Producer, TopicPartition
 
 from sharegroup.config import JobConfig
 from sharegroup.errors import ErrorCode
@@ -133,13 +133,18 @@ class MemberLoad:
                 if not self._going.is_set():
                     self._going.wait(0.2)
                     continue
-                for message in self._consumer.consume(2_000, 0.1):
+                for message in self._messages():
                     if message.error() is None and message.key() == self._member_id.encode():
                         self._take(message.value() or b"")
                 self._producer.poll(0)
         except BaseException as error:
             self.failure = error
             raise
+
+    def _messages(self) -> list[Message]:
+        """What has come, as soon as there is something: `consume` alone waits for as many as it may give."""
+        first = self._consumer.poll(0.1)
+        return [] if first is None else [first, *self._consumer.consume(2_000, 0)]
 
     def _heartbeat(self) -> None:
         if (time.monotonic() < self._heartbeat_due and not self._is_leaving.is_set()) or self._has_left:

@@ -64,7 +64,10 @@ class JobUnderLoad:
         rounds: int,
         shards: int = 1,
         trigger_interval_ms: int = 0,
+        prepare: Callable[[str, str, str], None] | None = None,
+        driver_memory: str = "1g",
     ) -> None:
+        """`prepare` may write the tables that the job starts on: it is told their path, the topic and its id."""
         self.kafka, self.directory, self.partitions, self.shards = kafka, directory, partitions, shards
         self.trigger_interval_ms = trigger_interval_ms
         self.topic = directory.name
@@ -75,7 +78,9 @@ class JobUnderLoad:
         # Locks outlive the turns of the other side.
         group = {"group.share.record.lock.duration.ms": 60_000}
         self.config = write_config(directory, kafka.bootstrap_servers, job, group, groups=[GROUP_ID])
-        self.engine = Engine(self.config)
+        self.engine = Engine(self.config, driver_memory)
+        if prepare is not None:
+            prepare(str(directory / "tables"), self.topic, topics.topic_id(kafka.bootstrap_servers, self.topic))
 
     def __enter__(self) -> JobUnderLoad:
         self.engine.__enter__()
@@ -129,6 +134,27 @@ class JobUnderLoad:
             measured.job = inside(self.engine.batches(), job_windows)
             measured.bare = inside(bare.batches(), bare_windows)
             return measured
+
+    def against(self, other: JobUnderLoad, turns: Turns) -> Measured:
+        """Measure in turns with another job, the `bare` one of what is measured; both are being asked already."""
+        windows: dict[JobUnderLoad, list[Window]] = {self: [], other: []}
+        measured = Measured()
+        for job, still in ((self, other), (other, self)):
+            with still.engine.processes.held():
+                job.await_batches(turns.warm_up)
+        for _ in range(turns.number):
+            for job, still in ((self, other), (other, self)):
+                with still.engine.processes.held():
+                    cpu = job.engine.processes.cpu_seconds()
+                    windows[job].append(job.run(turns.seconds))
+                    cpu = job.engine.processes.cpu_seconds() - cpu
+                if job is self:
+                    measured.job_cpu_s += cpu
+                else:
+                    measured.bare_cpu_s += cpu
+        measured.job = inside(self.engine.batches(), windows[self])
+        measured.bare = inside(other.engine.batches(), windows[other])
+        return measured
 
     def _bare(self, active: int, turns: Turns) -> BareQuery:
         rows = active * ROWS_PER_ROUND

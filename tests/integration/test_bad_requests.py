@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 
 from sharegroup.errors import ErrorCode
 from sharegroup.testkit.raw_member import RawMember, RequestClient
+from sharegroup.testkit.whole_log import whole_delivery_log
 from sharegroup.types import AcknowledgeType
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def topic_of(member: RawMember) -> str:
 
 
 def rows_of(job: ShareGroupJobRun, table: str, group_id: str) -> list[dict[str, Any]]:
+    whole_delivery_log(job.tables_path)
     rows = DeltaTable(str(job.tables_path / table)).to_pyarrow_table().to_pylist()
     return [row for row in rows if row["group_id"] == group_id]
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from deltalake import DeltaTable
 
 from sharegroup.errors import ErrorCode
 from sharegroup.testkit.raw_member import RawMember, RequestClient
 from sharegroup.testkit.share_group_job import ShareGroupJobRun
+from sharegroup.testkit.whole_log import whole_delivery_log
 from sharegroup.types import AcknowledgeType, AcquiredRange
 from tests.integration.waiting import wait_until
 
@@ -102,7 +102,7 @@ def test_of_two_jobs_on_the_same_tables_one_is_fenced_and_the_other_serves(
         assert "remove that checkpoint" in first.log
 
         assert member.fetch(topic, 0, 100).acquired == (AcquiredRange(20, 29, 1),)
-        log = DeltaTable(str(first.tables_path / "delivery_log")).to_pyarrow_table().to_pylist()
+        log = whole_delivery_log(first.tables_path).to_pyarrow_table().to_pylist()
         assert sorted((row["first_offset"], row["last_offset"], row["cause"]) for row in log) == [
             (0, 4, "accept"),
             (0, 9, "fetch"),

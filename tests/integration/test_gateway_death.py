@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deltalake import DeltaTable
-
 from sharegroup.testkit.gateway_process import GatewayProcess
+from sharegroup.testkit.whole_log import whole_delivery_log
 from tests.integration.share_members import Group, Record, keys
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def test_a_member_goes_on_at_another_gateway(
 
 def batches_until_delivered_again(job: ShareGroupJobRun, group_id: str) -> list[int]:
     """For each range that a member's end gave back: how many batches later its first record was delivered again."""
-    table = DeltaTable(str(job.tables_path / "delivery_log"))
+    table = whole_delivery_log(job.tables_path)
     rows: list[dict[str, Any]] = table.to_pyarrow_table(filters=[("group_id", "=", group_id)]).to_pylist()
     waits = []
     for back in (row for row in rows if row["cause"] == "member_left"):

@@ -24,6 +24,7 @@ from sharegroup.testkit.embedded_kafka import EmbeddedKafka
 from sharegroup.testkit.raw_member import RawMember
 from sharegroup.testkit.share_group_job import ShareGroupJobRun
 from sharegroup.testkit.submitted_job import SubmittedJob
+from sharegroup.testkit.whole_log import whole_delivery_log
 from sharegroup.topics.topic_lookup import TopicLookup
 from sharegroup.types import Cause
 from tests.integration.waiting import wait_until
@@ -99,12 +100,12 @@ class Deliveries:
 def accepted(job: ShareGroupJobRun, group_id: str) -> list[dict[str, Any]]:
     """The group's delivery log, accepted ranges only."""
     filters = [("group_id", "=", group_id), ("cause", "=", Cause.ACCEPT.value)]
-    return DeltaTable(str(job.tables_path / "delivery_log")).to_pyarrow_table(filters=filters).to_pylist()
+    return whole_delivery_log(job.tables_path).to_pyarrow_table(filters=filters).to_pylist()
 
 
 def logged(job: ShareGroupJobRun, group_id: str) -> Counter[str]:
     """Records by cause, from the group's delivery log."""
-    rows = DeltaTable(str(job.tables_path / "delivery_log")).to_pyarrow_table(filters=[("group_id", "=", group_id)])
+    rows = whole_delivery_log(job.tables_path).to_pyarrow_table(filters=[("group_id", "=", group_id)])
     found: Counter[str] = Counter()
     for row in rows.to_pylist():
         found[row["cause"]] += row["last_offset"] - row["first_offset"] + 1
@@ -119,7 +120,7 @@ def keys_in(sink: Path) -> list[Key]:
 
 def renewed_for(job: ShareGroupJobRun, group_id: str) -> timedelta:
     """From the group's first acquisition to its last renewal."""
-    rows = DeltaTable(str(job.tables_path / "delivery_log")).to_pyarrow_table(filters=[("group_id", "=", group_id)])
+    rows = whole_delivery_log(job.tables_path).to_pyarrow_table(filters=[("group_id", "=", group_id)])
     log = rows.to_pylist()
     renewed = [row["time"] for row in log if row["cause"] == Cause.RENEW.value]
     return max(renewed) - min(row["time"] for row in log) if renewed else timedelta(0)
@@ -372,6 +373,7 @@ import logging, os, signal, sys
 from pathlib import Path
 from sharegroup.spark import DeltaSink, ShareConsumer, build_session
 from sharegroup.spark.job.stop_signal import StopSignal
+from sharegroup.testkit.whole_log import whole_delivery_log
 
 logging.basicConfig()
 logging.getLogger("sharegroup").setLevel(logging.INFO)

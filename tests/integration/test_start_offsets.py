@@ -13,6 +13,7 @@ from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from sharegroup.errors import ErrorCode
 from sharegroup.tables.state_table import read_states
 from sharegroup.testkit.raw_member import RawMember, RequestClient
+from sharegroup.testkit.whole_log import whole_delivery_log
 from sharegroup.types import AcquiredRange, SharePartitionKey
 from tests.integration.waiting import wait_until
 
@@ -164,7 +165,7 @@ def test_a_topic_made_again_under_its_name_is_another_one_and_is_read_from_its_s
     assert again.topic_ids[topic] != old
     assert again.fetch(topic, 0, 100).acquired == (AcquiredRange(0, 49, 1),)
 
-    log = DeltaTable(str(share_group_job.tables_path / "delivery_log")).to_pyarrow_table().to_pylist()
+    log = whole_delivery_log(share_group_job.tables_path).to_pyarrow_table().to_pylist()
     of_old = [row for row in log if row["topic_id"] == old and row["cause"] == "topic_deleted"]
     assert [(row["first_offset"], row["last_offset"]) for row in of_old] in ([(10, 19)], [(10, 29)])
 

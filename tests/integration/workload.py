@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from sharegroup.protocol.response_rows import encode_response
 from sharegroup.tables.state_table import read_states
 from sharegroup.testkit.raw_member import RawMember, Request, RequestClient
+from sharegroup.testkit.whole_log import whole_delivery_log
 from sharegroup.types import AcknowledgeType
 
 ACCEPT, RELEASE, REJECT = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT
@@ -79,6 +80,7 @@ class Workload:
     def final_tables(self, tables_path: Path) -> Mapping[str, Any]:
         """The group's final tables, without times, batch ids, and epochs that count how requests fell into batches."""
         stamps = {"day", "time", "batch_id", "leader_epoch", "lock_deadline", "group_epoch", "assignment_epoch"}
+        whole_delivery_log(tables_path)
         tables = {
             name: sorted(
                 map(repr, (self._plain(row, stamps | {"member_epoch"}) for row in self._rows(tables_path, name)))

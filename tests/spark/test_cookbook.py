@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from chispa import assert_df_equality
+from deltalake import DeltaTable
 
-from sharegroup.spark.views import LOG_END_OFFSETS, create_views
-from sharegroup.tables.schemas import ALL_TABLES, TableSpec
+from sharegroup.commit.state_base_upkeep import StateBaseUpkeep
+from sharegroup.commit.versioned_table import Upkeep
+from sharegroup.spark.views import LOG_END_OFFSETS, create_views, in_flight_sql, share_group_offsets_sql
+from sharegroup.tables import read_in_flight
+from sharegroup.tables.schemas import ALL_TABLES, SHARE_GROUP_STATE, TableSpec, table_path
 from sharegroup.testkit.sample_history import TOPIC, write_sample_history
 
 if TYPE_CHECKING:
@@ -56,6 +62,9 @@ def tables_path(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The tables of ninety minutes."""
     path = str(tmp_path_factory.mktemp("cookbook") / "tables")
     write_sample_history(path, minutes=90)
+    state = DeltaTable(table_path(path, SHARE_GROUP_STATE))
+    state.load_as_version(state.version() // 2)
+    StateBaseUpkeep(path).run(state, Upkeep(timedelta(hours=24), 1_000))
     return path
 
 
@@ -91,6 +100,31 @@ def test_every_column_of_a_view_is_documented(cookbook: SparkSession, view: str)
     columns = [(field.name, field.dataType.simpleString().upper()) for field in schema.fields]
     described = [tuple(re.findall(r"`([^`]+)`", line)[:2]) for line in documented(f"View `{view}`")]
     assert described == columns
+
+
+@pytest.mark.parametrize(
+    ("view", "whole"), [("in_flight", in_flight_sql), ("share_group_offsets", share_group_offsets_sql)]
+)
+def test_a_view_says_by_the_base_what_all_records_say(
+    cookbook: SparkSession, tables_path: str, view: str, whole: Callable[[], str]
+) -> None:
+    assert cookbook.table("share_group_state_base").count() == 2
+    assert_df_equality(
+        cookbook.table(view), cookbook.sql(whole()), ignore_row_order=True, ignore_nullable=True, ignore_metadata=True
+    )
+    state = DeltaTable(table_path(tables_path, SHARE_GROUP_STATE))
+    newer = StateBaseUpkeep(tables_path, None, 1).run(state, Upkeep(timedelta(hours=24), 1_000))
+    assert newer.version() > 0, "a view goes on with a newer base than it was made with"
+    assert_df_equality(
+        cookbook.table(view), cookbook.sql(whole()), ignore_row_order=True, ignore_nullable=True, ignore_metadata=True
+    )
+
+
+def test_a_view_and_its_function_say_the_same(cookbook: SparkSession, tables_path: str) -> None:
+    shown = cookbook.sql("SELECT *, unix_millis(lock_deadline) AS lock_deadline_ms FROM in_flight").collect()
+    read = [range_._asdict() | {"state": range_.state.name} for range_ in read_in_flight(tables_path)]
+    assert read
+    assert sorted(read, key=str) == sorted(({name: row[name] for name in read[0]} for row in shown), key=str)
 
 
 def test_there_is_a_cookbook() -> None:

@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 
 from sharegroup.commit.commit_steps import Batch, CommitSteps
 from sharegroup.commit.delta_table import DeltaTableWriter, DeltaVersions
+from sharegroup.commit.late_rows import Later, at_once
 from sharegroup.commit.table_upkeep import TableUpkeep
 from sharegroup.commit.table_writer import TableWriter
 from sharegroup.commit.versioned_table import Upkeep
@@ -52,10 +53,11 @@ def start(
     specs: Sequence[TableSpec] = SHARE_PARTITION_TABLES,
     fault_point: Callable[[int, int], None] | None = None,
     writer: Callable[[str, TableSpec], TableWriter] = DeltaTableWriter,
+    later: Later = at_once,
 ) -> tuple[CommitSteps, RecordingProducer]:
     """What a job does at its start."""
     producer = RecordingProducer()
-    steps = CommitSteps([writer(str(root), spec) for spec in specs], producer, fault_point)
+    steps = CommitSteps([writer(str(root), spec) for spec in specs], producer, fault_point, later=later)
     steps.lead()
     steps.complete_last_batch()
     steps.query_id = query_id

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from sharegroup.commit import delta_table
+from sharegroup.commit import commit_steps, delta_table
 from sharegroup.commit.commit_steps import Batch, CommitSteps
 from sharegroup.commit.delta_table import DeltaTableWriter
 from sharegroup.commit.versioned_table import NotCommittedError, Write
@@ -24,8 +25,8 @@ from tests.tables.job_tables import T0, TOPIC_ID, Died, RecordingProducer, Upkee
 
 #: (tables that have batch 1, what was sent by the job that died), for a job that dies after each step of batch 1.
 SENT = (["f1"], [("g", "notice-1")])
-AFTER_STEP = {1: ([], []), 2: (["share_group_state"], []), 3: (["share_group_state", "delivery_log"], [])}
-AFTER_STEP[4] = (AFTER_STEP[3][0], [SENT])
+AFTER_STEP = {1: ([], []), 2: (["share_group_state"], []), 3: (["share_group_state"], [])}
+AFTER_STEP[4] = (["share_group_state"], [SENT])
 
 
 def written(root: Path, batch_id: int) -> list[str]:
@@ -47,7 +48,7 @@ def test_a_batch_goes_through_all_steps(tmp_path: Path) -> None:
     key = SharePartitionKey("g", "orders", TOPIC_ID, 0)
     state = read_states(DeltaTable(str(tmp_path / "share_group_state")))[key]
     assert (state.header.last_snapshot_ms, state.state_batches[0].lock_deadline_ms) == (T0, T0 + 30_000)
-    assert read_states(DeltaTable(str(tmp_path / "share_group_state")), [key._replace(partition=1)]) == {}
+    assert read_states(DeltaTable(str(tmp_path / "share_group_state")), ["another"]) == {}
     assert read_states(DeltaTable(str(tmp_path / "share_group_state")), []) == {}
 
 
@@ -101,6 +102,73 @@ def test_a_job_that_lost_its_checkpoint_completes_the_batch_from_its_outbox(tmp_
     assert written(tmp_path, 0) == ["share_group_state"] * 2 + ["delivery_log"] * 2
     start(tmp_path, query_id="query-3")
     assert len(rows(tmp_path, "delivery_log", "batch_id")) == 3 if is_durable else 2
+
+
+class Postponed:
+    """Work that is done when the test says so."""
+
+    def __init__(self) -> None:
+        self.work: Callable[[], None] = lambda: None
+
+    def __call__(self, work: Callable[[], None]) -> None:
+        self.work = work
+
+
+def test_rows_that_nobody_waits_for_come_behind_the_answers_in_one_commit(tmp_path: Path) -> None:
+    later = Postponed()
+    steps, producer = start(tmp_path, later=later)
+    for batch_id in range(3):
+        steps.commit(batch(batch_id))
+    assert [ids for ids, _ in producer.sent] == [["f0"], ["f1"], ["f2"]]
+    assert rows(tmp_path, "delivery_log", "batch_id") == []
+    before = DeltaTable(str(tmp_path / "delivery_log")).version()
+    later.work()
+    assert rows(tmp_path, "delivery_log", "batch_id", "time") == [
+        (batch_id, datetime.fromtimestamp((T0 + batch_id) / 1000, UTC)) for batch_id in range(3)
+    ]
+    assert DeltaTable(str(tmp_path / "delivery_log")).version() == before + 1
+    later.work()  # nothing is owed any more
+    assert DeltaTable(str(tmp_path / "delivery_log")).version() == before + 1
+
+
+@pytest.mark.parametrize("query_id", ["query-1", "query-2"], ids=["checkpoint kept", "checkpoint deleted"])
+@pytest.mark.parametrize("is_written", [0, 1, 2])
+def test_what_a_job_that_died_owed_to_the_log_is_written_by_the_next(
+    tmp_path: Path, query_id: str, is_written: int
+) -> None:
+    """Wherever its thread was: nothing written, the first batch, or all of what was owed when the last one began."""
+    later = Postponed()
+    steps, _ = start(tmp_path, later=later)
+    for batch_id in range(3):
+        if batch_id == is_written:
+            later.work()
+        steps.commit(batch(batch_id))
+    steps, _ = start(tmp_path, query_id=query_id)
+    assert rows(tmp_path, "delivery_log", "batch_id", "leader_epoch") == [(batch_id, 1) for batch_id in range(3)]
+    if query_id == "query-1":
+        steps.commit(batch(2))  # Spark runs the last one again
+    assert len(rows(tmp_path, "delivery_log", "batch_id")) == 3
+
+
+def test_a_log_that_cannot_be_written_holds_up_the_batches_before_they_owe_too_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commit_steps, "_MOST_OWED", 1)
+    steps, _ = start(tmp_path, later=Postponed())
+    steps.commit(batch(0))
+    assert rows(tmp_path, "delivery_log", "batch_id") == []
+    steps.commit(batch(1))
+    assert rows(tmp_path, "delivery_log", "batch_id") == [(0,), (1,)]
+
+
+def test_who_was_fenced_writes_nothing_later(tmp_path: Path) -> None:
+    later = Postponed()
+    steps, _ = start(tmp_path, later=later)
+    steps.commit(batch(0))
+    start(tmp_path)
+    with pytest.raises(FencedLeaderError):
+        later.work()
+    assert rows(tmp_path, "delivery_log", "batch_id") == [(0,)], "the new leader's"
 
 
 def test_positions_of_all_request_partitions_are_kept(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from sharegroup.config import Config
 from sharegroup.spark.queries import log_offsets_source
 from sharegroup.spark.queries.log_offsets_source import LogOffsetsReader
 from sharegroup.tables.config_poll import file_values
-from sharegroup.tables.schemas import ALL_TABLES, SHARE_GROUP_STATE, SHARE_PARTITIONS, table_path
+from sharegroup.tables.schemas import ALL_TABLES, SHARE_PARTITIONS, table_path
 from sharegroup.watch.batch_rows import OffsetsApartError
 from sharegroup.watch.topic_identities import TopicDescription
 
@@ -82,7 +82,7 @@ class Source:
         monkeypatch.setattr(log_offsets_source, "set_up_log", lambda *_: None)
         self._options: dict[str, Any] = {
             "kafka": {},
-            "tables": {spec.name: table_path(self._root, spec) for spec in (SHARE_PARTITIONS, SHARE_GROUP_STATE)},
+            "tables": {spec.name: table_path(self._root, spec) for spec in ALL_TABLES},
             "storage_options": {},
             "hand_over": str(root / "hand_over"),
             "shards": 1,

@@ -16,6 +16,7 @@ from sharegroup.commit.commit_steps import CommitSteps
 from sharegroup.commit.delta_table import DeltaTableWriter, DeltaVersions, open_or_create
 from sharegroup.commit.fault_points import fault_point
 from sharegroup.commit.job_lead import JobLead, LeadWatch
+from sharegroup.commit.later import LaterThread
 from sharegroup.commit.leaders import last_leader_epoch
 from sharegroup.commit.stale_checkpoint import refuse_stale_checkpoint
 from sharegroup.commit.static_configs import write_static_configs
@@ -46,6 +47,8 @@ _TABLES = {
     share_partition_query.NAME: SHARE_PARTITION_TABLES,
 }
 #: How often the queries are looked after.
+#: How long the end of the job waits for rows that are written behind the answers; a start would write them.
+_LATER_END_S = 10.0
 _WATCH_S = 0.2
 #: No batch for this long: the query is between batches.
 _IDLE_S = 0.5
@@ -61,6 +64,7 @@ class ShareGroupJob:
         self._jvm_pid = int(spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]  # py4j
         self._running: dict[str, JobQuery] = {}
         self._producers: dict[str, KafkaRowProducer] = {}
+        self._later: dict[str, LaterThread] = {}
         self._upkeep = UpkeepProcess(settings(config))
         self._build: dict[str, Callable[[], JobQuery]] = {
             group_coordinator_query.NAME: self._group_coordinator,
@@ -87,6 +91,8 @@ class ShareGroupJob:
             logger.info("told to stop: the share-group job ends after the batch")
         finally:
             self._stop_queries()
+            for later in self._later.values():
+                later.close(_LATER_END_S)
             self._upkeep.close()
             for producer in self._producers.values():
                 producer.close()
@@ -157,8 +163,11 @@ class ShareGroupJob:
         )
 
     def _steps(self, name: str, producer: KafkaRowProducer) -> CommitSteps:
+        if name in self._later:
+            self._later[name].close(0)  # what it has not written is in the outbox
+        self._later[name] = LaterThread(f"{name} later")
         writers = [DeltaTableWriter(self._config.job.tables_path, spec) for spec in _TABLES[name]]
-        return CommitSteps(writers, producer, fault_point(name, self._jvm_pid))
+        return CommitSteps(writers, producer, fault_point(name, self._jvm_pid), later=self._later[name])
 
     def _producer(self, name: str, requests_topic: str) -> KafkaRowProducer:
         """A query's own, in place of that of its last run."""

@@ -14,7 +14,6 @@ from sharegroup.commit.job_lead import JobLead
 from sharegroup.commit.query_run import QueryRun
 from sharegroup.commit.stale_checkpoint import Checkpoint, refuse_stale_checkpoint
 from sharegroup.commit.static_configs import write_static_configs
-from sharegroup.commit.table_upkeep import TableUpkeep
 from sharegroup.commit.versioned_table import TableStoreError, Upkeep
 from sharegroup.config import Config
 from sharegroup.engine.operator import Operator
@@ -32,6 +31,7 @@ from sharegroup.tables.schemas import (
 )
 from sharegroup.testkit.simulation import job_sources
 from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
+from sharegroup.testkit.simulation.simulated_later import SimulatedLater
 from sharegroup.testkit.simulation.simulated_tables import SimulatedTables, StoreFaults
 from sharegroup.testkit.simulation.spark_stand_in import Process
 from sharegroup.topics.kafka_clients import KafkaUnavailableError
@@ -154,7 +154,8 @@ def make_query(
     requests_topic = job.partition_requests_topic if is_group else job.group_requests_topic
     producer = RowProducer(kafka, process, job.responses_topic, requests_topic)
     writers = [tables.slow_writer(spec, faults) for spec in _TABLES[name]]
-    steps = CommitSteps(writers, producer, lambda step, batch_id: process.point(f"{name} {step}"), _CHUNK_ROWS)
+    later = SimulatedLater(process, process.world.random(f"later {process.name}"))
+    steps = CommitSteps(writers, producer, lambda step, batch_id: process.point(f"{name} {step}"), _CHUNK_ROWS, later)
     hand_over = job_sources.hand_over()
     source: Any
     if is_group:
@@ -170,20 +171,25 @@ def make_query(
         steps,
         hand_over,
         on_lead,
-        _upkeep([tables.upkeep_of(spec, faults) for spec in _TABLES[name]], steps, config),
+        _upkeep(name, tables, faults, steps, config),
         job.upkeep_interval_commits,
     )
     return QueryParts(run, source)
 
 
-def _upkeep(upkeeps: Iterable[TableUpkeep], steps: CommitSteps, config: Config) -> Callable[[], None]:
+def _upkeep(
+    name: str, tables: SimulatedTables, faults: StoreFaults, steps: CommitSteps, config: Config
+) -> Callable[[], None]:
     """As `commit.upkeep_worker` does it for the leader; what goes wrong is left to the next time."""
+    upkeeps, is_of_states = [tables.upkeep_of(spec, faults) for spec in _TABLES[name]], name == SHARE_PARTITION
     kept = Upkeep(timedelta(milliseconds=config.job.tables_retention_ms), config.job.tables_local_versions)
 
     def upkeep() -> None:
         try:
             for each in upkeeps:
                 each.run(steps.leader_epoch, kept)
+            if is_of_states:
+                tables.bases.write()
         except (FencedLeaderError, TableStoreError):
             return
 

@@ -123,7 +123,7 @@ class _Clock(RequestClock):
 
 class _Pinned(PinnedTables):
     def __init__(self, tables: SimulatedTables) -> None:
-        super().__init__({}, {})
+        super().__init__({}, {}, tables.bases)
         self._memory = tables
 
     def _open(self, table: str, version: int | None) -> Any:

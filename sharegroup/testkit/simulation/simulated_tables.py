@@ -6,8 +6,7 @@ All decisions above them - who may write, what was committed - are the real `com
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +16,7 @@ from sharegroup.commit.table_writer import TableWriter
 from sharegroup.commit.versioned_table import NotCommittedError, Stamp, Upkeep, Write
 from sharegroup.tables.schemas import ALL_TABLES, TableSpec
 from sharegroup.testkit.memory_tables import MemoryTable, MemoryTables
+from sharegroup.testkit.simulation.simulated_bases import SimulatedBases
 
 SPECS = {spec.name: spec for spec in ALL_TABLES}
 
@@ -39,6 +39,7 @@ class SimulatedTables(MemoryTables):
         super().__init__()
         self._read: dict[str, tuple[int, pa.Table]] = {}
         self._ids = itertools.count(1)
+        self.bases = SimulatedBases(self)
 
     def arrow(self, spec: TableSpec, version: int | None = None) -> pa.Table:
         """The rows at a version, or the newest; rows that are only added are made into Arrow's once."""
@@ -114,12 +115,12 @@ class PinnedTable:
         self._version = self._tables.newest_version(self._spec)
 
     def to_pyarrow_table(
-        self, columns: Sequence[str] | None = None, filters: Collection[tuple[str, str, Any]] | None = None
+        self,
+        columns: Sequence[str] | None = None,
+        filters: pc.Expression | None = None,
     ) -> pa.Table:
         """The rows of the version that is read."""
         rows = self._tables.arrow(self._spec, self._version)
-        for column, operator, value in filters or ():
-            assert operator in ("in", "=")
-            values = list(value) if operator == "in" else [value]
-            rows = rows.filter(pc.is_in(rows[column], pa.array(values, rows.schema.field(column).type)))
+        if filters is not None:
+            rows = rows.filter(filters)
         return rows.select(list(columns)) if columns else rows

@@ -12,6 +12,7 @@ from sharegroup.tables import (
     read_group,
     read_group_configs,
     read_groups,
+    read_in_flight,
     read_share_group_offsets,
 )
 
@@ -21,6 +22,7 @@ from sharegroup.tables import (
     [
         read_groups,
         read_group_configs,
+        read_in_flight,
         lambda path: read_group(path, "g"),
         lambda path: read_share_group_offsets(path, "g"),
     ],
