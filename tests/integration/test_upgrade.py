@@ -17,7 +17,7 @@ from sharegroup.tables import table_path
 from sharegroup.tables.schemas import DELIVERY_LOG, SHARE_GROUP_JOB
 from sharegroup.testkit.raw_member import RawMember
 from sharegroup.testkit.share_group_job import ShareGroupJobRun
-from tests.integration.earlier_job import GROUP, IN_FLIGHT, MEMBER, PREFIX, TOPIC, make_topics, unpack
+from tests.integration.earlier_job import GROUP, IN_FLIGHT, PREFIX, TOPIC, make_topics, unpack
 from tests.integration.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -50,10 +50,10 @@ def test_a_job_goes_on_from_the_checkpoint_of_the_version_before(kafka: Embedded
             assert len({row["query_id"] for row in starts if row["query"] == query}) == 1, "the same checkpoint"
             assert len([row for row in starts if row["query"] == query]) == 2
 
-        member = RawMember(job.client(), GROUP, MEMBER)
-        member.topic_ids = {TOPIC: _topic_id(tables)}
-        late = member.acknowledge(TOPIC, 0, [(0, 2, 1)])
-        assert late.error_code == ErrorCode.INVALID_RECORD_STATE
+        other = RawMember(job.client(), GROUP)
+        other.topic_ids = {TOPIC: _topic_id(tables)}
+        refused = other.acknowledge(TOPIC, 0, [(0, 2, 1)])
+        assert refused.error_code == ErrorCode.INVALID_RECORD_STATE
 
 
 def _topic_id(tables: str) -> str:
