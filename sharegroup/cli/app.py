@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +11,8 @@ import typer
 
 from sharegroup.cli.gateway import run_gateway
 from sharegroup.cli.job import run_job
-from sharegroup.config import Config, load_config
+from sharegroup.cli.move_group import run_move
+from sharegroup.config import NO_CELL, Config, load_config
 from sharegroup.errors import InvalidConfigError
 from sharegroup.testkit.jars import JarsError
 from sharegroup.topics.kafka_client_log import set_up_kafka_client_log
@@ -51,13 +53,27 @@ def gateway(
 def job(
     config: Annotated[Path, typer.Option(help="The job's configuration file.")],
     driver_memory: Annotated[str, typer.Option(help="Of Spark's JVM.")] = "1g",
+    cell: Annotated[str, typer.Option(help="The cell whose job this is, where the file has cells.")] = NO_CELL,
 ) -> None:
     """Run the share-group job on this machine; on a cluster, spark-submit runs jobs/run_share_group.py."""
     try:
-        run_job(config, _load(config).job, driver_memory)
+        run_job(config, _load(config).of_cell(cell).job, driver_memory, cell)
     except JarsError as error:
         typer.echo(f"job: {error}", err=True)
         raise typer.Exit(1) from None
+
+
+@app.command()
+def move_group(
+    config: Annotated[Path, typer.Option(help="The configuration file, which has the group in its new cell.")],
+    group: Annotated[str, typer.Option(help="The group's id.")],
+    source: Annotated[
+        str, typer.Option("--from", help="The cell whose tables have the group; left out: the job without cells.")
+    ] = NO_CELL,
+) -> None:
+    """Move a group to another cell, while its members and the jobs of both cells are stopped."""
+    _load(config)
+    run_move(config, group, source)
 
 
 def _load(path: Path) -> Config:
@@ -74,7 +90,7 @@ def _overridden(config: Config, port: int | None, bootstrap_servers: str | None)
         gateway_config = gateway_config.model_copy(update={"listener_port": port})
     if bootstrap_servers is not None:
         job = job.model_copy(update={"bootstrap_servers": bootstrap_servers})
-    return Config(job, config.group, config.coordinator, config.groups, gateway_config)
+    return dataclasses.replace(config, job=job, gateway=gateway_config)
 
 
 def main() -> None:

@@ -17,12 +17,18 @@ class Checkpoint(NamedTuple):
     """A query's checkpoint before the query starts: its folder, and the newest batch that it has planned, -1 for none.
 
     Spark plans each batch there before it runs it, so a checkpoint knows at least as many as the tables; it may know
-    more, as a batch without effects commits nothing.
+    more, as a batch without effects commits nothing. It pins the number of `shuffle_partitions`, which its state is in;
+    None where it has no batch.
     """
 
     path: str
     query_id: str
     newest_batch: int
+    shuffle_partitions: int | None = None
+
+    def has_other_partitions(self, wanted: int) -> bool:
+        """Whether Spark would go on with another number of shuffle partitions than is wanted; 0: any will do."""
+        return wanted > 0 and self.shuffle_partitions not in (None, wanted)
 
 
 def refuse_stale_checkpoint(

@@ -20,6 +20,7 @@ def write_static_configs(steps: CommitSteps, config: Config, now_ms: int) -> Non
             "config_source": source,
         }
         for group_id, overrides in config.groups.items()
+        if config.has_group(group_id)
         for name, value in overrides.set_texts().items()
     }
     known = {

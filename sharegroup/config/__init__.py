@@ -1,10 +1,11 @@
 """Configuration: Kafka's dotted keys, each declared once with default, bounds and doc, read from one YAML file.
 
 Sections of the file: `job` (JobConfig), `group` (ShareGroupConfig, ShareCoordinatorConfig: Kafka's broker keys),
-`groups` (GroupOverrides by group id: Kafka's GROUP keys), `gateway` (GatewayConfig). There are no
-environment overrides.
+`groups` (GroupOverrides by group id: Kafka's GROUP keys), `gateway` (GatewayConfig), `cells` (CellsConfig).
+There are no environment overrides.
 """
 
+from sharegroup.config.cells import NO_CELL, CellsConfig
 from sharegroup.config.config_file import Config, EffectiveGroupConfig
 from sharegroup.config.gateway import GatewayConfig
 from sharegroup.config.group import GroupConfig, GroupOverrides, IsolationLevel
@@ -17,8 +18,10 @@ from sharegroup.config.share_group import AssignorName, ShareGroupConfig
 from sharegroup.config.storage_options import is_s3
 
 __all__ = [
+    "NO_CELL",
     "AssignorName",
     "AutoOffsetReset",
+    "CellsConfig",
     "Config",
     "EffectiveGroupConfig",
     "GatewayConfig",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from sharegroup.config.cells import NO_CELL, CellsConfig, job_of_cell
 from sharegroup.config.family import check_family
 from sharegroup.config.gateway import GatewayConfig
 from sharegroup.config.group import GroupConfig, GroupOverrides
@@ -13,6 +15,7 @@ from sharegroup.config.job import JobConfig
 from sharegroup.config.rules import clamp
 from sharegroup.config.share_coordinator import ShareCoordinatorConfig
 from sharegroup.config.share_group import ShareGroupConfig
+from sharegroup.errors import InvalidConfigError
 
 __all__ = ["Config", "EffectiveGroupConfig"]
 
@@ -36,6 +39,30 @@ class Config:
     coordinator: ShareCoordinatorConfig = field(default_factory=ShareCoordinatorConfig)
     groups: Mapping[str, GroupOverrides] = field(default_factory=dict)
     gateway: GatewayConfig = field(default_factory=GatewayConfig)
+    cells: CellsConfig = field(default_factory=CellsConfig)
+    #: The cell whose job this is the configuration of: `job` has its folders and topics then.
+    cell: str = NO_CELL
+    _file_job: JobConfig | None = field(default=None, compare=False, repr=False)
+
+    def of_cell(self, cell: str) -> Config:
+        """The configuration of one cell's job. Raises InvalidConfigError for a cell that is not among `cell.names`."""
+        if cell not in (self.cells.names or (NO_CELL,)):
+            named = ", ".join(self.cells.names) or "none"
+            raise InvalidConfigError("cells", [f"{cell!r} is not a cell of cell.names ({named}): name one by --cell"])
+        return dataclasses.replace(self, job=job_of_cell(self.all_cells, cell), cell=cell, _file_job=self.all_cells)
+
+    @property
+    def all_cells(self) -> JobConfig:
+        """The section `job` as the file has it, before any cell's folders and topics."""
+        return self._file_job or self.job
+
+    def job_of(self, group_id: str) -> JobConfig:
+        """The section `job` of the cell that has the group: its topics, for clients, and its tables."""
+        return job_of_cell(self.all_cells, self.cells.cell_of(group_id))
+
+    def has_group(self, group_id: str) -> bool:
+        """Whether the job of this configuration is the one that has the group."""
+        return self.cells.cell_of(group_id) == self.cell
 
     def group_config(self, group_id: str) -> GroupConfig:
         """The values in force for a group by the file alone."""

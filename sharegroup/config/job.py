@@ -43,9 +43,16 @@ def _topic_name(name: str) -> str:
     return name
 
 
+def _replication_factor(number: int) -> int:
+    if number == 0:
+        raise ValueError("A topic has at least one replica")
+    return number
+
+
 ClientProperties = Annotated[dict[str, str], BeforeValidator(_client_properties)]
 StorageOptions = Annotated[dict[str, str], BeforeValidator(checked_options)]
 TopicName = Annotated[str, AfterValidator(_topic_name)]
+ReplicationFactor = Annotated[Whole, AfterValidator(_replication_factor)]
 
 
 class JobConfig(ConfigFamily):
@@ -89,6 +96,13 @@ class JobConfig(ConfigFamily):
         le=1024,
         description="Operator keys per (group, topic): partition % shards.",
     )
+    shuffle_partitions: Whole = Field(
+        default=0,
+        alias="shuffle.partitions",
+        ge=0,
+        le=10_000,
+        description="Tasks of a micro-batch, which its checkpoint pins; 0: what that has, or one a core, 8 at most.",
+    )
     trigger_interval_ms: Whole = Field(
         default=0,
         alias="trigger.interval.ms",
@@ -125,12 +139,13 @@ class JobConfig(ConfigFamily):
         ge=1,
         description="Partitions of the request topics, if the job creates them.",
     )
-    request_topic_replication_factor: Whole = Field(
-        default=1,
+    request_topic_replication_factor: ReplicationFactor = Field(
+        default=-1,
         alias="request.topic.replication.factor",
-        ge=1,
+        ge=-1,
         le=32767,
-        description="Replication factor of the topics that the job creates.",
+        description="Replicas of the topics that the job creates; -1: 3, or as many as there are brokers.",
+        json_schema_extra={"allowed": "-1, 1..32767"},
     )
     request_topic_retention_ms: Whole = Field(
         default=_DAY_MS,
@@ -190,3 +205,8 @@ class JobConfig(ConfigFamily):
     def delta_options(self) -> dict[str, str]:
         """Of the storage's options those that delta-rs takes, for whatever opens a table."""
         return delta_options(self.tables_storage_options, self.tables_path)
+
+    @property
+    def topics(self) -> tuple[str, str, str]:
+        """The names of the three topics: requests to the group coordinator and to the share-partitions, responses."""
+        return self.group_requests_topic, self.partition_requests_topic, self.responses_topic

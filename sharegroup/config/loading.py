@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from sharegroup.config.cells import CellsConfig
 from sharegroup.config.config_file import Config
 from sharegroup.config.family import ConfigFamily, check_family
 from sharegroup.config.gateway import GatewayConfig
@@ -26,6 +27,7 @@ SECTIONS: Mapping[str, tuple[type[ConfigFamily], ...]] = {
     "job": (JobConfig,),
     "group": (ShareGroupConfig, ShareCoordinatorConfig),
     "gateway": (GatewayConfig,),
+    "cells": (CellsConfig,),
 }
 _GROUPS = "groups"
 
@@ -43,7 +45,9 @@ def load_config(path: str | Path) -> Config:
     except yaml.YAMLError as error:
         raise InvalidConfigError(source, [_syntax_problem(error)]) from None
     if content is not None and not isinstance(content, Mapping):
-        raise InvalidConfigError(source, ["The file must be a mapping of the sections job, group, groups and gateway"])
+        raise InvalidConfigError(
+            source, ["The file must be a mapping of the sections job, group, groups, gateway and cells"]
+        )
     return parse_config(content or {}, source)
 
 
@@ -56,7 +60,9 @@ def parse_config(mapping: Mapping[str, object], source: str) -> Config:
     group = check_family(ShareGroupConfig, _part(section, ShareGroupConfig))
     coordinator = check_family(ShareCoordinatorConfig, _part(section, ShareCoordinatorConfig))
     gateway = check_family(GatewayConfig, _known_keys("gateway", mapping, problems))
-    problems += (*job.problems, *group.problems, *coordinator.problems, *gateway.problems)
+    cells = check_family(CellsConfig, _known_keys("cells", mapping, problems))
+    problems += (*job.problems, *group.problems, *coordinator.problems, *gateway.problems, *cells.problems)
+    problems += cells.family.problems(job.family)
     problems += job_problems(group.family.values(), group.wrong)
     groups = {}
     for group_id, values in _mapping(_GROUPS, mapping.get(_GROUPS), problems).items():
@@ -65,7 +71,7 @@ def parse_config(mapping: Mapping[str, object], source: str) -> Config:
         problems += [f"group {group_id}: {problem}" for problem in found]
     if problems:
         raise InvalidConfigError(source, problems)
-    return Config(job.family, group.family, coordinator.family, groups, gateway.family)
+    return Config(job.family, group.family, coordinator.family, groups, gateway.family, cells.family)
 
 
 def check_group_overrides(

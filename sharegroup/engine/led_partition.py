@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from sharegroup.engine.durable_rows import state_row
 from sharegroup.engine.log_offsets import LogOffsets
@@ -23,6 +23,22 @@ from sharegroup.types import (
     StateBatch,
     Transition,
 )
+
+
+class DumpedPartition(NamedTuple):
+    """A share-partition between two micro-batches: JSON-able `values`, and `texts`, the large pieces of its window.
+
+    These are of one line, and most of them nobody reads in a batch. So they stand beside the JSON, not in it.
+    """
+
+    values: list[Any]
+    texts: list[str]
+
+    @classmethod
+    def taken(cls, values: list[Any], lines: Iterator[str]) -> DumpedPartition:
+        """Of its values and as many of `lines` as it has texts."""
+        pieces = values[2][-1]
+        return cls(values, [next(lines) for piece in pieces if piece[-1] is None])
 
 
 class LedPartition:
@@ -128,8 +144,7 @@ class LedPartition:
 
     def expire(self, clock_ms: int, config: SharePartitionConfig) -> None:
         """Expire the locks whose deadline is before the safe clock."""
-        deadline_ms = self.window.next_deadline_ms()
-        if deadline_ms is not None and deadline_ms < clock_ms:
+        if self.window.is_due(clock_ms):
             self._replay(self.window.expire(clock_ms, config))
 
     def fair_share(self, waiting: int, config: SharePartitionConfig) -> int:
@@ -185,25 +200,27 @@ class LedPartition:
 
     # -- the operator's state --------------------------------------------------------------------------------------
 
-    def dump(self) -> list[Any]:
+    def dump(self) -> DumpedPartition:
         """For the operator's state; the earliest lock deadline stands outside, to be read without a restore."""
-        return [self.window.next_deadline_ms(), self.header.dump(), self.window.dump(), self.log]
+        *window, texts = self.window.dump()
+        return DumpedPartition([self.window.next_deadline_ms(), self.header.dump(), window, self.log], texts)
 
     @classmethod
-    def restore(cls, dumped: list[Any]) -> LedPartition:
+    def restore(cls, dumped: DumpedPartition) -> LedPartition:
         """The inverse of `dump`."""
-        _, header, window, log = dumped
+        (_, header, window, log), texts = dumped
         known = None if log is None else LogOffsets(*log)
-        return cls(SharePartition.restore(window), ShareGroupOffsetHeader.restore(header), known)
+        return cls(SharePartition.restore([*window, texts]), ShareGroupOffsetHeader.restore(header), known)
 
     def next_deadline_ms(self, records: SnapshotRules) -> int:
         """When this share-partition wants a tick."""
         return _deadline_ms(self.window.next_deadline_ms(), self.header, records)
 
     @staticmethod
-    def dumped_deadline_ms(dumped: list[Any], records: SnapshotRules) -> int:
+    def dumped_deadline_ms(dumped: DumpedPartition, records: SnapshotRules) -> int:
         """`next_deadline_ms` of a dumped one."""
-        return _deadline_ms(dumped[0], ShareGroupOffsetHeader.restore(dumped[1]), records)
+        lock_deadline_ms, header, *_ = dumped.values
+        return _deadline_ms(lock_deadline_ms, ShareGroupOffsetHeader.restore(header), records)
 
 
 def _deadline_ms(lock_deadline_ms: int | None, header: ShareGroupOffsetHeader, records: SnapshotRules) -> int:

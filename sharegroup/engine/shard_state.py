@@ -1,13 +1,18 @@
-"""What a shard knows between two micro-batches: its share-partitions, and who waits for them. One JSON text."""
+"""What a shard knows between two micro-batches: its share-partitions, and who waits for them.
+
+One text: a line of JSON, and behind it a line for each large piece of their windows, in the order of these.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from sharegroup.engine.demands import Demand, Demands
 from sharegroup.engine.departed_members import DepartedMembers
-from sharegroup.engine.led_partition import LedPartition
+from sharegroup.engine.earlier_shard_state import FORMAT_2, partition_of_format_2
+from sharegroup.engine.led_partition import DumpedPartition, LedPartition
 from sharegroup.engine.parked_requests import ParkedRequests
 from sharegroup.engine.partition_configs import PartitionConfigs
 from sharegroup.engine.requesters import Requesters
@@ -19,7 +24,7 @@ from sharegroup.types import AcquiredRange, SharePartitionKey
 
 __all__ = ["GONE_MS", "ShardState"]
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 #: For how long it is remembered that a topic is no more: requests of its time may still come.
 GONE_MS = 600_000
 
@@ -34,8 +39,9 @@ class ShardState:
     """
 
     def __init__(self, group_id: str, topic_id: str, state: str | None) -> None:
-        dumped = json.loads(state) if state else {}
-        if dumped and dumped["version"] != FORMAT_VERSION:
+        first_line, *texts = state.split("\n") if state else ("{}",)
+        dumped = json.loads(first_line)
+        if dumped and dumped["version"] not in (FORMAT_VERSION, FORMAT_2):
             raise ValueError(
                 f"operator state of format {dumped['version']}, this job reads {FORMAT_VERSION}: remove the checkpoint "
                 "of the query share_partition (below checkpoint.path), and the job comes back from the tables"
@@ -51,28 +57,29 @@ class ShardState:
         self.departed = DepartedMembers(dumped.get("departed", {}))
         self.requesters = Requesters(dumped.get("requesters", {}))
         #: Dumped windows, restored when a row touches them.
-        self._idle: dict[int, Any] = {int(p): window for p, window in dumped.get("partitions", {}).items()}
+        self._idle = {int(p): partition for p, partition in _partitions(dumped, iter(texts))}
         self._live: dict[int, LedPartition] = {}
 
     def dump(self) -> str | None:
         """The whole state, None when there is nothing to keep."""
-        partitions = {str(p): self._live[p].dump() if p in self._live else self._idle[p] for p in self.here()}
+        partitions = {p: self._live[p].dump() if p in self._live else self._idle[p] for p in self.here()}
         if not (partitions or self.parked or self.departed or self.gone_ms is not None):
             return None
-        dumped = {
+        known = {
             "version": FORMAT_VERSION,
             "topic": self.topic,
             "gone_ms": self.gone_ms,
             "now_ms": self.now_ms,
             "clock_ms": self.clock_ms,
             "configs": self.configs.dump(),
-            "partitions": partitions,
+            "partitions": {str(p): dumped.values for p, dumped in partitions.items()},
             "demands": self.demands.dump(),
             "parked": self.parked.dump(),
             "departed": self.departed.dump(),
             "requesters": self.requesters.dump(),
         }
-        return json.dumps(dumped, separators=(",", ":"))
+        texts = [text for partition in partitions.values() for text in partition.texts]
+        return "\n".join([json.dumps(known, separators=(",", ":")), *texts])
 
     # -- share-partitions ------------------------------------------------------------------------------------------
 
@@ -146,3 +153,10 @@ class ShardState:
         deadlines += [demand.deadline_ms for demand in self.demands]
         deadlines += [] if self.gone_ms is None else [self.gone_ms + GONE_MS]
         return min([*deadlines, *self.parked.deadlines_ms(), *self.departed.deadlines_ms()], default=None)
+
+
+def _partitions(dumped: dict[str, Any], lines: Iterator[str]) -> Iterator[tuple[str, DumpedPartition]]:
+    """Of the state's JSON, and the lines behind it."""
+    for partition, values in dumped.get("partitions", {}).items():
+        of_before = dumped["version"] == FORMAT_2
+        yield partition, partition_of_format_2(values) if of_before else DumpedPartition.taken(values, lines)

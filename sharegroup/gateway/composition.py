@@ -9,7 +9,8 @@ from kafka.protocol import admin as admin_messages
 from kafka.protocol import metadata as metadata_messages
 from kafka.protocol import sasl as sasl_messages
 
-from sharegroup.config import Config
+from sharegroup.config import NO_CELL, Config
+from sharegroup.config.cells import job_of_cell
 from sharegroup.gateway.clients.client_connection import ClientConnection
 from sharegroup.gateway.clients.connections import Connections
 from sharegroup.gateway.clients.login import Logins
@@ -25,7 +26,10 @@ from sharegroup.gateway.handlers.cluster import ClusterApis
 from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat
 from sharegroup.gateway.handlers.pass_through import PassThrough
 from sharegroup.gateway.handlers.share_fetch import ShareApis
+from sharegroup.gateway.job_client.cell_channel import CellChannel
+from sharegroup.gateway.job_client.cell_channels import CellChannels
 from sharegroup.gateway.job_client.job_channel import JobChannel
+from sharegroup.gateway.job_client.row_appender import RowAppender
 from sharegroup.gateway.security import Security
 from sharegroup.gateway.security.sasl_server import sasl_is_off
 from sharegroup.gateway.sessions.member_leases import MemberLeases
@@ -33,7 +37,7 @@ from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.listeners import Listeners
 from sharegroup.gateway.wire.request import Route
 from sharegroup.protocol import messages as share_messages
-from sharegroup.topics.client_settings import python_properties
+from sharegroup.topics.client_settings import ClientSettings, python_properties
 from sharegroup.topics.row_channel import RowTopics
 
 
@@ -42,15 +46,12 @@ class Parts:
 
     def __init__(self, config: Config) -> None:
         settings = python_properties(config.job.bootstrap_servers, config.job.kafka)
-        topics = RowTopics(
-            config.job.group_requests_topic, config.job.partition_requests_topic, config.job.responses_topic
-        )
         self._config, self._security = config, Security.of(config.gateway)
         self.cluster = UpstreamCluster(settings)
         self.listeners = Listeners(config.gateway.advertised_host or config.gateway.listener_host)
         self.ports = Ports(config.gateway, self.cluster, self.listeners)
-        self.job = JobChannel(settings, topics, config.gateway.job_timeout_ms / 1000, self.cluster)
-        self._stored = StoredGroups(config.job.tables_path, config.job.delta_options)
+        self.job = _job_channel(config, settings, self.cluster)
+        self._stored = StoredGroups(_tables_paths(config), config.cells.cell_of, config.job.delta_options)
         self.group_configs = GroupConfigs(config, self._stored)
         self._leases = MemberLeases()
         self.share = ShareApis(
@@ -86,3 +87,21 @@ class Parts:
         if self._security.tls is None:
             return client
         return TlsConnection(client, self._security.tls, self._config.gateway.first_request_timeout_ms / 1000)
+
+
+def _job_channel(config: Config, settings: ClientSettings, cluster: UpstreamCluster) -> JobChannel:
+    """To the one job there is, or to each cell's."""
+    timeout_s = config.gateway.job_timeout_ms / 1000
+    if not config.cells.names:
+        return CellChannel(settings, RowTopics(*config.job.topics), timeout_s, cluster)
+    appender = RowAppender(cluster, settings, timeout_s)
+    channels = {
+        cell: CellChannel(settings, RowTopics(*job_of_cell(config.job, cell).topics), timeout_s, cluster, appender)
+        for cell in config.cells.names
+    }
+    return CellChannels(channels, config.cells.cell_of)
+
+
+def _tables_paths(config: Config) -> dict[str, str]:
+    cells = config.cells.names or (NO_CELL,)
+    return {cell: job_of_cell(config.job, cell).tables_path for cell in cells}

@@ -8,7 +8,8 @@ from typing import Final
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.range_map import RangeMap, append_fused
-from sharegroup.share_partition.in_flight import InFlight, InFlightRecord
+from sharegroup.share_partition.in_flight import InFlight
+from sharegroup.share_partition.in_flight_record import InFlightRecord
 from sharegroup.share_partition.outcome import Outcome
 from sharegroup.share_partition.record_state import ACKNOWLEDGED, ACQUIRED, ARCHIVED, AVAILABLE
 from sharegroup.share_partition.release import end_acquisition, held, not_held

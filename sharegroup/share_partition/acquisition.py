@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import NamedTuple
 
-from sharegroup.share_partition.in_flight import InFlight, InFlightRecord
+from sharegroup.share_partition.in_flight import InFlight
+from sharegroup.share_partition.in_flight_record import InFlightRecord
 from sharegroup.share_partition.record_state import AVAILABLE
 from sharegroup.share_partition.share_partition_config import SharePartitionConfig
 from sharegroup.share_partition.throttling import batch_share, throttle_threshold, travels_alone
@@ -55,9 +56,7 @@ def select(
     taken = 0
     candidates = _candidates(window, fetch_offset, budget.last_offset, with_holes)
     for (batch_first, batch_last), ranges in groupby(candidates, key=_fetch_batch):
-        throttled = window.available.any_delivered(
-            threshold, max(batch_first, fetch_offset), min(batch_last, budget.last_offset)
-        )
+        throttled = window.any_delivered(threshold, max(batch_first, fetch_offset), min(batch_last, budget.last_offset))
         if throttled and taken:
             return
         room, batch_length = budget.records - taken, batch_last - batch_first + 1
@@ -100,7 +99,7 @@ def _take(
 
 def _candidates(window: InFlight, first: int, last: int, with_holes: bool) -> Iterable[tuple[int, int, InFlightRecord]]:
     """The AVAILABLE ranges of first..last, and the holes between what is known, in offset order."""
-    available = window.available.items(first, last)
+    available = window.available(first, last)
     if not with_holes or window.last_offset is None:
         return available
     holes = (

@@ -48,6 +48,11 @@ class AvailableRecords(Generic[R]):
         """The lowest AVAILABLE offset, or None."""
         return self._ranges.first_offset
 
+    @property
+    def most_delivered(self) -> int:
+        """The highest delivery count of any record, if it is 2 or more, else 0."""
+        return max((count for count, ranges in self._by_count.items() if ranges), default=0)
+
     def items(self, first: int, last: int) -> Iterator[tuple[int, int, R]]:
         """The ranges in order, clipped to first..last."""
         return self._ranges.items(first, last)

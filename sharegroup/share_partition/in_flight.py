@@ -1,68 +1,68 @@
 """The in-flight window: what is known of the records from the start offset (SPSO) up to the end offset (SPEO).
 
-One `RangeMap` of records is the truth. Beside it are two indexes, for what would else need a scan of the window: the
-AVAILABLE ranges, and the acquisition locks. They are made from the window when first asked for, and kept in step from
-then on; a window that is restored only to be written back never pays for them.
+Theory of operation
+-------------------
+A window is a row of pieces (`window_piece`), in offset order, none empty. Between two micro-batches each is a text,
+small ones apart, and only the pieces that a batch touches are read and written: so a window of 200,000 ranges, as it
+comes about where every other record was acknowledged, costs a batch what a few hundred ranges cost.
+
+    piece           [ 0..99 ][ 100..180 ]     [ 200..999 ]         what is asked of all of them is in their summaries
+
+    assign 90..210  [ 0..................210 ][ 211..999 ]         the first piece that it touches takes it
+
+A dump brings the pieces that have changed to their size again: those of more than twice `PIECE_RANGES` are cut, small
+neighbours become one. Ranges that are equal fuse inside a piece, not from one to the next; who reads a window does not
+see the difference, as what it tells is fused once more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import accumulate
-from typing import Any, NamedTuple
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any
 
 from sharegroup.errors import IllegalTransitionError
-from sharegroup.range_map import RangeMap, append_fused
-from sharegroup.share_partition.acquisition_locks import AcquisitionLocks
-from sharegroup.share_partition.available_records import AvailableRecords
-from sharegroup.share_partition.record_state import ACQUIRED, AVAILABLE, check_transition
-from sharegroup.types import Cause, RecordState, StateBatch, Transition
+from sharegroup.range_map import append_fused
+from sharegroup.share_partition.in_flight_record import InFlightRecord
+from sharegroup.share_partition.record_state import check_transition
+from sharegroup.share_partition.window_piece import PieceSummary, WindowPiece
+from sharegroup.types import Cause, StateBatch, Transition
 
-#: A hole in `dump`: offsets of the window of which nothing is known.
-_HOLE = -1
-
-
-class InFlightRecord(NamedTuple):
-    """What is known of each record of a range.
-
-    `batch_first`..`batch_last` is the fetch batch the record belongs to, for throttling: the range that one fetch took
-    from the log, or one batch of the loaded state. Terminal records are in none (-1, -1), so that they fuse.
-    """
-
-    state: RecordState
-    delivery_count: int
-    member_id: str | None = None
-    lock_deadline_ms: int | None = None
-    batch_first: int = -1
-    batch_last: int = -1
+#: About as many ranges cost as much as the summaries of a window with 200,000 of them.
+PIECE_RANGES = 256
 
 
 class InFlight:
-    """Offset ranges to `InFlightRecord`, with the number of terminal records and the two indexes."""
+    """Offset ranges to `InFlightRecord`, with what would else need a scan of them: locks, and what is AVAILABLE."""
 
-    __slots__ = ("_available", "_locks", "_records", "terminal_count")
+    __slots__ = ("_available_count", "_no_deadline_before_ms", "_pieces")
 
     def __init__(self, records: Iterable[tuple[int, int, InFlightRecord]] = ()) -> None:
-        self._records: RangeMap[InFlightRecord] = RangeMap()
-        self._available: AvailableRecords[InFlightRecord] | None = None
-        self._locks: AcquisitionLocks | None = None
-        self.terminal_count = 0
+        self._pieces: list[WindowPiece] = []
+        self._available_count: int | None = 0  # None: not counted yet
+        #: No lock ends before; for what is asked at each request. Locks that are gone may leave it too low.
+        self._no_deadline_before_ms: float = math.inf
         for first, last, record in records:
             self.assign(first, last, record)
 
     def assign(self, first: int, last: int, record: InFlightRecord) -> None:
         """Set every record of first..last, whatever it was before."""
-        for old_first, old_last, old in self._records.items(first, last):
-            self._forget(old_first, old_last, old)
-        self._records.assign(first, last, record)
-        if record.state is ACQUIRED:
-            if self._locks is not None:
-                _lock(self._locks, first, last, record)
-        elif record.state is AVAILABLE:
-            if self._available is not None:
-                self._available.add(first, last, record, record.delivery_count)
-        else:
-            self.terminal_count += last - first + 1
+        pieces = self._pieces
+        low, high = self._between(first, last)
+        if low == high:  # nothing is known there: the piece below takes it, or else the one above
+            low = max(low - 1, 0)
+            if not pieces:
+                pieces.append(WindowPiece())
+        if high - low > 1:
+            rest = pieces[low + 1 : high]
+            for piece in rest:
+                self._counted(piece, piece.discard, first, last)
+            pieces[low + 1 : high] = [piece for piece in rest if piece.ranges]
+        self._counted(pieces[low], pieces[low].assign, first, last, record)
+        if record.lock_deadline_ms is not None and record.lock_deadline_ms < self._no_deadline_before_ms:
+            self._no_deadline_before_ms = record.lock_deadline_ms
 
     def check(self, transition: Transition, start_offset: int) -> None:
         """Raise IllegalTransitionError unless all records are in `from_state` and the table has the rest.
@@ -72,7 +72,7 @@ class InFlight:
         first, last, from_state, to_state, cause = transition[:5]
         check_transition(from_state, to_state, cause)
         known = 0
-        for known_first, known_last, record in self._records.items(first, last):
+        for known_first, known_last, record in self.items(first, last):
             known += known_last - known_first + 1
             if record.state is not from_state:
                 found = f"{known_first}..{known_last} is {record.state.name}"
@@ -82,148 +82,202 @@ class InFlight:
 
     def trim_below(self, offset: int) -> None:
         """Forget every record below `offset`."""
-        first_offset = self._records.first_offset
-        if first_offset is None or first_offset >= offset:
-            return
-        for first, last, record in self._records.items(None, offset - 1):
-            self._forget(first, last, record)
-        self._records.trim_below(offset)
+        pieces = self._pieces
+        whole = bisect_left(pieces, offset, key=_last_offset)
+        if self._available_count is not None:
+            self._available_count -= sum(piece.available_count for piece in pieces[:whole])
+        del pieces[:whole]
+        if pieces and pieces[0].first_offset < offset:
+            self._counted(pieces[0], pieces[0].discard, pieces[0].first_offset, offset - 1)
 
     def clear(self) -> None:
         """Forget every record: the window begins anew."""
-        self._records.clear()
-        self._available = self._locks = None
-        self.terminal_count = 0
+        self._pieces.clear()
+        self._available_count, self._no_deadline_before_ms = 0, math.inf
+
+    # -- the ranges ------------------------------------------------------------------------------------------------
 
     def items(self, first: int | None = None, last: int | None = None) -> Iterator[tuple[int, int, InFlightRecord]]:
-        """The ranges in order, clipped to first..last where given."""
-        return self._records.items(first, last)
+        """The ranges in order, clipped to first..last where given; the window must not be changed meanwhile."""
+        pieces = self._pieces
+        if len(pieces) == 1:
+            return pieces[0].items(first, last)
+        low, high = self._between(first, last)
+        return chain.from_iterable(piece.items(first, last) for piece in pieces[low:high])
 
     def holes(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         """The ranges of first..last of which nothing is known."""
-        return self._records.holes(first, last)
+        expected = first
+        for known_first, known_last, _ in self.items(first, last):
+            if known_first > expected:
+                yield expected, known_first - 1
+            expected = known_last + 1
+        if expected <= last:
+            yield expected, last
 
     def record_at(self, offset: int) -> InFlightRecord | None:
         """The record at `offset`, or None when nothing is known of it."""
-        return self._records.value_at(offset)
-
-    @property
-    def first_offset(self) -> int | None:
-        """The lowest known offset, or None when the window is empty."""
-        return self._records.first_offset
-
-    @property
-    def last_offset(self) -> int | None:
-        """The highest known offset, or None when the window is empty."""
-        return self._records.last_offset
-
-    def __len__(self) -> int:
-        """The number of ranges."""
-        return len(self._records)
-
-    @property
-    def available(self) -> AvailableRecords[InFlightRecord]:
-        """The AVAILABLE ranges only."""
-        if self._available is None:
-            self._available = AvailableRecords()
-            for first, last, record in self._records:
-                if record.state is AVAILABLE:
-                    self._available.add(first, last, record, record.delivery_count)
-        return self._available
-
-    @property
-    def locks(self) -> AcquisitionLocks:
-        """The acquisition locks of the ACQUIRED ranges."""
-        if self._locks is None:
-            self._locks = AcquisitionLocks()
-            for first, last, record in self._records:
-                if record.state is ACQUIRED:
-                    _lock(self._locks, first, last, record)
-        return self._locks
+        return next((record for _, _, record in self.items(offset, offset)), None)
 
     def state_batches(self, first: int | None = None, last: int | None = None) -> list[StateBatch]:
         """The ranges as StateBatches of first..last, neighbours equal in everything that is durable fused."""
         batches: list[StateBatch] = []
-        for range_first, range_last, record in self._records.items(first, last):
+        for range_first, range_last, record in self.items(first, last):
             append_fused(batches, StateBatch(range_first, range_last, *record[:4]))
         return batches
 
-    def dump(self, base: int) -> list[Any]:
-        """The window as a JSON-able list, offsets relative to `base`: see `restore`.
+    @property
+    def first_offset(self) -> int | None:
+        """The lowest known offset, or None when the window is empty."""
+        return self._pieces[0].first_offset if self._pieces else None
 
-        Ranges are two columns, lengths and indexes into a table of distinct records; members are in a table too. So a
-        window of many small ranges costs a few bytes for each.
-        """
-        firsts, lasts, records = self._records.columns()
-        if not firsts:
-            return []
-        lengths: list[int] = []
-        rows: list[int] = []
-        table: dict[InFlightRecord, int] = {}
-        expected = firsts[0]
-        for first, last, record in zip(firsts, lasts, records, strict=True):
-            if first != expected:
-                lengths.append(first - expected)
-                rows.append(_HOLE)
-            expected = last + 1
-            lengths.append(expected - first)
-            rows.append(table.setdefault(record, len(table)))
-        members: dict[str | None, int] = {}
-        packed = [
-            [
-                int(state),
-                count,
-                members.setdefault(member, len(members)),
-                deadline,
-                *((batch_first - base, batch_last - base) if batch_last >= 0 else ()),
-            ]
-            for state, count, member, deadline, batch_first, batch_last in table
+    @property
+    def last_offset(self) -> int | None:
+        """The highest known offset, or None when the window is empty."""
+        return self._pieces[-1].last_offset if self._pieces else None
+
+    @property
+    def terminal_count(self) -> int:
+        """The number of terminal records."""
+        return sum(piece.terminal_count for piece in self._pieces)
+
+    def __len__(self) -> int:
+        """The number of ranges."""
+        return sum(piece.ranges for piece in self._pieces)
+
+    # -- the AVAILABLE ones ----------------------------------------------------------------------------------------
+
+    @property
+    def available_count(self) -> int:
+        """The number of AVAILABLE records."""
+        if self._available_count is None:
+            self._available_count = sum(piece.available_count for piece in self._pieces)
+        return self._available_count
+
+    @property
+    def first_available(self) -> int | None:
+        """The lowest AVAILABLE offset, or None."""
+        if not self.available_count:
+            return None
+        return next((piece.first_available for piece in self._pieces if piece.available_count), None)
+
+    def available(self, first: int, last: int) -> Iterator[tuple[int, int, InFlightRecord]]:
+        """The AVAILABLE ranges in order, clipped to first..last."""
+        low, high = self._between(first, last)
+        for piece in self._pieces[low:high]:
+            if piece.available_count:
+                yield from piece.available.items(first, last)
+
+    def any_delivered(self, times: int, first: int, last: int) -> bool:
+        """Whether an AVAILABLE record of first..last was delivered at least `times` times; `times` is 2 or more."""
+        low, high = self._between(first, last)
+        return any(
+            piece.most_delivered >= times and piece.available.any_delivered(times, first, last)
+            for piece in self._pieces[low:high]
+        )
+
+    # -- acquisition locks -----------------------------------------------------------------------------------------
+
+    def next_deadline_ms(self) -> int | None:
+        """The earliest deadline of a lock, or None when nothing is locked."""
+        deadlines = (piece.next_deadline_ms for piece in self._pieces)
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether a lock is over at `now_ms`."""
+        if self._no_deadline_before_ms >= now_ms:
+            return False
+        deadline = self.next_deadline_ms()
+        self._no_deadline_before_ms = math.inf if deadline is None else deadline
+        return self._no_deadline_before_ms < now_ms
+
+    def due(self, now_ms: int) -> list[tuple[int, int]]:
+        """The ranges whose lock is over, in offset order. A lock is over strictly after its deadline."""
+        due = [
+            piece for piece in self._pieces if (deadline := piece.next_deadline_ms) is not None and deadline < now_ms
         ]
-        return [firsts[0] - base, lengths, rows, packed, list(members)]
+        return [locked for piece in due for locked in piece.locks.due(now_ms)]
+
+    def held_by(self, member_id: str) -> list[tuple[int, int]]:
+        """The ranges `member_id` holds, in offset order."""
+        return [held for piece in self._pieces if member_id in piece.members for held in piece.locks.held_by(member_id)]
+
+    def holds(self, member_id: str) -> bool:
+        """Whether `member_id` holds anything."""
+        return any(member_id in piece.members for piece in self._pieces)
+
+    def members(self) -> list[str]:
+        """The members that hold something, sorted."""
+        return sorted({member for piece in self._pieces for member in piece.members})
+
+    # -- between two micro-batches ---------------------------------------------------------------------------------
+
+    def dump(self, base: int) -> tuple[list[list[Any]], list[str]]:
+        """The summaries of the pieces, JSON-able, offsets relative to `base`; behind each its content, or None.
+
+        The contents that are left out are the texts, in the order of their pieces.
+        """
+        self._pieces = list(_of_good_size(self._pieces))
+        pieces: list[list[Any]] = []
+        texts: list[str] = []
+        for summary, content in map(WindowPiece.close, self._pieces):
+            texts += [content] if isinstance(content, str) else []
+            pieces.append([*summary.dump(base), None if isinstance(content, str) else content])
+        return pieces, texts
 
     @classmethod
-    def restore(cls, obj: list[Any], base: int, terminal_count: int) -> InFlight:
-        """The window that `dump(base)` wrote; `terminal_count` is the attribute's value then."""
-        window = cls()
-        window.terminal_count = terminal_count
-        if obj:
-            first, lengths, rows, packed, members = obj
-            table = [_unpack(row, members, base) for row in packed]
-            firsts = list(accumulate(lengths, initial=first + base))
-            lasts = [offset - 1 for offset in firsts[1:]]
-            firsts.pop()
-            if _HOLE in rows:
-                known = [i for i, row in enumerate(rows) if row != _HOLE]
-                firsts, lasts, rows = [firsts[i] for i in known], [lasts[i] for i in known], [rows[i] for i in known]
-            window._records = RangeMap.from_columns(firsts, lasts, [table[row] for row in rows])
+    def restore(cls, pieces: Iterable[Sequence[Any]], texts: Iterable[str], base: int) -> InFlight:
+        """The window that `dump(base)` wrote."""
+        window, texts = cls(), iter(texts)
+        window._pieces = [
+            WindowPiece.closed(PieceSummary.restore(summary, base), next(texts) if content is None else content)
+            for *summary, content in pieces
+        ]
+        window._available_count, window._no_deadline_before_ms = None, -math.inf
         return window
 
-    def _forget(self, first: int, last: int, record: InFlightRecord) -> None:
-        """Take a range out of the indexes and the count; the window itself is changed by the caller."""
-        if record.state is ACQUIRED:
-            if self._locks is not None:
-                self._locks.remove(first, last, *_owner(record))
-        elif record.state is AVAILABLE:
-            if self._available is not None:
-                self._available.remove(first, last, record.delivery_count)
+    def _counted(self, piece: WindowPiece, change: Callable[..., None], *arguments: Any) -> None:
+        """Change a piece, and with it the number of AVAILABLE records, if that is known."""
+        if self._available_count is None:
+            change(*arguments)
         else:
-            self.terminal_count -= last - first + 1
+            before = piece.available_count
+            change(*arguments)
+            self._available_count += piece.available_count - before
+
+    def _between(self, first: int | None, last: int | None) -> tuple[int, int]:
+        """The pieces low..high-1 have offsets of first..last between their ends."""
+        if len(self._pieces) == 1:
+            piece = self._pieces[0]
+            low = 0 if first is None or first <= piece.last_offset else 1
+            return low, 1 if last is None or last >= piece.first_offset else low
+        low = 0 if first is None else bisect_left(self._pieces, first, key=_last_offset)
+        high = len(self._pieces) if last is None else bisect_right(self._pieces, last, key=_first_offset)
+        return low, max(low, high)
 
 
-_STATES = {int(state): state for state in RecordState}
+def _of_good_size(pieces: Iterable[WindowPiece]) -> Iterator[WindowPiece]:
+    """The same ranges; a piece that has not changed is touched only by a small neighbour that has."""
+    before: WindowPiece | None = None
+    for piece in pieces:
+        if before is None:
+            before = piece
+        elif (before.is_changed or piece.is_changed) and before.ranges + piece.ranges <= PIECE_RANGES:
+            before = before.taking_over(piece)
+        else:
+            yield from _cut(before)
+            before = piece
+    if before is not None:
+        yield from _cut(before)
 
 
-def _unpack(row: list[Any], members: list[str | None], base: int) -> InFlightRecord:
-    record = InFlightRecord(_STATES[row[0]], row[1], members[row[2]], row[3])
-    return record if len(row) == 4 else record._replace(batch_first=row[4] + base, batch_last=row[5] + base)
+def _cut(piece: WindowPiece) -> Iterable[WindowPiece]:
+    return piece.split(PIECE_RANGES) if piece.is_changed and piece.ranges > 2 * PIECE_RANGES else (piece,)
 
 
-def _lock(locks: AcquisitionLocks, first: int, last: int, record: InFlightRecord) -> None:
-    locks.add(first, last, *_owner(record))
+def _first_offset(piece: WindowPiece) -> int:
+    return piece.first_offset
 
 
-def _owner(record: InFlightRecord) -> tuple[str, int]:
-    """Member and deadline of an ACQUIRED record, which always has both."""
-    assert record.member_id is not None
-    assert record.lock_deadline_ms is not None
-    return record.member_id, record.lock_deadline_ms
+def _last_offset(piece: WindowPiece) -> int:
+    return piece.last_offset

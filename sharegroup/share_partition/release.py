@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.range_map import append_fused
-from sharegroup.share_partition.in_flight import InFlight, InFlightRecord
+from sharegroup.share_partition.in_flight import InFlight
+from sharegroup.share_partition.in_flight_record import InFlightRecord
 from sharegroup.share_partition.record_state import ACQUIRED, ARCHIVED, AVAILABLE
 from sharegroup.share_partition.share_partition_config import SharePartitionConfig
 from sharegroup.types import AcquiredRange, Cause, OffsetRange, RecordState, Transition

@@ -52,7 +52,8 @@ from sharegroup.share_partition.acknowledgement import (
     grants_by_offset,
 )
 from sharegroup.share_partition.acquisition import fetch_budget, select
-from sharegroup.share_partition.in_flight import InFlight, InFlightRecord
+from sharegroup.share_partition.in_flight import InFlight
+from sharegroup.share_partition.in_flight_record import InFlightRecord
 from sharegroup.share_partition.outcome import Outcome, acquired_ranges
 from sharegroup.share_partition.record_state import ACQUIRED, AVAILABLE
 from sharegroup.share_partition.release import archived_below, not_held, outside, release, unacquired, undone_deliveries
@@ -125,7 +126,11 @@ class SharePartition:
         return partition
 
     def dump(self) -> list[Any]:
-        """Everything the machine is, as a JSON-able list; its format may change between releases."""
+        """Everything the machine is, as a JSON-able list; its format may change between releases.
+
+        The last item is a list of texts of one line, pieces of the window. The item before tells of each piece, and
+        ends with None for one that is among the texts.
+        """
         return [
             self.start_offset,
             self.log_start_offset,
@@ -133,14 +138,13 @@ class SharePartition:
             self._hole_cursor,
             [list(lock) for lock in self._lost_locks],
             self._all_lost,
-            self._window.terminal_count,
-            self._window.dump(self.start_offset),
+            *self._window.dump(self.start_offset),
         ]
 
     @classmethod
     def restore(cls, obj: list[Any]) -> SharePartition:
         """The machine that `dump` wrote; it behaves the same from here on."""
-        start_offset, log_start_offset, log_end_offset, hole_cursor, lost_locks, all_lost, terminal_count, window = obj
+        start_offset, log_start_offset, log_end_offset, hole_cursor, lost_locks, all_lost, pieces, texts = obj
         partition = cls.__new__(cls)
         partition.start_offset = start_offset
         partition.log_start_offset = log_start_offset
@@ -148,7 +152,7 @@ class SharePartition:
         partition._hole_cursor = hole_cursor
         partition._lost_locks = [(deadline, member_id) for deadline, member_id in lost_locks]
         partition._all_lost = all_lost
-        partition._window = InFlight.restore(window, start_offset, terminal_count)
+        partition._window = InFlight.restore(pieces, texts, start_offset)
         return partition
 
     # --- what there is to know -------------------------------------------------------------------------------------
@@ -172,26 +176,30 @@ class SharePartition:
     @property
     def available_count(self) -> int:
         """Records in flight that wait to be delivered again."""
-        return self._window.available.count
+        return self._window.available_count
 
     def next_deadline_ms(self) -> int | None:
         """The earliest lock deadline, or None when there is no lock."""
-        deadline = self._window.locks.next_deadline_ms()
+        deadline = self._window.next_deadline_ms()
         if self._lost_locks and (deadline is None or self._lost_locks[0][0] < deadline):
             return self._lost_locks[0][0]
         return deadline
 
+    def is_due(self, now_ms: int) -> bool:
+        """Whether an `expire` would do something: a lock was over before `now_ms`."""
+        return self._window.is_due(now_ms) or (bool(self._lost_locks) and self._lost_locks[0][0] < now_ms)
+
     def holds(self, member_id: str) -> bool:
         """Whether `member_id` holds any record."""
-        return self._window.locks.holds(member_id)
+        return self._window.holds(member_id)
 
     def members(self) -> list[str]:
         """The members that hold records, sorted."""
-        return self._window.locks.members()
+        return self._window.members()
 
     def next_fetch_offset(self) -> int:
         """The lowest offset that a fetch would read: AVAILABLE again, or in a loaded hole, or the end offset."""
-        offset = self._window.available.first_offset
+        offset = self._window.first_available
         if offset is None:
             offset = self.end_offset
         if self._hole_cursor is not None:
@@ -297,13 +305,13 @@ class SharePartition:
     def release_member(self, member_id: str, config: SharePartitionConfig) -> Outcome:
         """Release all that `member_id` holds: it left, or its session was closed. The delivery counts stay."""
         over = tuple(lock for lock in self._lost_locks if lock[1] == member_id)
-        transitions = release(self._window, self._window.locks.held_by(member_id), Cause.MEMBER_LEFT, config)
+        transitions = release(self._window, self._window.held_by(member_id), Cause.MEMBER_LEFT, config)
         return Outcome(transitions, lost_locks_over=over)
 
     def expire(self, now_ms: int, config: SharePartitionConfig) -> Outcome:
         """Release all records whose lock was over before `now_ms`; at `now_ms` exactly a lock still holds."""
         over = tuple(lock for lock in self._lost_locks if lock[0] < now_ms)
-        transitions = release(self._window, self._window.locks.due(now_ms), Cause.LOCK_TIMEOUT, config)
+        transitions = release(self._window, self._window.due(now_ms), Cause.LOCK_TIMEOUT, config)
         return Outcome(transitions, lost_locks_over=over)
 
     def unacquire(self, member_id: str, ranges: Iterable[OffsetRange]) -> Outcome:
@@ -324,7 +332,7 @@ class SharePartition:
 
     def undelivered(self, member_id: str, delivered: Iterable[OffsetRange]) -> list[OffsetRange]:
         """What `member_id` holds outside of `delivered`."""
-        return outside(self._window.locks.held_by(member_id), delivered)
+        return outside(self._window.held_by(member_id), delivered)
 
     def log_start_moved(self, offset: int) -> Outcome:
         """The log now starts at `offset`: what is in flight below it is lost, acquired or not, and leaves the window.

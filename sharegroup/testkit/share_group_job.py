@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from sharegroup.commit.fault_points import VARIABLE as FAULT_POINT
-from sharegroup.config import Config, load_config
+from sharegroup.config import NO_CELL, Config, load_config
 from sharegroup.spark.log_set_up import LINES_VARIABLE
 from sharegroup.testkit.local_spark import local_settings
 from sharegroup.testkit.raw_member import RawMember, RequestClient
@@ -65,6 +65,7 @@ class ShareGroupJobRun:
     the names of its three topics.
 
     `name` is for runs that share a directory; `job` and `group` go over what these sections of its file would hold.
+    `cells` is that section, and `cell` the one whose job this is.
     """
 
     def __init__(
@@ -77,9 +78,11 @@ class ShareGroupJobRun:
         job: Mapping[str, Any] | None = None,
         group: Mapping[str, Any] | None = None,
         master: str = "local[2]",
+        cells: Mapping[str, Any] | None = None,
+        cell: str = NO_CELL,
     ) -> None:
         self.bootstrap_servers = bootstrap_servers
-        self.tables_path = directory / "tables"
+        self._cell = cell
         self.config_path = directory / f"{name}.yaml"
         self.log_path = directory / f"{name}.log"
         self._master = master
@@ -88,10 +91,10 @@ class ShareGroupJobRun:
         self._job: SubmittedJob | None = None
         self._clients: list[RequestClient] = []
         self._since = 0
-        sections = {
+        sections: dict[str, dict[str, Any]] = {
             "job": {
                 "bootstrap.servers": bootstrap_servers,
-                "tables.path": str(self.tables_path),
+                "tables.path": str(directory / "tables"),
                 "checkpoint.path": str(directory / "checkpoint"),
                 "share.group.requests.topic": f"{prefix}share_group_requests",
                 "share.partition.requests.topic": f"{prefix}share_partition_requests",
@@ -100,15 +103,26 @@ class ShareGroupJobRun:
                 **(job or {}),
             },
             "group": {**_GROUP, **(group or {})},
+            "cells": dict(cells or {}),
             "groups": {
                 group_id: {"share.auto.offset.reset": "earliest", **values}
                 for kind, values in GROUP_KINDS.items()
                 for group_id in self._ids(kind)
             },
         }
-        self.config_path.write_text(yaml.safe_dump(sections))
-        self.config: Config = load_config(self.config_path)
+        self._sections = sections
+        self.config: Config = self._write_config()
+        self.tables_path = Path(self.config.job.tables_path)
         self.checkpoint_path = Path(self.config.job.checkpoint_path)
+
+    def configure(self, **job: Any) -> None:
+        """Alter keys of the section `job`, given with underscores, for the next start."""
+        self._sections["job"] |= {name.replace("_", "."): value for name, value in job.items()}
+        self.config = self._write_config()
+
+    def _write_config(self) -> Config:
+        self.config_path.write_text(yaml.safe_dump(self._sections))
+        return load_config(self.config_path).of_cell(self._cell)
 
     def new_group(self, kind: str = "earliest") -> str:
         """A group id that nobody has had from here; raises StopIteration when the stock of its kind is used up."""
@@ -130,7 +144,7 @@ class ShareGroupJobRun:
         self._since = self.log_path.stat().st_size if self.log_path.exists() else 0
         self._job = SubmittedJob(
             "jobs/run_share_group.py",
-            ["--config", str(self.config_path)],
+            ["--config", str(self.config_path), "--cell", self._cell],
             self.log_path,
             master=self._master,
             conf=local_settings([self.config.job.tables_path, self.config.job.checkpoint_path]),

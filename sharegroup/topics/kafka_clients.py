@@ -1,4 +1,4 @@
-"""Kafka clients from the job's `kafka` properties, which have Java's names, and the three topics of the job."""
+"""Kafka clients from the job's `kafka` properties, which have Java's names."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
-from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
-from kafka.errors import KafkaError, MessageSizeTooLargeError, TopicAlreadyExistsError
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.errors import KafkaError, MessageSizeTooLargeError
 
 from sharegroup.errors import ErrorCode, ShareGroupError
 from sharegroup.protocol.broadcasts import EVERYBODY, NewLeaderBroadcast, encode_broadcast
@@ -19,9 +18,6 @@ logger = logging.getLogger(__name__)
 
 #: How much of a name that may be long is logged.
 _NAMED = 100
-_TIMESTAMP_TYPE, _CLEANUP_POLICY = "message.timestamp.type", "cleanup.policy"
-_BROKERS_CLOCK = "LogAppendTime"
-_TOPIC_CONFIGS = f"{_TIMESTAMP_TYPE}={_BROKERS_CLOCK} and {_CLEANUP_POLICY}=delete"
 #: For a producer's unsent rows, when it is closed.
 _CLOSE_TIMEOUT_S = 1
 
@@ -38,10 +34,6 @@ class KafkaUnavailableError(ShareGroupError):
     """The brokers did not do what was asked in time; the cause is kept."""
 
 
-class UnfitTopicsError(ShareGroupError):
-    """Topics that the job did not make are set up so that it would lose rows, or take the clients' word for times."""
-
-
 def spark_options(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str, str]:
     """Options of Spark's Kafka reader for the same properties.
 
@@ -51,72 +43,6 @@ def spark_options(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str,
     """
     options = {"fetch.max.wait.ms": "1", **kafka, "bootstrap.servers": bootstrap_servers}
     return {f"kafka.{name}": value for name, value in options.items()}
-
-
-def create_topics(
-    settings: Mapping[str, Any],
-    topics: Mapping[str, int],
-    replication: int,
-    retention_ms: int,
-    timed: Collection[str] = (),
-) -> None:
-    """Create the missing ones of `topics` (name -> partitions), with the broker's clock as their rows' time.
-
-    Those that are there must keep their rows, and those of them that are `timed` have the broker's clock as well.
-    Raises KafkaUnavailableError, UnfitTopicsError.
-    """
-    admin = None
-    try:
-        admin = KafkaAdminClient(**settings)
-        present = set(topics) & set(admin.list_topics())
-        config = {
-            _TIMESTAMP_TYPE: _BROKERS_CLOCK,
-            _CLEANUP_POLICY: "delete",
-            "retention.ms": str(retention_ms),
-        }
-        missing = [
-            NewTopic(name, num_partitions=partitions, replication_factor=replication, topic_configs=config)
-            for name, partitions in topics.items()
-            if name not in present
-        ]
-        if missing:
-            try:
-                admin.create_topics(missing)
-            except TopicAlreadyExistsError:  # another job or member created it in between
-                present = set(topics)
-            admin.wait_for_topics([topic.name for topic in missing])
-        _check_topics(admin, sorted(present), timed)
-    except KafkaError as error:
-        raise KafkaUnavailableError(f"cannot create the topics {', '.join(topics)}: {error}") from error
-    finally:
-        if admin is not None:
-            admin.close()
-
-
-def _check_topics(admin: KafkaAdminClient, names: Collection[str], timed: Collection[str]) -> None:
-    """Raise UnfitTopicsError with all that is wrong; what may not be looked at is warned of."""
-    if not names:
-        return
-    asked = [ConfigResource(ConfigResourceType.TOPIC, name, [_TIMESTAMP_TYPE, _CLEANUP_POLICY]) for name in names]
-    described = admin.describe_configs(asked, config_filter="all").get("topic", {})
-    problems = []
-    for name in names:
-        found = {key: config["value"] for key, config in described.get(name, {}).items()}
-        if not found:
-            logger.warning("the configs of topic %s cannot be seen: does it have %s?", name, _TOPIC_CONFIGS)
-            continue
-        if name in timed and found[_TIMESTAMP_TYPE] != _BROKERS_CLOCK:
-            problems.append(
-                f"topic {name} has {_TIMESTAMP_TYPE}={found[_TIMESTAMP_TYPE]}, by which the clocks of its producers "
-                f"would decide when locks end: set {_TIMESTAMP_TYPE}={_BROKERS_CLOCK}"
-            )
-        if "compact" in found[_CLEANUP_POLICY]:
-            problems.append(
-                f"topic {name} has {_CLEANUP_POLICY}={found[_CLEANUP_POLICY]}, by which rows would be lost: "
-                f"set {_CLEANUP_POLICY}=delete"
-            )
-    if problems:
-        raise UnfitTopicsError("; ".join(problems))
 
 
 class KafkaRowProducer:

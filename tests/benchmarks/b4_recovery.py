@@ -18,7 +18,7 @@ from sharegroup.protocol.share_partition_requests import FetchRequest
 from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUP_STATE, SHARE_PARTITION_TABLES
 from sharegroup.tables.state_table import read_states
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
-from sharegroup.topics.kafka_clients import create_topics
+from sharegroup.topics.job_topics import create_topics
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType
 from tests.benchmarks import topics
 from tests.benchmarks.engine import Engine, row_topics, write_config

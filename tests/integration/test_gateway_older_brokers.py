@@ -101,6 +101,18 @@ def test_all_that_clients_do_goes_through_the_ports_of_two_brokers(
     assert group.await_finished().outcomes == {"accepted": PARTITIONS * RECORDS}
 
 
+def test_the_jobs_own_topics_are_on_both_brokers(
+    kafka: EmbeddedKafkaCluster, share_group_job: ShareGroupJobRun
+) -> None:
+    topics = AdminClient({"bootstrap.servers": kafka.bootstrap_servers}).list_topics(timeout=60).topics
+    replicas = {
+        name: {len(partition.replicas) for partition in topics[name].partitions.values()}
+        for name in ("__share_group_requests", "__share_partition_requests", "__share_group_responses")
+    }
+    assert set().union(*replicas.values()) == {2}, replicas
+    assert "one replica of topics" not in share_group_job.log_path.read_text()
+
+
 def test_a_leader_that_moves_under_a_member(
     kafka: EmbeddedKafkaCluster,
     share_group_job: ShareGroupJobRun,

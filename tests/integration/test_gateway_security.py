@@ -18,7 +18,8 @@ from sharegroup.protocol.share_partition_responses import FetchResponse
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
 from sharegroup.testkit.gateway_process import GatewayProcess
 from sharegroup.topics.client_settings import python_properties
-from sharegroup.topics.kafka_clients import KafkaRowProducer, UnfitTopicsError, create_topics
+from sharegroup.topics.job_topics import UnfitTopicsError, create_topics
+from sharegroup.topics.kafka_clients import KafkaRowProducer
 from sharegroup.topics.row_channel import RowChannel, RowTopics
 from tests.integration.conftest import NewTopic as MakeTopic
 from tests.integration.lone_gateway import lone_gateway

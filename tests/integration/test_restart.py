@@ -102,6 +102,31 @@ def test_locks_and_requests_outlive_the_job_and_its_checkpoint(
 
 
 @pytest.mark.timeout(600)
+def test_a_restart_that_says_so_gives_the_job_more_shuffle_partitions(
+    kafka: EmbeddedKafka, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    with ShareGroupJobRun(tmp_path, kafka.bootstrap_servers, prefix="wider-", master="local[1]") as job:
+        job.start()
+        job.await_running()
+        client, topic = job.client(), new_topic(1, 20)
+        holder = RawMember(client, job.new_group())
+        holder.join({topic: 1})
+        assert holder.fetch(topic, 0, 10).acquired == (AcquiredRange(0, 9, 1),)
+        job.process.kill()
+        accepted = client.send(holder.acknowledge_request(topic, 0, [(0, 4, AcknowledgeType.ACCEPT)]))
+        demand = client.send(holder.fetch_request(topic, 0, 100))
+
+        job.configure(shuffle_partitions=3)
+        job.start()
+        assert client.response(accepted).error_code == ErrorCode.NONE
+        assert fetched(client, demand).acquired == (AcquiredRange(10, 19, 1),)  # the lock of before is still there
+        for query in ("group_coordinator", "share_partition"):
+            assert f"query {query}: its checkpoint has 1 shuffle partitions, shuffle.partitions says 3" in job.log
+        state = job.checkpoint_path / "share_partition" / "state" / "0"
+        assert {path.name for path in state.iterdir() if path.name.isdecimal()} == {"0", "1", "2"}
+
+
+@pytest.mark.timeout(600)
 def test_an_older_checkpoint_of_the_same_query_is_refused(kafka: EmbeddedKafka, tmp_path: Path) -> None:
     """As restored from a backup; the tables have batches that it does not know."""
     with ShareGroupJobRun(tmp_path, kafka.bootstrap_servers, prefix="older-", master="local[1]") as job:

@@ -7,9 +7,12 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming.state import GroupState
 
 from sharegroup.config import Config
 from sharegroup.engine.output import Output
@@ -17,6 +20,7 @@ from sharegroup.engine.share_group_operator import ShareGroupOperator
 from sharegroup.engine.share_partition_shard import Shard
 from sharegroup.engine.snapshot_rules import SnapshotRules
 from sharegroup.protocol.share_group_requests import ShareGroupRequest
+from sharegroup.spark.job.supervisor import of_another_version
 from sharegroup.spark.queries.operators import (
     OUTPUT_SCHEMA,
     STATE_SCHEMA,
@@ -35,6 +39,7 @@ from tests.unit.engine.shard_driver import (
     fetch,
     load,
     log,
+    tick,
     unload,
 )
 from tests.unit.engine.test_share_group_operator import ORDERS, GroupDriver, heartbeat, initialized
@@ -46,9 +51,9 @@ if TYPE_CHECKING:
 class StatefulQuery:
     """A query whose input is a folder; each `batch` starts it again from its checkpoint."""
 
-    def __init__(self, spark: SparkSession, root: Path, operator: PandasOperator) -> None:
-        self._root, self._operator, self._files = root, operator, 0
-        (root / "rows").mkdir()
+    def __init__(self, spark: SparkSession, root: Path, operator: PandasOperator, files: int = 0) -> None:
+        self._root, self._operator, self._files = root, operator, files
+        (root / "rows").mkdir(exist_ok=True)
         self._rows = spark.readStream.schema("key STRING, row STRING").json(str(root / "rows"))
 
     def batch(self, rows: Iterable[tuple[str, str]]) -> dict[str, Output]:
@@ -116,6 +121,21 @@ def test_a_group_in_spark_is_the_group_without(spark: SparkSession, tmp_path: Pa
         state = group.dump()
         assert output == Output.decode(expected.encode())
     assert replace(output, tables={}, responses=[], requests=[], positions={}).deadline_ms is None
+
+
+def test_a_state_of_another_version_tells_the_job_what_to_do(spark: SparkSession, tmp_path: Path) -> None:
+    def other(key: tuple[Any, ...], frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
+        state.update(('{"version":99}',))
+        yield pd.DataFrame({"output": [Output(key[0], 0).encode()]})
+
+    StatefulQuery(spark, tmp_path, other).batch([(KEY, tick(0))])
+    with pytest.raises(StreamingQueryException) as caught:
+        StatefulQuery(spark, tmp_path, share_partition_operator(SnapshotRules()), 1).batch([(KEY, tick(1))])
+    told = of_another_version(caught.value)
+    assert told is not None
+    assert told.startswith(
+        "operator state of format 99, this job reads 3: remove the checkpoint of the query share_part"
+    )
 
 
 def test_a_worker_looks_at_no_modules_when_it_collects_garbage_after_each_task(

@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kafka.admin import ConfigResource, NewTopic
-from kafka.errors import KafkaTimeoutError, TopicAlreadyExistsError
+from kafka.errors import InvalidReplicationFactorError, KafkaTimeoutError, TopicAlreadyExistsError
 
-from sharegroup.topics import kafka_clients
-from sharegroup.topics.kafka_clients import KafkaRowProducer, KafkaUnavailableError, UnfitTopicsError, create_topics
+from sharegroup.topics import job_topics, kafka_clients
+from sharegroup.topics.job_topics import WHAT_THE_CLUSTER_CAN, UnfitTopicsError, create_topics
+from sharegroup.topics.kafka_clients import KafkaRowProducer, KafkaUnavailableError
 
 TOPICS = {"requests": 4, "responses": 2}
 FIT = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "delete"}
 
 
 class Admin:
-    """A cluster with these topics, {name: configs}; `raced` come into being just before the job makes its own."""
+    """A cluster with these topics, {name: configs}; `raced` come into being just before the job makes its own.
 
-    def __init__(self, topics: Mapping[str, Mapping[str, str]], raced: Mapping[str, Mapping[str, str]] | None = None):
+    `fenced` of the brokers hold no replicas. A number of replicas that is not `allowed` is refused; -1 is `default`.
+    """
+
+    def __init__(
+        self,
+        topics: Mapping[str, Mapping[str, str]],
+        raced: Mapping[str, Mapping[str, str]] | None = None,
+        *,
+        brokers: int = 3,
+        fenced: int = 0,
+        allowed: Iterable[int] = range(1, 100),
+        default: int = 2,
+    ):
         self.topics, self.raced = dict(topics), raced
+        self.brokers, self.fenced, self.allowed, self.default = brokers, fenced, allowed, default
+        self.replicas = dict.fromkeys(self.topics, 2)
 
     def __call__(self, **settings: Any) -> Admin:
         return self
@@ -32,8 +47,20 @@ class Admin:
     def create_topics(self, topics: Collection[NewTopic]) -> None:
         if self.raced:
             self.topics.update(self.raced)
+            self.replicas.update(dict.fromkeys(self.raced, 2))
             raise TopicAlreadyExistsError
-        self.topics.update((topic.name, topic.topic_configs) for topic in topics)
+        for topic in topics:
+            if (replicas := topic.replication_factor) not in (-1, *self.allowed):
+                raise InvalidReplicationFactorError
+            self.topics[topic.name] = topic.topic_configs
+            self.replicas[topic.name] = self.default if replicas == -1 else replicas
+
+    def describe_cluster(self) -> Mapping[str, Any]:
+        brokers = [{"broker_id": number, "is_fenced": number < self.fenced} for number in range(self.brokers)]
+        return {"brokers": brokers}
+
+    def describe_topics(self, names: Collection[str]) -> list[Mapping[str, Any]]:
+        return [{"name": name, "partitions": [{"replica_nodes": list(range(self.replicas[name]))}]} for name in names]
 
     def wait_for_topics(self, names: Collection[str]) -> None:
         assert set(names) <= self.topics.keys()
@@ -51,9 +78,9 @@ class Admin:
         """Nothing is open."""
 
 
-def create(monkeypatch: pytest.MonkeyPatch, admin: Admin) -> None:
-    monkeypatch.setattr(kafka_clients, "KafkaAdminClient", admin)
-    create_topics({}, TOPICS, 1, 1_000, timed=["requests"])
+def create(monkeypatch: pytest.MonkeyPatch, admin: Admin, replication: int = WHAT_THE_CLUSTER_CAN) -> None:
+    monkeypatch.setattr(job_topics, "KafkaAdminClient", admin)
+    create_topics({}, TOPICS, replication, 1_000, timed=["requests"])
 
 
 def test_missing_topics_are_made_fit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,6 +113,42 @@ def test_configs_that_may_not_be_seen_are_warned_of(
     create(monkeypatch, Admin({"requests": {}, "responses": FIT}))
     (record,) = caplog.records
     assert record.getMessage().startswith("the configs of topic requests cannot be seen")
+
+
+@pytest.mark.parametrize(
+    ("admin", "replication", "made"),
+    [
+        pytest.param(Admin({}), WHAT_THE_CLUSTER_CAN, 3, id="three brokers"),
+        pytest.param(Admin({}, brokers=5), WHAT_THE_CLUSTER_CAN, 3, id="more than three"),
+        pytest.param(Admin({}, brokers=4, fenced=2), WHAT_THE_CLUSTER_CAN, 2, id="two that are there"),
+        pytest.param(Admin({}, brokers=1), WHAT_THE_CLUSTER_CAN, 1, id="one"),
+        pytest.param(Admin({}, allowed=[2], default=2), WHAT_THE_CLUSTER_CAN, 2, id="what the brokers' policy says"),
+        pytest.param(Admin({}, brokers=5), 5, 5, id="what the configuration says"),
+        pytest.param(Admin({}, brokers=5), 1, 1, id="one, by the configuration"),
+    ],
+)
+def test_the_job_makes_as_many_replicas_as_there_can_be(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, admin: Admin, replication: int, made: int
+) -> None:
+    create(monkeypatch, admin, replication)
+    assert admin.replicas == {"requests": made, "responses": made}
+    warned = [message for message in caplog.messages if message.startswith("one replica of topics requests, responses")]
+    assert len(warned) == (made == 1)
+
+
+def test_a_number_of_replicas_that_the_brokers_cannot_have_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(KafkaUnavailableError, match="cannot create the topics requests, responses"):
+        create(monkeypatch, Admin({}, allowed=[1]), 3)
+
+
+def test_a_topic_of_before_with_one_replica_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    admin = Admin({"requests": FIT, "responses": FIT})
+    admin.replicas["responses"] = 1
+    create(monkeypatch, admin)
+    (message,) = caplog.messages
+    assert message.startswith("one replica of topics responses: ")
 
 
 def raise_timeout(*args: Any, **settings: Any) -> None:

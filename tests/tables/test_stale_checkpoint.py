@@ -69,3 +69,10 @@ def test_tables_without_a_batch_leave_no_checkpoint_behind() -> None:
 def test_a_checkpoint_without_a_batch_holds_nothing_that_could_be_stale() -> None:
     """Its query died before its first batch."""
     refuse_stale_checkpoint(checkpoint(-1), info(OTHER), -1, started(0))
+
+
+@pytest.mark.parametrize(
+    ("pinned", "wanted", "other"), [(8, 16, True), (8, 8, False), (8, 0, False), (None, 16, False), (None, 0, False)]
+)
+def test_a_checkpoint_pins_the_shuffle_partitions(pinned: int | None, wanted: int, other: bool) -> None:
+    assert Checkpoint("/c", MINE, 3, pinned).has_other_partitions(wanted) is other

@@ -152,6 +152,18 @@ def test_what_people_have_to_decide_ends_the_job(failure: BaseException) -> None
     assert len(ended.starts) == 1
 
 
+def test_a_checkpoint_that_a_worker_cannot_read_ends_the_job_with_what_to_do() -> None:
+    job = Job()
+    assert job.run(1)
+    told = (
+        "operator state of format 99, this job reads 3: remove the checkpoint, and the job comes back from the tables"
+    )
+    job.query.end(StreamingQueryException(f"Traceback ...\n  File x\nValueError: {told}\n\n at org.apache.spark"))
+    with pytest.raises(StaleCheckpointError) as caught:
+        job.run(1)
+    assert str(caught.value) == told
+
+
 def test_a_first_start_that_fails_for_another_reason_is_told_at_once() -> None:
     with pytest.raises(RuntimeError, match="no such package"):
         Job(RuntimeError("no such package")).run(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
@@ -27,45 +28,74 @@ T = TypeVar("T")
 
 
 class StoredGroups:
-    """What administrators ask for. Where no job has run yet there is nothing.
+    """What administrators ask for: each group as the tables of its cell have it. Where no job has run there is nothing.
 
-    Methods raise RequestError (COORDINATOR_NOT_AVAILABLE, which is retriable) when the tables cannot be read.
+    `paths` are the cells' `tables.path`, `cell_of` gives a group's cell. Methods raise RequestError
+    (COORDINATOR_NOT_AVAILABLE, which is retriable) when the tables cannot be read.
     """
 
-    def __init__(self, tables_path: str, storage_options: Mapping[str, str] | None = None) -> None:
-        self._tables_path, self._tables = tables_path, KeptTables(tables_path, storage_options)
-        self._is_missing = False
+    def __init__(
+        self,
+        paths: Mapping[str, str],
+        cell_of: Callable[[str], str],
+        storage_options: Mapping[str, str] | None = None,
+    ) -> None:
+        self._paths, self._cell_of = paths, cell_of
+        self._tables = {cell: KeptTables(path, storage_options) for cell, path in paths.items()}
+        self._missing: set[str] = set()
 
     async def listings(self) -> tuple[GroupListing, ...]:
         """All groups with their states, by id."""
-        return await self._read(lambda: read_groups(self._tables), ())
+        found = await asyncio.gather(*(self._listings(cell) for cell in self._tables))
+        return tuple(sorted(listing for listings in found for listing in listings))
 
     async def describe(self, group_ids: Iterable[str]) -> dict[str, ShareGroupDescription]:
         """Those of the named groups that exist."""
-        wanted = set(group_ids)
-        return await self._read(lambda: read_group_descriptions(self._tables, wanted), {})
+        return await self._of_cells(group_ids, read_group_descriptions)
 
     async def offsets(self, group_ids: Iterable[str]) -> dict[str, tuple[SharePartitionOffset, ...]]:
         """The groups' offsets by topic and partition, without groups that have none."""
-        wanted = set(group_ids)
-        return await self._read(lambda: read_offsets_by_group(self._tables, wanted), {})
+        return await self._of_cells(group_ids, read_offsets_by_group)
 
     async def configs(self) -> dict[str, dict[str, str]]:
         """{group id: {config name: value as text}}: what requests have set."""
-        return await self._read(lambda: read_group_configs(self._tables), {})
+        configs: dict[str, dict[str, str]] = {}
+        for cell, tables in self._tables.items():
+            nothing: dict[str, dict[str, str]] = {}
+            found = await self._read(cell, functools.partial(read_group_configs, tables), nothing)
+            configs |= {group_id: values for group_id, values in found.items() if self._cell_of(group_id) == cell}
+        return configs
 
-    async def _read(self, read: Callable[[], T], nothing: T) -> T:
+    async def _listings(self, cell: str) -> list[GroupListing]:
+        """A cell's own: a group that is on its way to another one is in both."""
+        nothing: tuple[GroupListing, ...] = ()
+        listings = await self._read(cell, functools.partial(read_groups, self._tables[cell]), nothing)
+        return [listing for listing in listings if self._cell_of(listing.group_id) == cell]
+
+    async def _of_cells(
+        self, group_ids: Iterable[str], read: Callable[[KeptTables, set[str]], dict[str, T]]
+    ) -> dict[str, T]:
+        wanted: dict[str, set[str]] = {}
+        for group_id in group_ids:
+            wanted.setdefault(self._cell_of(group_id), set()).add(group_id)
+        found: dict[str, T] = {}
+        for cell, of_cell in wanted.items():
+            nothing: dict[str, T] = {}
+            found |= await self._read(cell, functools.partial(read, self._tables[cell], of_cell), nothing)
+        return found
+
+    async def _read(self, cell: str, read: Callable[[], T], nothing: T) -> T:
         try:
             return await asyncio.get_running_loop().run_in_executor(None, read)
         except TableMissingError:
-            self._say_missing()
+            self._say_missing(cell)
             return nothing
         except TableUnavailableError as error:
             logger.warning("%s", error)
             raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
 
-    def _say_missing(self) -> None:
+    def _say_missing(self, cell: str) -> None:
         """Once: a job may not have run yet, or the gateway looks in the wrong place."""
-        if not self._is_missing:
-            self._is_missing = True
-            logger.warning("there are no tables in %s: no job has run there yet", self._tables_path)
+        if cell not in self._missing:
+            self._missing.add(cell)
+            logger.warning("there are no tables in %s: no job has run there yet", self._paths[cell])

@@ -1,4 +1,4 @@
-"""What a checkpoint folder tells before its query starts."""
+"""A query's checkpoint folder before the query starts: what it tells, how it is begun, and how it is given up."""
 
 from __future__ import annotations
 
@@ -10,46 +10,50 @@ from pyspark.sql import SparkSession
 
 from sharegroup.commit.stale_checkpoint import Checkpoint
 
+#: Spark's file with the query's id; Spark makes one where there is none.
+_METADATA = "metadata"
+#: What else Spark writes there.
+_OFFSETS = "offsets"
+_FOLDERS = (_OFFSETS, "commits", "state", "sources")
+#: In the offset log: Spark goes on with this number whatever the session says, as the state is in as many pieces.
+_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+
 
 def is_local(spark: SparkSession, checkpoint: str) -> bool:
     """Whether a checkpoint folder is on a local disk."""
-    jvm: Any = spark._jvm
-    file_system = jvm.org.apache.hadoop.fs.Path(checkpoint).getFileSystem(spark._jsc.hadoopConfiguration())
+    file_system, _ = _located(spark, checkpoint)
     return str(file_system.getUri().getScheme()) == "file"
-
-
-#: Spark's file with the query's id; Spark makes one where there is none.
-_METADATA = "metadata"
 
 
 def read_checkpoint(spark: SparkSession, checkpoint: str) -> Checkpoint | None:
     """The checkpoint in a folder, on any Hadoop file system; None where no query has begun one."""
-    jvm: Any = spark._jvm
-    path = jvm.org.apache.hadoop.fs.Path(f"{checkpoint}/{_METADATA}")
-    offsets = jvm.org.apache.hadoop.fs.Path(f"{checkpoint}/offsets")
-    file_system = path.getFileSystem(spark._jsc.hadoopConfiguration())
+    file_system, path = _located(spark, f"{checkpoint}/{_METADATA}")
     if not file_system.exists(path):
         return None
-    stream = file_system.open(path)
-    try:
-        text = jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
-    finally:
-        stream.close()
+    query_id = str(json.loads(_text(spark, file_system, path))["id"])
+    _, offsets = _located(spark, f"{checkpoint}/{_OFFSETS}")
     statuses = file_system.listStatus(offsets) if file_system.exists(offsets) else []
     names = [str(status.getPath().getName()) for status in statuses]
     newest = max((int(name) for name in names if name.isdecimal()), default=-1)
-    return Checkpoint(checkpoint, str(json.loads(text)["id"]), newest)
+    if newest < 0:
+        return Checkpoint(checkpoint, query_id, newest)
+    _, entry = _located(spark, f"{checkpoint}/{_OFFSETS}/{newest}")
+    return Checkpoint(checkpoint, query_id, newest, _pinned_partitions(_text(spark, file_system, entry)))
 
 
 def begin_checkpoint(spark: SparkSession, checkpoint: str) -> str:
-    """Begin a checkpoint in a folder that has none, as Spark would; the id that a query has with it."""
+    """Begin a checkpoint in a folder that has none, as Spark would; the id that a query has with it.
+
+    What is left there of one that was given up goes first: Spark would go on from it.
+    """
     begun = read_checkpoint(spark, checkpoint)
     if begun is not None:
         return begun.query_id
+    discard_checkpoint(spark, checkpoint)
     query_id = str(uuid.uuid4())
     jvm: Any = spark._jvm
-    path, scratch = (jvm.org.apache.hadoop.fs.Path(f"{checkpoint}/{name}") for name in (_METADATA, f".{query_id}"))
-    file_system = path.getFileSystem(spark._jsc.hadoopConfiguration())
+    file_system, path = _located(spark, f"{checkpoint}/{_METADATA}")
+    _, scratch = _located(spark, f"{checkpoint}/.{query_id}")
     stream = file_system.create(scratch)
     try:
         jvm.org.apache.commons.io.IOUtils.write(json.dumps({"id": query_id}), stream, "UTF-8")
@@ -57,3 +61,37 @@ def begin_checkpoint(spark: SparkSession, checkpoint: str) -> str:
         stream.close()
     file_system.rename(scratch, path)
     return query_id
+
+
+def discard_checkpoint(spark: SparkSession, checkpoint: str) -> None:
+    """Give up the checkpoint in a folder, if there is one.
+
+    The query's id goes first, and with it the checkpoint: `read_checkpoint` finds none, wherever this dies, and
+    `begin_checkpoint` removes the rest.
+    """
+    for name in (_METADATA, *_FOLDERS):
+        file_system, path = _located(spark, f"{checkpoint}/{name}")
+        file_system.delete(path, True)
+
+
+def _located(spark: SparkSession, path: str) -> tuple[Any, Any]:
+    """(Hadoop file system, Hadoop path)."""
+    jvm: Any = spark._jvm
+    located = jvm.org.apache.hadoop.fs.Path(path)
+    return located.getFileSystem(spark._jsc.hadoopConfiguration()), located
+
+
+def _text(spark: SparkSession, file_system: Any, path: Any) -> str:
+    jvm: Any = spark._jvm
+    stream = file_system.open(path)
+    try:
+        return str(jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+    finally:
+        stream.close()
+
+
+def _pinned_partitions(entry: str) -> int | None:
+    """Of an entry of the offset log: a version, the batch's metadata as JSON, then the offset of each source."""
+    lines = entry.splitlines()
+    pinned = json.loads(lines[1]).get("conf", {}).get(_SHUFFLE_PARTITIONS) if len(lines) > 1 else None
+    return None if pinned is None else int(pinned)

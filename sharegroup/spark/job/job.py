@@ -20,6 +20,7 @@ from sharegroup.commit.later import LaterThread
 from sharegroup.commit.leaders import last_leader_epoch
 from sharegroup.commit.stale_checkpoint import refuse_stale_checkpoint
 from sharegroup.commit.static_configs import write_static_configs
+from sharegroup.commit.strayed_groups import refuse_strayed_groups
 from sharegroup.commit.table_upgrade import refuse_older_checkpoints, upgrade_tables
 from sharegroup.commit.upkeep_process import UpkeepProcess, settings
 from sharegroup.config import Config
@@ -35,7 +36,8 @@ from sharegroup.tables.schemas import (
     SHARE_PARTITION_TABLES,
 )
 from sharegroup.topics.client_settings import python_properties
-from sharegroup.topics.kafka_clients import KafkaRowProducer, create_topics
+from sharegroup.topics.job_topics import create_topics
+from sharegroup.topics.kafka_clients import KafkaRowProducer
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +75,7 @@ class ShareGroupJob:
     def run(self) -> None:
         """Start, watch, stop. Raises FencedLeaderError when another job took the lead, StaleCheckpointError."""
         logger.info("looking for topics and tables, and who leads them")
+        refuse_strayed_groups(self._config)
         self._create_topics_and_tables()
         self._refuse_stale_checkpoints()
         lead = self._take_the_lead()

@@ -12,10 +12,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 from sharegroup.commit.commit_steps import CommitSteps
 from sharegroup.commit.leaders import last_leader_epoch, record_leader
 from sharegroup.commit.query_run import QueryRun
+from sharegroup.commit.stale_checkpoint import Checkpoint
 from sharegroup.commit.upkeep_process import UpkeepProcess
 from sharegroup.config import Config
 from sharegroup.errors import StopRequested
-from sharegroup.spark.job.checkpoint import begin_checkpoint, read_checkpoint
+from sharegroup.spark.job.checkpoint import begin_checkpoint, discard_checkpoint, read_checkpoint
 from sharegroup.spark.job.stop_signal import StopSignal
 from sharegroup.watch.hand_over_file import HandOverFileWriter
 
@@ -88,7 +89,10 @@ class JobQuery:
         path = f"{self._config.job.checkpoint_path}/{self.name}"
         job = self._config.job
         last_of = functools.partial(last_leader_epoch, job.tables_path, options=job.delta_options)
-        self._run.lead(leader_epoch, read_checkpoint(self._spark, path), last_of)
+        checkpoint = read_checkpoint(self._spark, path)
+        self._run.lead(leader_epoch, checkpoint, last_of)
+        if checkpoint is not None:
+            self._give_up_other_partitions(checkpoint)
         # Before Spark plans a batch: a checkpoint with one, and no start to go with it, would be taken for a stale one.
         self._steps.query_id = begin_checkpoint(self._spark, path)
         self._record()
@@ -103,6 +107,22 @@ class JobQuery:
         self._query = writer.start()
         assert str(self._query.id) == self._steps.query_id
         logger.info("query %s leads with epoch %d, id %s", self.name, self._steps.leader_epoch, self._steps.query_id)
+
+    def _give_up_other_partitions(self, checkpoint: Checkpoint) -> None:
+        """Only a new checkpoint takes another number of shuffle partitions.
+
+        This query leads by now, so nobody works with the old one, and the tables have all that it stands for.
+        """
+        wanted = self._config.job.shuffle_partitions
+        if checkpoint.has_other_partitions(wanted):
+            logger.warning(
+                "query %s: its checkpoint has %d shuffle partitions, shuffle.partitions says %d: "
+                "the checkpoint is given up, and the query comes back from the tables",
+                self.name,
+                checkpoint.shuffle_partitions,
+                wanted,
+            )
+            discard_checkpoint(self._spark, checkpoint.path)
 
     def _record(self) -> None:
         record_leader(

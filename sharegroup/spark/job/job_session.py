@@ -9,7 +9,8 @@ from sharegroup.config import Config
 from sharegroup.spark.job.checkpoint import is_local
 from sharegroup.spark.session import build_session
 
-#: Above this, more tasks cost more than they bring: a batch has a row for each request, not for each record.
+_SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
+#: Above this, more tasks cost more than they bring as a rule: a batch has a row for each request, not for each record.
 _MAX_SHUFFLE_PARTITIONS = 8
 #: Spark renames checkpoint files by Hadoop's FileContext, which on a local disk runs ten processes for each micro-batch
 #: (`readlink`, `chmod`). There a plain rename is atomic as well; elsewhere Spark knows best. (On S3 a plain rename puts
@@ -22,7 +23,7 @@ _CHECKPOINT_FILES_KEY = "spark.sql.streaming.checkpointFileManagerClass"
 
 
 def job_session(config: Config) -> SparkSession:
-    """The session; what `spark-submit --conf` says goes over what is set here."""
+    """The session; what `spark-submit --conf` says goes over what is set here, but not over `shuffle.partitions`."""
     SparkContext._ensure_initialized()  # it is the JVM that knows what spark-submit was told
     given = SparkConf()
     spark = build_session(
@@ -37,9 +38,11 @@ def job_session(config: Config) -> SparkSession:
         },
         storage_options={**_S3_TRIES, **config.job.tables_storage_options},
     )
-    if not given.contains("spark.sql.shuffle.partitions"):
+    if config.job.shuffle_partitions:
+        spark.conf.set(_SHUFFLE_PARTITIONS, str(config.job.shuffle_partitions))
+    elif not given.contains(_SHUFFLE_PARTITIONS):
         cores = spark.sparkContext.defaultParallelism
-        spark.conf.set("spark.sql.shuffle.partitions", str(max(1, min(_MAX_SHUFFLE_PARTITIONS, cores))))
+        spark.conf.set(_SHUFFLE_PARTITIONS, str(max(1, min(_MAX_SHUFFLE_PARTITIONS, cores))))
     if not given.contains(_CHECKPOINT_FILES_KEY) and is_local(spark, config.job.checkpoint_path):
         spark.conf.set(_CHECKPOINT_FILES_KEY, _LOCAL_CHECKPOINT_FILES)
     return spark

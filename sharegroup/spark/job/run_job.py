@@ -12,7 +12,7 @@ import logging
 import sys
 from pathlib import Path
 
-from sharegroup.config import Config, load_config
+from sharegroup.config import NO_CELL, Config, load_config
 from sharegroup.errors import FencedLeaderError, InvalidConfigError, ShareGroupError
 from sharegroup.spark.log_set_up import set_up_log
 
@@ -27,10 +27,11 @@ def main() -> int:
     """Run the job; returns the exit code."""
     parser = argparse.ArgumentParser(description="Kafka share groups (KIP-932) as a Spark job, on any broker.")
     parser.add_argument("--config", required=True, type=Path, help="YAML file, see conf/share_group.yaml")
+    parser.add_argument("--cell", default=NO_CELL, help="the cell whose job this is, where the file has cells")
     arguments = parser.parse_args()
     set_up_log()
     try:
-        return _run(_absolute(load_config(arguments.config)))
+        return _run(_absolute(load_config(arguments.config)).of_cell(arguments.cell))
     except InvalidConfigError as error:
         print(error, file=sys.stderr)
         return EXIT_FAILED

@@ -2,8 +2,8 @@
 
 While Kafka is away, or the store of the tables, a query is tried again for as long as it takes: to keep running is
 what the job is for. After any other failure it is tried again `MAX_RESTARTS` times without a batch in between. What is
-for people to decide - another leader, a stale checkpoint - ends the job at once, and so does a first start that fails
-for anything but those two.
+for people to decide - another leader, a stale checkpoint or one of another version - ends the job at once, and so does
+a first start that fails for anything but those two.
 """
 
 from __future__ import annotations
@@ -34,6 +34,10 @@ _JAVA_OUTAGE = re.compile(
     r"org\.apache\.kafka\.common\.errors\."
     r"(Timeout|Disconnect|Network|BrokerNotAvailable|LeaderNotAvailable|NotLeaderOrFollower|KafkaStorage)Exception"
 )
+
+
+#: How a source or an operator of ours ends what it says of a state in another format (`SourceOffset`, `ShardState`).
+_OTHER_VERSION = re.compile(r"Error: ([^\n]*remove [^\n]* comes back from the tables)")
 
 
 class Supervised(Protocol):
@@ -87,6 +91,8 @@ class Supervisor:
             return
         if isinstance(query.ended_by, (FencedLeaderError, StaleCheckpointError)):
             raise query.ended_by
+        if told := of_another_version(query.ended_by):
+            raise StaleCheckpointError(told) from query.ended_by
         if query.batches:
             self._failures[name] = _Failures(name)
         self._failed(name, query.ended_by)
@@ -126,6 +132,12 @@ def is_outage(failure: BaseException | None) -> bool:
         if is_store_outage(error):
             return True
     return False
+
+
+def of_another_version(failure: BaseException | None) -> str | None:
+    """What a worker said of a checkpoint that it cannot read, which no further start can either; None of others."""
+    found = _OTHER_VERSION.search(str(failure)) if isinstance(failure, StreamingQueryException) else None
+    return found[1] if found else None
 
 
 def _with_causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -11,27 +11,33 @@ import pandas as pd
 from pyspark.sql.streaming.state import GroupState
 
 from sharegroup.config import Config
+from sharegroup.engine.foreign_requests import ForeignRequests, Refusal
 from sharegroup.engine.operator import Operator
 from sharegroup.engine.share_group_operator import ShareGroupOperator
 from sharegroup.engine.share_partition_shard import Shard
 from sharegroup.engine.snapshot_rules import SnapshotRules
 from sharegroup.engine.unkeyed_requests import UnkeyedRequests
+from sharegroup.protocol.response_rows import share_group_refusal, share_partition_refusal
 from sharegroup.watch.shard_keys import UNKEYED, ShardKey
 
 #: One JSON text: nested arrays of structs fail in Spark's pickler, and JSON stays readable through `statestore`.
 STATE_SCHEMA = "state STRING"
 OUTPUT_SCHEMA = "output STRING"
 
+_NO_CELLS = Config()
+
 PandasOperator = Callable[[tuple[Any, ...], Iterable[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]
 
 
-def share_partition_operator(records: SnapshotRules) -> PandasOperator:
+def share_partition_operator(records: SnapshotRules, config: Config = _NO_CELLS) -> PandasOperator:
     """The operator of the share_partition query, keyed by `ShardKey`."""
 
     def restore(key: str, state: str | None) -> Operator:
         if key == UNKEYED:
             return UnkeyedRequests(key)
         group_id, topic_id, _ = ShardKey.decode(key)
+        if not config.has_group(group_id):
+            return _foreign(key, group_id, config, share_partition_refusal)
         return Shard(key, group_id, topic_id, records, state)
 
     return _operator(restore)
@@ -39,7 +45,17 @@ def share_partition_operator(records: SnapshotRules) -> PandasOperator:
 
 def group_coordinator_operator(config: Config) -> PandasOperator:
     """The operator of the group_coordinator query, keyed by group id."""
-    return _operator(lambda group_id, state: ShareGroupOperator(group_id, config, state))
+
+    def restore(group_id: str, state: str | None) -> Operator:
+        if group_id and not config.has_group(group_id):
+            return _foreign(group_id, group_id, config, share_group_refusal)
+        return ShareGroupOperator(group_id, config, state)
+
+    return _operator(restore)
+
+
+def _foreign(key: str, group_id: str, config: Config, refusal: Refusal) -> Operator:
+    return ForeignRequests(key, group_id, (config.cell, config.cells.cell_of(group_id)), refusal)
 
 
 def _operator(restore: Callable[[str, str | None], Operator]) -> PandasOperator:

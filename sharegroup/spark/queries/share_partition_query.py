@@ -119,5 +119,7 @@ def share_partition_outputs(
     return (
         share_partition_rows(spark, config, hand_over, positions)
         .groupBy("shard_key")
-        .applyInPandasWithState(share_partition_operator(records), OUTPUT_SCHEMA, STATE_SCHEMA, "update", "NoTimeout")
+        .applyInPandasWithState(
+            share_partition_operator(records, config), OUTPUT_SCHEMA, STATE_SCHEMA, "update", "NoTimeout"
+        )
     )

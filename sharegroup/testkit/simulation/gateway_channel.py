@@ -1,11 +1,11 @@
-"""A simulated gateway's line to the job: the real `JobChannel` between the simulated request and response topics."""
+"""A simulated gateway's line to the job: the real `CellChannel` between the simulated request and response topics."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 
-from sharegroup.gateway.job_client.job_channel import JobChannel
+from sharegroup.gateway.job_client.cell_channel import CellChannel
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.protocol.broadcasts import Broadcast
 from sharegroup.protocol.response_rows import Response
@@ -17,7 +17,7 @@ from sharegroup.testkit.simulation.virtual_loop import VirtualLoop
 from sharegroup.topics.row_channel import RowTopics
 
 
-class SimulatedJobChannel(JobChannel):
+class SimulatedJobChannel(CellChannel):
     """The real channel, without its Kafka clients. What is not here is the real one's; to be made on the process's
     loop. `delivered` is called after responses were."""
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from sharegroup.engine.led_partition import LedPartition
+from sharegroup.engine.shard_state import ShardState
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffsetHeader
 from sharegroup.share_partition import SharePartition
 from sharegroup.testkit.simulation.job_adapter import SHARE_PARTITION
@@ -65,7 +64,8 @@ def operator_states(job: SimulatedJob) -> Iterator[tuple[TableKey, ShareGroupOff
         if key == UNKEYED:
             continue
         group_id, topic_id, _ = ShardKey.decode(key)
-        loaded = json.loads(state)
-        for partition, dumped in loaded["partitions"].items():
-            led = LedPartition.restore(dumped)
-            yield TableKey(group_id, loaded["topic"], topic_id, int(partition)), led.header, led.window
+        loaded = ShardState(group_id, topic_id, state)
+        for partition in loaded.here():
+            led = loaded.led(partition)
+            assert led is not None
+            yield TableKey(group_id, loaded.topic, topic_id, partition), led.header, led.window

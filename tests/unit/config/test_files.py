@@ -58,8 +58,8 @@ def test_the_throughput_file_has_the_largest_windows() -> None:
     [
         ("job:\n  a: [1\n", "Not valid YAML at line 3, column 1: expected ',' or ']', but got '<stream end>'"),
         ("job: {}\njob: {}\n", "Not valid YAML at line 2, column 1: key job is given twice"),
-        ("- job\n", "The file must be a mapping of the sections job, group, groups and gateway"),
-        ("42\n", "The file must be a mapping of the sections job, group, groups and gateway"),
+        ("- job\n", "The file must be a mapping of the sections job, group, groups, gateway and cells"),
+        ("42\n", "The file must be a mapping of the sections job, group, groups, gateway and cells"),
     ],
 )
 def test_what_is_no_config_file_is_told_in_one_sentence(tmp_path: Path, text: str, problem: str) -> None:

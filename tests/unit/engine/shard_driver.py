@@ -13,6 +13,7 @@ from sharegroup.config import Config
 from sharegroup.engine import rows
 from sharegroup.engine.led_partition import LedPartition
 from sharegroup.engine.output import Output
+from sharegroup.engine.shard_state import ShardState
 from sharegroup.engine.share_partition_shard import Shard
 from sharegroup.engine.snapshot_rules import SnapshotRules
 from sharegroup.protocol.share_partition_requests import (
@@ -70,7 +71,9 @@ class ShardDriver:
 
     def led(self, partition: int = 0) -> LedPartition:
         """The share-partition as the operator's state has it."""
-        return LedPartition.restore(json.loads(self.state or "")["partitions"][str(partition)])
+        led = ShardState(GROUP, TOPIC_ID, self.state).led(partition)
+        assert led is not None
+        return led
 
     def window(self, partition: int = 0) -> list[list[Any]]:
         """[first offset, last offset, state, delivery count, member, lock deadline] of what is in flight."""
@@ -79,6 +82,12 @@ class ShardDriver:
             [first, last, state.name, count, member, None if deadline is None else deadline - T0]
             for first, last, state, count, member, deadline in batches
         ]
+
+
+def known(shard: ShardDriver) -> dict[str, Any]:
+    """What its state says in front of the pieces of windows."""
+    found: dict[str, Any] = json.loads((shard.state or "").partition("\n")[0])
+    return found
 
 
 # -- rows of the source ------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from .shard_driver import (
     config,
     configure,
     fetch,
+    known,
     load,
     log,
     tick,
@@ -82,7 +82,7 @@ def test_a_change_before_the_load_is_kept_where_anything_is() -> None:
     shard.batch(load(0, (0, 100), partition=5), at=6)
     assert lock_ms(shard, 7, 5) == 60_000
     shard.batch(unload(5), at=8)
-    assert list(json.loads(shard.state or "")["configs"]) == [""]
+    assert list(known(shard)["configs"]) == [""]
 
 
 def test_a_change_where_nothing_is_kept_is_nothing_to_keep() -> None:

@@ -29,6 +29,7 @@ from .shard_driver import (
     config,
     durable,
     fetch,
+    known,
     load,
     log,
     release,
@@ -356,16 +357,16 @@ def test_of_two_gateways_nothing_is_remembered_beyond_the_members_leaving() -> N
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 20)), at=0)
     shard.send(replace(fetch("f0"), reply_to="a"), at=1)
-    assert json.loads(shard.state or "")["requesters"] == {"0": [{"m1": {"a": T0 + 1}}, 0]}
+    assert known(shard)["requesters"] == {"0": [{"m1": {"a": T0 + 1}}, 0]}
     shard.send(release("r0", epoch=3), at=2)
-    assert json.loads(shard.state or "")["requesters"] == {}
+    assert known(shard)["requesters"] == {}
 
 
 def test_a_member_that_asks_for_itself_is_not_remembered() -> None:
     shard = ShardDriver()
     shard.batch(config(), load(0, (0, 20)), at=0)
     shard.send(replace(fetch("f0"), reply_to="m1"), at=1)
-    assert json.loads(shard.state or "")["requesters"] == {}
+    assert known(shard)["requesters"] == {}
 
 
 @pytest.mark.parametrize("delivered", [(), ((2, 3),), ((0, 1), (3, 3), (9, 20)), ((0, 9),)])
@@ -486,7 +487,7 @@ def test_unloaded_share_partitions_are_forgotten_and_their_demands_answered() ->
     assert output == Output(
         KEY, T0 + 10, responses=[answered("fetch", "f1")], deadline_ms=T0 + REWRITE_MS, waiting=False
     )
-    assert list(json.loads(shard.state or "")["partitions"]) == ["2"]
+    assert list(known(shard)["partitions"]) == ["2"]
     shard.batch(unload(2), at=20)
     assert shard.state is None
 
@@ -591,7 +592,7 @@ def test_the_order_in_which_spark_hands_over_the_rows_means_nothing() -> None:
 
 
 def test_a_state_of_another_format_is_refused() -> None:
-    with pytest.raises(ValueError, match="format 99, this job reads 2: remove the checkpoint"):
+    with pytest.raises(ValueError, match="format 99, this job reads 3: remove the checkpoint"):
         Shard(KEY, GROUP, TOPIC_ID, SnapshotRules(), '{"version":99}')
 
 

@@ -70,7 +70,7 @@ def test_tables_that_cannot_be_read_change_nothing() -> None:
 
 
 def test_where_no_job_has_run_there_is_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    stored = StoredGroups(str(tmp_path / "tables"))
+    stored = StoredGroups({"": str(tmp_path / "tables")}, lambda _: "")
 
     async def read() -> list[object]:
         return [
@@ -91,5 +91,5 @@ def test_a_table_that_is_broken_is_no_empty_one(tmp_path: Path) -> None:
     log.mkdir(parents=True)
     (log / f"{0:020}.json").write_text("not JSON")
     with pytest.raises(RequestError) as refused:
-        asyncio.run(StoredGroups(str(tmp_path)).listings())
+        asyncio.run(StoredGroups({"": str(tmp_path)}, lambda _: "").listings())
     assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE

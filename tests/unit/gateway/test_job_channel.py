@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sharegroup.gateway.job_client.job_channel import JobChannel
+from sharegroup.gateway.job_client.cell_channel import CellChannel
 from sharegroup.protocol.broadcasts import (
     EVERYBODY,
     MemberLeftBroadcast,
@@ -26,12 +26,12 @@ from tests.unit.gateway.known_cluster import KnownCluster
 from tests.unit.gateway.recording_job import KEY
 
 
-def run(test: Callable[[JobChannel, list[Any]], None]) -> list[Any]:
+def run(test: Callable[[CellChannel, list[Any]], None]) -> list[Any]:
     """What is told of the rows that a test has come in."""
     told: list[Any] = []
 
     async def main() -> None:
-        channel = JobChannel({}, RowTopics("g", "p", "r"), 1.0, KnownCluster())
+        channel = CellChannel({}, RowTopics("g", "p", "r"), 1.0, KnownCluster())
         channel.on_broadcast(told.append)
         channel.on_wanted(told.append)
         rows: list[Any] = []
@@ -49,7 +49,7 @@ def row(key: str | None, value: bytes) -> Any:
     return SimpleNamespace(key=None if key is None else key.encode(), value=value, offset=0)
 
 
-def response(channel: JobChannel, kind: type[FetchResponse | WantedNotice], request_id: str) -> Any:
+def response(channel: CellChannel, kind: type[FetchResponse | WantedNotice], request_id: str) -> Any:
     found = kind(request_id, channel.reply_to, *KEY, "m")
     return row(channel.reply_to, json.dumps(encode_response(found)).encode())
 
@@ -57,7 +57,7 @@ def response(channel: JobChannel, kind: type[FetchResponse | WantedNotice], requ
 def test_all_is_told_in_the_order_of_the_log() -> None:
     left, gone = MemberLeftBroadcast("g", "m", 3), TopicDeletedBroadcast("g", "id")
 
-    def test(channel: JobChannel, rows: list[Any]) -> None:
+    def test(channel: CellChannel, rows: list[Any]) -> None:
         channel.subscribe("1", lambda found: told_responses.append(found.id))
         rows += [
             row(EVERYBODY, encode_broadcast(left)),
@@ -78,7 +78,7 @@ def test_a_row_for_everybody_of_an_earlier_version_is_a_new_leaders() -> None:
 
 
 def test_what_cannot_be_read_is_said_and_passed_over(caplog: pytest.LogCaptureFixture) -> None:
-    def test(channel: JobChannel, rows: list[Any]) -> None:
+    def test(channel: CellChannel, rows: list[Any]) -> None:
         rows += [
             row(EVERYBODY, b"[]"),
             row(channel.reply_to, b"{"),

@@ -1,0 +1,85 @@
+"""A gateway before several cells: each request goes to the job that has its group."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+from sharegroup.gateway.job_client.cell_channel import CellChannel
+from sharegroup.gateway.job_client.job_channel import Request
+from sharegroup.protocol.broadcasts import Broadcast
+from sharegroup.protocol.response_rows import Response
+from sharegroup.types import SharePartitionKey
+
+
+class CellChannels:
+    """The `JobChannel` of one channel to each cell; `cell_of` gives a group's.
+
+    They share an appender and the name to reply to. Ids are of all of them, so whoever waits for a response waits at
+    each: it comes from one.
+    """
+
+    def __init__(self, channels: Mapping[str, CellChannel], cell_of: Callable[[str], str]) -> None:
+        self._channels, self._cell_of = channels, cell_of
+        self._any = next(iter(channels.values()))
+        self.reply_to = self._any.reply_to
+        for channel in channels.values():
+            channel.reply_to = self.reply_to
+
+    def start(self) -> None:
+        """Connect in the background; requests wait for their own cell alone."""
+        for channel in self._channels.values():
+            channel.start()
+
+    async def close(self) -> None:
+        """Send what is on its way, then close the connections."""
+        for channel in self._channels.values():
+            await channel.close()
+
+    def new_id(self) -> str:
+        """An id for a request row, unique in this gateway."""
+        return self._any.new_id()
+
+    def append(self, request: Request) -> asyncio.Future[int]:
+        """As `JobChannel.append`."""
+        return self._of(request).append(request)
+
+    def append_soon(self, request: Request, failed: Callable[[], None] | None = None) -> None:
+        """As `JobChannel.append_soon`."""
+        self._of(request).append_soon(request, failed)
+
+    def now_ms(self) -> int:
+        """The brokers' time, in milliseconds since the epoch."""
+        return self._any.now_ms()
+
+    def ask(self, request: Request) -> Awaitable[Response]:
+        """As `JobChannel.ask`."""
+        return self._of(request).ask(request)
+
+    def subscribe(self, request_id: str, receive: Callable[[Response], None]) -> None:
+        """As `JobChannel.subscribe`."""
+
+        def once(response: Response) -> None:
+            self.unsubscribe(request_id)
+            receive(response)
+
+        for channel in self._channels.values():
+            channel.subscribe(request_id, once)
+
+    def unsubscribe(self, request_id: str) -> None:
+        """As `JobChannel.unsubscribe`."""
+        for channel in self._channels.values():
+            channel.unsubscribe(request_id)
+
+    def on_broadcast(self, callback: Callable[[Broadcast], None]) -> None:
+        """As `JobChannel.on_broadcast`."""
+        for channel in self._channels.values():
+            channel.on_broadcast(callback)
+
+    def on_wanted(self, callback: Callable[[SharePartitionKey], None]) -> None:
+        """As `JobChannel.on_wanted`."""
+        for channel in self._channels.values():
+            channel.on_wanted(callback)
+
+    def _of(self, request: Request) -> CellChannel:
+        return self._channels[self._cell_of(request.group_id)]

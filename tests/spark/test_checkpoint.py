@@ -1,0 +1,53 @@
+"""A checkpoint that is given up, and dying on the way."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sharegroup.commit.stale_checkpoint import Checkpoint
+from sharegroup.spark.job.checkpoint import begin_checkpoint, discard_checkpoint, read_checkpoint
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ENTRY = """v1
+{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{"spark.sql.shuffle.partitions":"8"}}
+{"format": 3}"""
+#: In the order in which they go.
+LEFT = ("metadata", "offsets", "commits", "state", "sources")
+
+
+@pytest.fixture
+def checkpoint(spark: SparkSession, tmp_path: Path) -> Path:
+    """As Spark leaves it after batch 3."""
+    path = tmp_path / "checkpoint"
+    begin_checkpoint(spark, str(path))
+    for name in LEFT[1:]:
+        (path / name).mkdir()
+        (path / name / "3").write_text(ENTRY)
+    return path
+
+
+def test_it_tells_what_it_pins(spark: SparkSession, checkpoint: Path) -> None:
+    found = read_checkpoint(spark, str(checkpoint))
+    assert found == Checkpoint(str(checkpoint), begin_checkpoint(spark, str(checkpoint)), 3, 8)
+
+
+@pytest.mark.parametrize("gone", range(1, len(LEFT) + 1))
+def test_wherever_it_dies_the_next_start_begins_anew(spark: SparkSession, checkpoint: Path, gone: int) -> None:
+    query_id = begin_checkpoint(spark, str(checkpoint))
+    for name in LEFT[:gone]:
+        (shutil.rmtree if (checkpoint / name).is_dir() else Path.unlink)(checkpoint / name)
+    assert read_checkpoint(spark, str(checkpoint)) is None
+    assert begin_checkpoint(spark, str(checkpoint)) != query_id
+    assert {path.name for path in checkpoint.iterdir() if not path.name.startswith(".")} == {"metadata"}
+
+
+def test_given_up_there_is_nothing_to_go_on_from(spark: SparkSession, checkpoint: Path) -> None:
+    discard_checkpoint(spark, str(checkpoint))
+    assert not any(path for path in checkpoint.rglob("*") if not path.name.startswith("."))
+    discard_checkpoint(spark, str(checkpoint))

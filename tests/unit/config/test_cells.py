@@ -1,0 +1,84 @@
+"""Which cell has a group, and what a cell's job goes by."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from sharegroup.config import Config, parse_config
+from sharegroup.errors import InvalidConfigError
+
+GROUPS = [f"group-{number}" for number in range(3_000)]
+
+
+def cells(names: object, groups: dict[str, str] | None = None, **job: Any) -> Config:
+    section = {"cell.names": names, **({"group.cells": groups} if groups else {})}
+    return parse_config({"cells": section, "job": job}, "test")
+
+
+def test_without_cells_there_is_one_job() -> None:
+    config = Config()
+    assert config.cells.cell_of("any") == ""
+    assert config.of_cell("") == config
+    assert config.has_group("any")
+    assert config.job_of("any") == config.job
+
+
+def test_a_group_is_where_it_is_named_to_be_and_else_by_its_id() -> None:
+    config = cells("a, b,c", {"billing": "b"})
+    assert config.cells.cell_of("billing") == "b"
+    # SHA-256 of "cell\ngroup", the highest of all cells: the same wherever it is reckoned
+    assert [config.cells.cell_of(group) for group in ("orders", "audit", "mail", "")] == ["c", "c", "b", "c"]
+
+
+def test_groups_are_spread_and_a_new_cell_takes_from_all_and_moves_nothing_between_others() -> None:
+    before, after = cells("a,b,c").cells, cells(["c", "d", "b", "a"]).cells
+    counts = Counter(map(before.cell_of, GROUPS))
+    assert set(counts) == {"a", "b", "c"}
+    assert min(counts.values()) > 900
+    moved = [(before.cell_of(group), after.cell_of(group)) for group in GROUPS]
+    assert {new for old, new in moved if old != new} == {"d"}
+    assert {old for old, new in moved if old != new} == {"a", "b", "c"}
+
+
+def test_a_cell_has_folders_and_topics_of_its_own() -> None:
+    job = {
+        "tables.path": "s3://bucket/tables/",
+        "checkpoint.path": "data/checkpoint",
+        "share.group.requests.topic": "r",
+    }
+    config = cells("a,b", {"billing": "b"}, **job)
+    of_b = config.of_cell("b")
+    assert (of_b.cell, of_b.job.tables_path, of_b.job.checkpoint_path) == (
+        "b", "s3://bucket/tables/b", "data/checkpoint/b",
+    )  # fmt: skip
+    assert of_b.job.topics == ("r-b", "__share_partition_requests-b", "__share_group_responses-b")
+    assert (of_b.has_group("billing"), config.of_cell("a").has_group("billing")) == (True, False)
+    assert of_b.job_of("billing") == config.job_of("billing") == of_b.job
+    assert of_b.all_cells == config.job
+
+
+@pytest.mark.parametrize("cell", ["", "c"])
+def test_a_job_has_to_be_told_one_of_the_cells(cell: str) -> None:
+    with pytest.raises(InvalidConfigError, match=r"is not a cell of cell\.names \(a, b\): name one by --cell"):
+        cells("a,b").of_cell(cell)
+    with pytest.raises(InvalidConfigError, match=r"\(none\)"):
+        Config().of_cell("a")
+
+
+@pytest.mark.parametrize(
+    ("names", "groups", "problem"),
+    [
+        ("a,B", {}, "Not a cell's name: B"),
+        ("a,a", {}, "A cell is named twice"),
+        (7, {}, "Not a list"),
+        ("a", {"g": "b"}, "group.cells names the cell b, which cell.names does not have"),
+        ("x" * 240, {}, "is not a name that a topic can have"),
+    ],
+)
+def test_what_is_wrong_is_told(names: object, groups: dict[str, str], problem: str) -> None:
+    with pytest.raises(InvalidConfigError) as caught:
+        cells(names, groups)
+    assert problem in str(caught.value)
