@@ -5,6 +5,7 @@
 # make properties   the unit tests again and again, each time with fresh seeds and in another order
 # make simulate the job and the gateways in virtual time, 2,000 hours of it with faults, on all cores
 # make bench    the benchmarks
+# make soak     the job under a steady load for an hour: does anything grow? The report: tests/reports/soak.md
 # make lock     requirements.lock anew from pyproject.toml
 # make clean    back to a fresh clone (the cache stays)
 #
@@ -85,6 +86,10 @@ properties: $(STAMPS)/packages
 .PHONY: bench
 bench: setup
 	$(PY) -m tests.benchmarks
+
+.PHONY: soak
+soak: setup
+	$(PY) -m tests.benchmarks.soak
 
 # uv, because pip cannot lock for several Python versions at once. --upgrade: a lock is renewed as a whole.
 .PHONY: lock

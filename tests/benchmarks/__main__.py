@@ -26,6 +26,7 @@ MODULES = {
     "B7": "b7_idle_members",
     "B12": "b12_month",
     "B13": "b13_scale",
+    "B14": "b14_many_members",
     "upkeep": "upkeep",
     "idle": "idle",
     "shards": "shards",

@@ -1,7 +1,8 @@
 """B4: a start from the tables alone, without a checkpoint, against an empty start.
 
 Measured from `spark-submit` to the answer to a fetch that was waiting in the request topic: the job leads, has loaded
-everything and works. The tables are written by the real operator and the real commit steps.
+everything and works. The tables are written by the real operator and the real commit steps; those of a month, and of
+100,000 share-partitions, are generated (`month`).
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUP_STAT
 from sharegroup.tables.state_table import read_states
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
 from sharegroup.topics.job_topics import create_topics
-from sharegroup.types import AcknowledgementBatch, AcknowledgeType
+from sharegroup.types import AcknowledgementBatch, AcknowledgeType, SharePartitionKey
 from tests.benchmarks import topics
 from tests.benchmarks.engine import Engine, row_topics, write_config
 from tests.benchmarks.figures import Figure, median
+from tests.benchmarks.month import FULL, MANY, SMALL, write_month
+from tests.benchmarks.process_tree import Memory
 from tests.benchmarks.steady_batches import MEMBER_ID, SteadyBatches
 from tests.benchmarks.upkeep import NoProducer
 
@@ -30,6 +33,7 @@ NAME = "B4"
 _GROUP_ID = "benchmark"
 _STATE_BATCHES = 100
 _REACH_S = 10.0
+_MONTH_REACH_S, _MANY_REACH_S, _REACH_MB = 5.0, 90.0, 2_000
 _SHARDS = 8
 _TIMEOUT_S = 300
 
@@ -47,13 +51,36 @@ def run(kafka: EmbeddedKafka, directory: Path, quick: bool) -> tuple[list[Figure
             where = directory / f"{topic}-{repeat}"
             topic_id = topics.topic_id(kafka.bootstrap_servers, topic)
             _write_tables(str(where / "tables"), topic, topic_id, partitions, with_state=topic == "full")
-            starts[topic].append(_start(kafka, where, topic, partitions))
+            starts[topic].append(_start(kafka, where, topic, partitions)[0])
     full, empty = median(starts["full"]), median(starts["empty"])
     what = f"start with {many:,} share-partitions of {_STATE_BATCHES} state batches each"
     note = f"spark-submit to the answer of the first fetch, median of {repeats}; the empty start has one, without state"
     figure = Figure(NAME, what, full, "s", empty, full / empty, f"<= baseline + {_REACH_S:.0f} s",
                     full <= empty + _REACH_S, note)  # fmt: skip
-    return [figure], dict(starts)
+    return [figure, *_long_after(kafka, directory, quick, empty)], dict(starts)
+
+
+def _long_after(kafka: EmbeddedKafka, directory: Path, quick: bool, empty: float) -> list[Figure]:
+    """Starts on a month's tables with 1,000 share-partitions, and with 100,000 of 500 groups."""
+    month, many = (10, SMALL) if quick else (1_000, FULL), (10, SMALL) if quick else (200, MANY)
+    cases = (("month", 1, *month, empty + _MONTH_REACH_S), ("many", 5 if quick else 500, *many, _MANY_REACH_S))
+    figures = []
+    for name, groups, partitions, sizes, reach_s in cases:
+        kafka.create_topic(name, partitions=partitions)
+        topics.fill(kafka.bootstrap_servers, name, partitions, partitions * 10, 10)
+        topic_id = topics.topic_id(kafka.bootstrap_servers, name)
+        group_ids = [_GROUP_ID, *(f"group-{number:03}" for number in range(1, groups))]
+        keys = [SharePartitionKey(group, name, topic_id, p) for group in group_ids for p in range(partitions)]
+        write_month(str(directory / name / "tables"), keys, sizes)
+        took, memory = _start(kafka, directory / name, name, partitions, driver_memory="2g")
+        what = f"start with {len(keys):,} share-partitions, {sizes.state:,} rows in share_group_state"
+        figures.append(Figure(NAME, what, took, "s", empty, took / empty, f"<= {reach_s:.0f} s", took <= reach_s))
+        driver_mb = memory.jvm_mb + memory.driver_python_mb
+        reached = driver_mb <= _REACH_MB
+        note = f"workers: {memory.python_workers_mb:.0f} MB"
+        figures.append(Figure(NAME, "its driver then, JVM and Python", driver_mb, "MB", None, None,
+                              f"<= {_REACH_MB} MB", reached, note))  # fmt: skip
+    return figures
 
 
 def _write_tables(tables_path: str, topic: str, topic_id: str, partitions: int, with_state: bool) -> None:
@@ -93,8 +120,11 @@ def _group_rows(topic: str, topic_id: str, partitions: int) -> dict[str, list[di
     }
 
 
-def _start(kafka: EmbeddedKafka, directory: Path, topic: str, partitions: int) -> float:
-    """Seconds from spark-submit to the answers of fetches at up to 8 share-partitions, one of each shard."""
+def _start(
+    kafka: EmbeddedKafka, directory: Path, topic: str, partitions: int, driver_memory: str = "1g"
+) -> tuple[float, Memory]:
+    """Seconds from spark-submit to the answers of fetches at up to 8 share-partitions, one of each shard; and the
+    memory then."""
     names = row_topics(directory.name)
     config = JobConfig.model_validate(names)
     wanted = dict.fromkeys(names.values(), config.request_topic_partitions)
@@ -103,9 +133,9 @@ def _start(kafka: EmbeddedKafka, directory: Path, topic: str, partitions: int) -
     _ask(kafka, config, topic, asked)
     path = write_config(directory, kafka.bootstrap_servers, {"operator.shards": _SHARDS, **names}, groups=[_GROUP_ID])
     begin = time.monotonic()
-    with Engine(path):
+    with Engine(path, driver_memory) as engine:
         _await_answers(kafka, config, len(asked))
-        return time.monotonic() - begin
+        return time.monotonic() - begin, engine.processes.memory()
 
 
 def _ask(kafka: EmbeddedKafka, config: JobConfig, topic: str, partitions: range) -> None:

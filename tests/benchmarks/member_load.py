@@ -71,7 +71,7 @@ class MemberLoad:
         self._assigned: set[int] = set()
         self._epoch = 0
         self._heartbeat_due = 0.0
-        self.rounds = 0
+        self.rounds = self.records = 0
         self.failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="member-load", daemon=True)
 
@@ -187,6 +187,7 @@ class MemberLoad:
 
     def _take_records(self, response: FetchResponse) -> None:
         self.rounds += 1
+        self.records += sum(last - first + 1 for first, last, _ in response.acquired)
         accepted = tuple(
             AcknowledgementBatch(first, last, (AcknowledgeType.ACCEPT,)) for first, last, _ in response.acquired
         )
