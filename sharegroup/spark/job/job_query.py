@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import logging
 from collections.abc import Callable
 
@@ -104,6 +105,7 @@ class JobQuery:
             .trigger(processingTime=f"{self._config.job.trigger_interval_ms} milliseconds")
             .foreachBatch(self._on_batch)
         )
+        gc.freeze()  # the rows of the tables that this query leads stay, and take long to look through
         self._query = writer.start()
         assert str(self._query.id) == self._steps.query_id
         logger.info("query %s leads with epoch %d, id %s", self.name, self._steps.leader_epoch, self._steps.query_id)

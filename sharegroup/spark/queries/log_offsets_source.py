@@ -11,6 +11,7 @@ never expires while an acknowledgement that was in time is still unread, however
 
 from __future__ import annotations
 
+import gc
 import logging
 import time
 from collections.abc import Iterator, Mapping
@@ -39,6 +40,8 @@ SOURCE_NAME = "kafka_log_offsets"
 _TABLE_POLL_MS = 500
 #: How long requests wait that nobody waits for, while no member waits for records either.
 _LINGER_MS = 500
+#: So many rows are a start, or the load of many groups.
+_LARGE_LOAD = 1_000
 READER = f"{__name__}:LogOffsetsReader"
 SOURCE_SCHEMA = "shard_key STRING, row STRING"
 
@@ -75,6 +78,8 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
             return iter(()), start
         rows, end = list(rows_between(before, after, self._tables.states)), after.to_json()
         self._last = end, after
+        if len(rows) >= _LARGE_LOAD:
+            gc.freeze()  # what is known of 100,000 share-partitions stays, and takes half a second to look through
         return iter(rows), end
 
     def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[str, str]]:  # noqa: N802
