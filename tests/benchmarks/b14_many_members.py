@@ -56,7 +56,7 @@ def _measure(kafka: EmbeddedKafka, directory: Path, assignor: str, sizes: _Sizes
     topic = f"fleet-{assignor}"
     kafka.create_topic(topic, partitions=sizes.partitions)
     names = row_topics(topic)
-    group = {"group.share.assignors": assignor, "group.share.max.size": 1_000, "group.share.max.share.sessions": 2_000}
+    group = {"group.share.assignors": assignor}
     config = write_config(directory, kafka.bootstrap_servers, names, group, groups=[_GROUP_ID])
     with (
         Engine(config) as engine,
