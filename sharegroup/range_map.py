@@ -143,13 +143,7 @@ class RangeMap(Generic[V]):
 
     def holes(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         """The ranges inside first..last that have no value, in order."""
-        expected = first
-        for range_first, range_last, _ in self.items(first, last):
-            if range_first > expected:
-                yield expected, range_first - 1
-            expected = range_last + 1
-        if expected <= last:
-            yield expected, last
+        return holes_between(self.items(first, last), first, last)
 
     def value_at(self, offset: int) -> V | None:
         """The value at `offset`, or None in a hole."""
@@ -228,3 +222,14 @@ def append_fused(ranges: list[R], item: R) -> None:
             ranges[-1] = last._replace(last_offset=item.last_offset)
             return
     ranges.append(item)
+
+
+def holes_between(items: Iterable[tuple[int, int, Any]], first: int, last: int) -> Iterator[tuple[int, int]]:
+    """The ranges of first..last that none of `items` covers; these are in order, disjoint and clipped to it."""
+    expected = first
+    for range_first, range_last, _ in items:
+        if range_first > expected:
+            yield expected, range_first - 1
+        expected = range_last + 1
+    if expected <= last:
+        yield expected, last

@@ -26,9 +26,13 @@ class TableUpkeep:
             raise FencedLeaderError(f"no upkeep of {self._table.spec.name} for {leader_epoch}: leader {newest} leads")
 
     def run(self, leader_epoch: int, upkeep: Upkeep) -> None:
-        """Bound the number of live files and the log, drop old days.
-
-        The newest batch's info rides on each commit, so that it is found among the newest ones. Raises like `begin`.
-        """
+        """Both steps: `begin` and `finish`."""
         self.begin(leader_epoch)
+        self.finish(upkeep)
+
+    def finish(self, upkeep: Upkeep) -> None:
+        """Bound the number of live files and the log, drop old days; `begin` comes first.
+
+        The newest batch's info rides on each commit, so that it is found among the newest ones. Raises TableStoreError.
+        """
         self._table.upkeep(upkeep, Stamp(self._upkeep_id, newest_info(self._table), is_upkeep=True))

@@ -54,7 +54,7 @@ class UpkeepWorker:
             upkeep = TableUpkeep(table, self._id)
             upkeep.begin(leader_epoch)
             prune_before = self._prunable(name, table.handle, datetime.now(UTC))
-            upkeep.run(leader_epoch, replace(self._upkeep, prune_before=prune_before))
+            upkeep.finish(replace(self._upkeep, prune_before=prune_before))
 
     def _prunable(self, name: str, table: DeltaTable, now: datetime) -> str | None:
         """The base is written first: old days go by it."""

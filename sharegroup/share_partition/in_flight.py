@@ -24,7 +24,7 @@ from itertools import chain
 from typing import Any
 
 from sharegroup.errors import IllegalTransitionError
-from sharegroup.range_map import append_fused
+from sharegroup.range_map import append_fused, holes_between
 from sharegroup.share_partition.in_flight_record import InFlightRecord
 from sharegroup.share_partition.record_state import check_transition
 from sharegroup.share_partition.window_piece import PieceSummary, WindowPiece
@@ -107,13 +107,7 @@ class InFlight:
 
     def holes(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         """The ranges of first..last of which nothing is known."""
-        expected = first
-        for known_first, known_last, _ in self.items(first, last):
-            if known_first > expected:
-                yield expected, known_first - 1
-            expected = known_last + 1
-        if expected <= last:
-            yield expected, last
+        return holes_between(self.items(first, last), first, last)
 
     def record_at(self, offset: int) -> InFlightRecord | None:
         """The record at `offset`, or None when nothing is known of it."""

@@ -37,13 +37,7 @@ class GatewayProcess(LoggedProcess):
 
     def start(self) -> Self:
         """Start the process; returns when its ports are open. Raises LoggedProcessError."""
-        since = self.log_path.stat().st_size if self.log_path.exists() else 0
-        super().start()
-        try:
-            line = self.await_log(_LISTENING, since=since)
-        except BaseException:
-            self.kill()
-            raise
+        line = self._start_until(_LISTENING)
         self.addresses = {int(node_id): address for node_id, address in _ADDRESS.findall(line)}
         self._command[-1] = f"--port={min(int(address.rpartition(':')[2]) for address in self.addresses.values())}"
         return self

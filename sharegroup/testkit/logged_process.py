@@ -59,6 +59,16 @@ class LoggedProcess:
             )
         return self
 
+    def _start_until(self, text: str) -> str:
+        """Start the process and wait until this run's log holds `text`; its line. One that never does is killed."""
+        since = self.log_path.stat().st_size if self.log_path.exists() else 0
+        LoggedProcess.start(self)
+        try:
+            return self.await_log(text, since=since)
+        except BaseException:
+            self.kill()
+            raise
+
     @property
     def pid(self) -> int:
         assert self._process is not None

@@ -62,13 +62,7 @@ class S3Server(LoggedProcess):
             "jclouds.provider=filesystem-nio2\n"
             f"jclouds.filesystem.basedir={self._buckets}\n"
         )
-        since = self.log_path.stat().st_size if self.log_path.exists() else 0
-        super().start()
-        try:
-            line = self.await_log(_LISTENING, since=since)
-        except BaseException:
-            self.kill()
-            raise
+        line = self._start_until(_LISTENING)
         found = _PORT.search(line)
         assert found, line
         self._port = int(found[1])

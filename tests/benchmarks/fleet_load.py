@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
-from types import TracebackType
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
-
-from sharegroup.config import JobConfig
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.response_rows import decode_response
 from sharegroup.protocol.share_group_requests import HeartbeatRequest, TopicMetadata
@@ -22,10 +16,12 @@ from sharegroup.protocol.share_partition_requests import AcknowledgeRequest, Fet
 from sharegroup.protocol.share_partition_responses import FetchResponse
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType
 from tests.benchmarks import topics
+from tests.benchmarks.row_load import RowLoad
 
 _HEARTBEAT_S = 5.0
 _MAX_WAIT_MS = 600_000
 _REPLY_TO = "fleet"
+_PATIENCE_S = 300.0
 _REFUSED_WHILE_MOVING = (ErrorCode.INVALID_RECORD_STATE, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
@@ -45,7 +41,7 @@ class _Member:
         self.asked: set[int] = set()
 
 
-class FleetLoad:
+class FleetLoad(RowLoad):
     """`members` members of a group on one topic, inside the `with` block; they have joined when it begins."""
 
     def __init__(
@@ -57,37 +53,18 @@ class FleetLoad:
         members: int,
         row_topics: Mapping[str, str],
     ) -> None:
-        self._config = JobConfig.model_validate(dict(row_topics))
+        super().__init__(bootstrap_servers, row_topics, _REPLY_TO, linger_ms=5)
         self._group_id, self._topic, self._partitions = group_id, topic, partitions
         self._topic_id = topics.topic_id(bootstrap_servers, topic)
         made = [_Member() for _ in range(members)]
         self._members = {member.id: member for member in made}
-        self._ids = map(str, itertools.count())
         #: By the request's id: whose it is.
         self._waiting: dict[str, _Member] = {}
-        settings = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
-        self._producer = Producer({**settings, "linger.ms": 5})
-        self._consumer = Consumer({**settings, "group.id": _REPLY_TO, "fetch.wait.max.ms": 100})
-        numbers = range(self._config.request_topic_partitions)
-        self._consumer.assign([TopicPartition(self._config.responses_topic, p, OFFSET_END) for p in numbers])
         self._rows = self._records = 0
-        self._failure: BaseException | None = None
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="fleet", daemon=True)
 
-    def __enter__(self) -> FleetLoad:
-        self._thread.start()
-        self._await(lambda: all(member.asked for member in self._members.values()), "members with an assignment")
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()
-        self._thread.join()
-        self._consumer.close()
-        if error is None and self._failure is not None:
-            raise RuntimeError("the load has failed") from self._failure
+    def _await_members(self) -> None:
+        have_joined = "members with an assignment"
+        self._await(lambda: all(member.asked for member in self._members.values()), have_joined, _PATIENCE_S)
 
     def counts(self) -> Counts:
         """What there was up to now."""
@@ -96,31 +73,9 @@ class FleetLoad:
     def await_records(self, records: int) -> None:
         """Wait until so many more have come."""
         wanted = self._records + records
-        self._await(lambda: self._records >= wanted, f"{records} records")
+        self._await(lambda: self._records >= wanted, f"{records} records", _PATIENCE_S)
 
-    def _await(self, condition: Callable[[], bool], what: str, timeout_s: float = 300) -> None:
-        deadline = time.monotonic() + timeout_s
-        while not condition():
-            if self._failure is not None:
-                raise RuntimeError("the load has failed") from self._failure
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{what}: not within {timeout_s:.0f} s")
-            time.sleep(0.05)  # polls the load's thread
-
-    def _run(self) -> None:
-        try:
-            while not self._stop.is_set():
-                self._heartbeats()
-                first = self._consumer.poll(0.1)
-                for message in [] if first is None else [first, *self._consumer.consume(2_000, 0)]:
-                    if message.error() is None and message.key() == _REPLY_TO.encode():
-                        self._take(message.value() or b"")
-                self._producer.poll(0)
-        except BaseException as error:
-            self._failure = error
-            raise
-
-    def _heartbeats(self) -> None:
+    def _heartbeat(self) -> None:
         now = time.monotonic()
         for member in self._members.values():
             if now < member.heartbeat_due:

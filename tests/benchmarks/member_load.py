@@ -6,15 +6,11 @@ measured is the job and not the load.
 
 from __future__ import annotations
 
-import itertools
 import json
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Mapping
-from types import TracebackType
-
-from confluent_kafka import OFFSET_END, Consumer, Message, Producer, TopicPartition
+from collections.abc import Collection, Mapping
 
 from sharegroup.config import JobConfig
 from sharegroup.errors import ErrorCode
@@ -26,13 +22,14 @@ from sharegroup.protocol.share_partition_requests import AcknowledgeRequest, Fet
 from sharegroup.protocol.share_partition_responses import FetchResponse
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType
 from tests.benchmarks import topics
+from tests.benchmarks.row_load import RowLoad
 
 ENGINE = JobConfig()
 _HEARTBEAT_S = 5.0
 _MAX_WAIT_MS = 600_000
 
 
-class MemberLoad:
+class MemberLoad(RowLoad):
     """A member of `group_id`; share-partition `p` is asked for in request partition `p % request_partitions`.
 
     `row_topics` names the three topics of the job's rows, by their config
@@ -48,23 +45,12 @@ class MemberLoad:
         max_records: int,
         row_topics: Mapping[str, str],
     ) -> None:
-        names = JobConfig.model_validate(dict(row_topics))
+        self._member_id = str(uuid.uuid4())
+        super().__init__(bootstrap_servers, row_topics, self._member_id, linger_ms=1)
+        names = self._config
         self._group_requests, self._partition_requests = names.group_requests_topic, names.partition_requests_topic
         self._group_id, self._topic, self._partitions, self._max_records = group_id, topic, partitions, max_records
-        self._member_id = str(uuid.uuid4())
-        self._ids = map(str, itertools.count())
         self._topic_id = topics.topic_id(bootstrap_servers, topic)
-        settings = {"bootstrap.servers": bootstrap_servers, "log_level": 0}
-        self._producer = Producer({**settings, "linger.ms": 1})
-        self._consumer = Consumer(
-            {**settings, "group.id": self._member_id, "enable.auto.commit": False, "fetch.wait.max.ms": 100}
-        )
-        self._consumer.assign(
-            [TopicPartition(names.responses_topic, p, OFFSET_END) for p in range(ENGINE.request_topic_partitions)]
-        )
-        self._going = threading.Event()
-        self._going.set()
-        self._stop = threading.Event()
         self._is_leaving = threading.Event()
         self._has_left = False
         self._asked: set[int] = set()
@@ -72,24 +58,9 @@ class MemberLoad:
         self._epoch = 0
         self._heartbeat_due = 0.0
         self.rounds = self.records = 0
-        self.failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, name="member-load", daemon=True)
 
-    def __enter__(self) -> MemberLoad:
-        self._thread.start()
+    def _await_members(self) -> None:
         self._await(lambda: len(self._assigned) == self._partitions, "the assignment of all partitions")
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()
-        self._going.set()
-        self._thread.join()
-        self._producer.flush()
-        self._consumer.close()
-        if error is None and self.failure is not None:
-            raise RuntimeError("the load has failed") from self.failure
 
     def ask(self, partitions: Collection[int]) -> None:
         """From now on exactly these share-partitions are asked for and acknowledged."""
@@ -103,48 +74,11 @@ class MemberLoad:
         """Wait until so many fetches have been answered with records since the start."""
         self._await(lambda: self.rounds >= rounds, f"{rounds} answered fetches", timeout_s)
 
-    def hold(self) -> None:
-        """Answer nothing more; heartbeats go on."""
-        self._going.clear()
-
-    def go_on(self) -> None:
-        """Answer what has come meanwhile, and on."""
-        self._going.set()
-
     def leave(self) -> None:
         """Leave the group for good; what was asked for is given up."""
         self._asked = set()
         self._is_leaving.set()
         self._await(lambda: self._epoch < 0, "the answer to leaving")
-
-    def _await(self, condition: Callable[[], bool], what: str, timeout_s: float = 120) -> None:
-        deadline = time.monotonic() + timeout_s
-        while not condition():
-            if self.failure is not None:
-                raise RuntimeError("the load has failed") from self.failure
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"{what}: not within {timeout_s:.0f} s")
-            time.sleep(0.05)  # polls the load's thread
-
-    def _run(self) -> None:
-        try:
-            while not self._stop.is_set():
-                self._heartbeat()
-                if not self._going.is_set():
-                    self._going.wait(0.2)
-                    continue
-                for message in self._messages():
-                    if message.error() is None and message.key() == self._member_id.encode():
-                        self._take(message.value() or b"")
-                self._producer.poll(0)
-        except BaseException as error:
-            self.failure = error
-            raise
-
-    def _messages(self) -> list[Message]:
-        """What has come, as soon as there is something: `consume` alone waits for as many as it may give."""
-        first = self._consumer.poll(0.1)
-        return [] if first is None else [first, *self._consumer.consume(2_000, 0)]
 
     def _heartbeat(self) -> None:
         if (time.monotonic() < self._heartbeat_due and not self._is_leaving.is_set()) or self._has_left:
