@@ -15,7 +15,6 @@ positions say where the request topic goes on. What growing tables are owed by b
 from __future__ import annotations
 
 import functools
-import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from sharegroup.commit.table_rows import stamped_rows
 from sharegroup.commit.table_writer import TableWriter
 from sharegroup.commit.versioned_table import Info, Row, Write
 from sharegroup.engine.output import Output
+from sharegroup.json_text import to_json
 from sharegroup.packed_json import pack_text, unpack_json
 
 logger = logging.getLogger(__name__)
@@ -212,7 +212,7 @@ class CommitSteps:
             "batch_id": batch.batch_id,
             "now_ms": batch.now_ms,
             "positions": {str(partition): offset for partition, offset in sorted(self.positions.items())},
-            "outbox": pack_text(json.dumps(outbox, separators=(",", ":"))),
+            "outbox": pack_text(to_json(outbox)),
         }
 
     def _commit_first(self, batch: Batch) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
-import json
-import zlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -17,6 +14,7 @@ from sharegroup.commit.current_rows import in_chunks
 from sharegroup.commit.delta_commit import info_of
 from sharegroup.commit.table_rows import DELETED
 from sharegroup.engine.durable_rows import state_row
+from sharegroup.packed_json import unpack_json
 from sharegroup.share_coordinator.records import RecordKind, ShareGroupStateRecord
 from sharegroup.tables.schemas import (
     DELIVERY_LOG,
@@ -119,7 +117,7 @@ def _current_rows(tables: Tables, spec: TableSpec) -> tuple[list[dict[str, Any]]
     if not info or not info.get("outbox"):
         return list(current.values()), ()
     committed = table.transaction_version(info["query_id"])
-    owed = _unpacked(info["outbox"])["tables"].get(spec.name)
+    owed = unpack_json(info["outbox"])["tables"].get(spec.name)
     if not owed or (committed is not None and committed >= info["batch_id"]):
         return list(current.values()), ()
     for row in owed:
@@ -131,12 +129,6 @@ def _current_rows(tables: Tables, spec: TableSpec) -> tuple[list[dict[str, Any]]
 
 def _key(row: Mapping[str, Any], spec: TableSpec) -> tuple[Any, ...]:
     return tuple(row[column] for column in spec.key)
-
-
-def _unpacked(outbox: str) -> dict[str, Any]:
-    """An outbox as that version packed it."""
-    content: dict[str, Any] = json.loads(zlib.decompress(base64.b85decode(outbox)))
-    return content
 
 
 def _with_topic_ids(rows: pa.Table, share_partitions: DeltaTable) -> pa.Table:

@@ -5,7 +5,6 @@ One text: a line of JSON, and behind it a line for each large piece of their win
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +17,7 @@ from sharegroup.engine.partition_configs import PartitionConfigs
 from sharegroup.engine.requesters import Requesters
 from sharegroup.engine.snapshot_rules import SnapshotRules
 from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.json_text import from_json, to_json
 from sharegroup.protocol.share_partition_responses import FetchResponse
 from sharegroup.share_partition.share_partition_config import SharePartitionConfig
 from sharegroup.types import AcquiredRange, SharePartitionKey
@@ -40,7 +40,7 @@ class ShardState:
 
     def __init__(self, group_id: str, topic_id: str, state: str | None) -> None:
         first_line, *texts = state.split("\n") if state else ("{}",)
-        dumped = json.loads(first_line)
+        dumped = from_json(first_line)
         if dumped and dumped["version"] not in (FORMAT_VERSION, FORMAT_2):
             raise ValueError(
                 f"operator state of format {dumped['version']}, this job reads {FORMAT_VERSION}: remove the checkpoint "
@@ -79,7 +79,7 @@ class ShardState:
             "requesters": self.requesters.dump(),
         }
         texts = [text for partition in partitions.values() for text in partition.texts]
-        return "\n".join([json.dumps(known, separators=(",", ":")), *texts])
+        return "\n".join([to_json(known), *texts])
 
     # -- share-partitions ------------------------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ expire at ticks only, whose clock is a time before which all heartbeats have bee
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, assert_never
 
@@ -20,6 +19,7 @@ from sharegroup.errors import InvalidRequestRow
 from sharegroup.group_coordinator.records import ShareGroupConfigRecord, TableRecord
 from sharegroup.group_coordinator.results import Configure, CoordinatorResult, ReleaseMember
 from sharegroup.group_coordinator.share_group import ShareGroup
+from sharegroup.json_text import from_json, to_json
 from sharegroup.protocol.broadcasts import MemberLeftBroadcast
 from sharegroup.protocol.response_rows import share_group_refusal
 from sharegroup.protocol.share_group_requests import (
@@ -46,7 +46,7 @@ class ShareGroupOperator:
 
     def __init__(self, group_id: str, job: Config, state: str | None) -> None:
         self._group_id, self._job = group_id, job
-        self._restored: dict[str, Any] | None = json.loads(state) if state else None
+        self._restored: dict[str, Any] | None = from_json(state) if state else None
         content = self._restored or {}
         self._last_ms: int = content.get("now_ms", 0)
         self._now_ms: int = self._last_ms
@@ -72,7 +72,7 @@ class ShareGroupOperator:
         if not (self._group.metadata.group_epoch or self._group.metadata.configs):
             return None
         content = {"now_ms": self._now_ms, "group": self._group.dump(), "parked": self._parked.dump()}
-        return json.dumps(content, separators=(",", ":"))
+        return to_json(content)
 
     def _next_deadline_ms(self) -> int | None:
         if self._group.is_deleted and self._group.metadata.group_epoch:
@@ -90,7 +90,7 @@ class ShareGroupOperator:
             self._output.read(row.request)
             self._take_request(row.request)
         elif row.kind == rows.LOAD and self._restored is None:
-            self._group = self._loaded(table_records(json.loads(row.body)))
+            self._group = self._loaded(table_records(from_json(row.body)))
         elif row.kind == rows.TICK:
             self._tick(int(row.body))
 

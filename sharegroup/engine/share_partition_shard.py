@@ -25,7 +25,6 @@ Every share-partition writes at most one durable record in a batch, made from wh
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -43,6 +42,7 @@ from sharegroup.engine.partition_requests import PartitionRequests
 from sharegroup.engine.rows import InputRow, RequestRow
 from sharegroup.engine.shard_state import GONE_MS, ShardState
 from sharegroup.engine.snapshot_rules import SnapshotRules
+from sharegroup.json_text import from_json
 from sharegroup.types import Cause, SharePartitionKey
 
 
@@ -94,7 +94,7 @@ class Shard:
             self._take_request(row.request)
         else:
             take = self._of_source[row.kind]
-            take(json.loads(row.body))
+            take(from_json(row.body))
 
     def _take_request(self, row: RequestRow) -> None:
         responses, problem = self._requests.take(row)

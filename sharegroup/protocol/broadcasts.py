@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, ClassVar
+
+from sharegroup.json_text import from_json, to_json
 
 __all__ = [
     "EVERYBODY",
@@ -64,13 +65,13 @@ def broadcast_row(broadcast: Broadcast) -> dict[str, Any]:
 
 def encode_broadcast(broadcast: Broadcast) -> bytes:
     """The value of a row."""
-    return json.dumps(broadcast_row(broadcast), separators=(",", ":")).encode()
+    return to_json(broadcast_row(broadcast)).encode()
 
 
 def decode_broadcast(value: bytes) -> Broadcast:
     """Read a row; raises ValueError on what is none."""
     try:
-        row = json.loads(value)
+        row = from_json(value)
         kind = _KINDS[row["type"]]
         return kind(**{name: row[name] for name in kind.__match_args__})
     except (TypeError, KeyError, ValueError) as error:

@@ -6,12 +6,12 @@ same `id`, and a reader drops what it has already seen.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, fields
 from typing import Any
 
 from sharegroup.errors import ErrorCode
+from sharegroup.json_text import from_json
 from sharegroup.protocol.row_fields import MAX_INT32, is_integer, said_back
 from sharegroup.protocol.share_group_responses import (
     AlterConfigsResponse,
@@ -76,7 +76,7 @@ def encode_response(response: Response) -> dict[str, Any]:
 def decode_response(value: bytes) -> Response:
     """Read a row of the response topic, also of an earlier version; raises ValueError on what is none."""
     try:
-        row = json.loads(value)
+        row = from_json(value)
         if not isinstance(row, dict):
             raise TypeError("not a JSON object")
         kind: type[Any] = (

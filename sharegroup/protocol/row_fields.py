@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, TypeGuard
 
 from sharegroup.errors import ErrorCode, InvalidRequestRow, RequestError
+from sharegroup.json_text import from_json
 from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange
 
 #: MemberId is a UUID in its text form (kafka_surface: ShareGroupHeartbeat, at most 36 characters).
@@ -34,7 +35,7 @@ class AnswerableError(RequestError):
 def json_object(value: str) -> dict[str, Any]:
     """The JSON object of a row; raises InvalidRequestRow."""
     try:
-        row = json.loads(value)
+        row = from_json(value)
     except (ValueError, RecursionError) as error:
         raise InvalidRequestRow(f"not JSON: {error}") from None
     if not isinstance(row, dict):

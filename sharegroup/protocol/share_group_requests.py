@@ -6,11 +6,11 @@ class, and `decode_share_group_request` gives the one that a row is of; `match` 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar
 
+from sharegroup.json_text import to_json
 from sharegroup.protocol import share_group_fields
 from sharegroup.protocol.row_fields import MAX_INT32, AnswerableError, answerable, boolean, integer, json_object, text
 from sharegroup.protocol.share_group_fields import StartOffset, TopicMetadata
@@ -64,7 +64,7 @@ class _Row:
 
     def encode(self) -> bytes:
         """The row's value: a JSON object."""
-        return json.dumps(row_values(self), separators=(",", ":")).encode()
+        return to_json(row_values(self)).encode()
 
     @property
     def kafka_key(self) -> bytes:

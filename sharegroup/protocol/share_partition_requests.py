@@ -6,11 +6,11 @@ a class, and `decode_share_partition_request` gives the one that a row is of; `m
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, TypeVar
 
+from sharegroup.json_text import to_json
 from sharegroup.protocol.row_fields import (
     MAX_INT32,
     MAX_OFFSET,
@@ -91,7 +91,7 @@ class _Request:
         row = row_values(self)
         for name in self._left_out():
             del row[name]
-        return json.dumps(row, separators=(",", ":")).encode()
+        return to_json(row).encode()
 
     @property
     def kafka_key(self) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError, MessageSizeTooLargeError
 
 from sharegroup.errors import ErrorCode, ShareGroupError
+from sharegroup.json_text import from_json, to_json
 from sharegroup.protocol.broadcasts import EVERYBODY, NewLeaderBroadcast, encode_broadcast
 from sharegroup.protocol.response_rows import without_content
 
@@ -160,12 +160,12 @@ class KafkaRowProducer:
 
 
 def _response_row(response: Mapping[str, Any]) -> _Row:
-    return _Row(response["reply_to"], json.dumps(response, separators=(",", ":")).encode())
+    return _Row(response["reply_to"], to_json(response).encode())
 
 
 def _error_row(value: bytes) -> _Row:
     """What is sent in place of a response that is too large."""
-    response = json.loads(value)
+    response = from_json(value)
     message = f"The request was handled, but its response of {len(value)} bytes is too large for Kafka."
     logger.error("response %s to %s: %s", response["id"][:_NAMED], response["reply_to"][:_NAMED], message)
     return _response_row(without_content(response, ErrorCode.UNKNOWN_SERVER_ERROR, message))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
+from sharegroup.json_text import from_json
 from sharegroup.topics.kafka_clients import KafkaUnavailableError, offsets_consumer
 
 
@@ -45,7 +45,7 @@ def _count(consumer: KafkaConsumer, topic: str, positions: Mapping[int, int], gr
 
 def _names(value: bytes | None, group_id: str) -> bool:
     try:
-        row = json.loads(value or b"")
+        row = from_json(value or b"")
     except ValueError:
         return False
     return isinstance(row, dict) and row.get("group_id") == group_id

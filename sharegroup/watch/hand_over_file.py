@@ -7,11 +7,11 @@ one's place in one step; of a line that is half written, or was when its writer 
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import BinaryIO
 
+from sharegroup.json_text import from_json, to_json
 from sharegroup.watch.hand_over import HandOver, HandOverChange
 
 #: The file is not begun anew for fewer bytes of changes than this.
@@ -82,9 +82,9 @@ class HandOverFileReader:
 
 
 def _encode(change: HandOverChange) -> bytes:
-    return json.dumps(change, separators=(",", ":")).encode() + b"\n"
+    return to_json(change).encode() + b"\n"
 
 
 def _decode(line: bytes) -> HandOverChange:
-    deadlines, waiting, positions = json.loads(line)
+    deadlines, waiting, positions = from_json(line)
     return HandOverChange(deadlines, waiting, {int(partition): offset for partition, offset in positions.items()})

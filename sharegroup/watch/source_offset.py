@@ -12,13 +12,13 @@ Log offsets and configs are in no position: a process that starts anew says them
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from sharegroup.errors import ShareGroupError
+from sharegroup.json_text import from_json, to_json
 from sharegroup.packed_json import pack_text, unpack_json
 
 #: The version of a table before anything was read from it.
@@ -94,7 +94,7 @@ class SourceOffset:
 def pack(values: Any) -> Any:
     """A list or tuple as an offset holds it: as it is, or as one text when it is long."""
     text = _text(values)
-    return json.loads(text) if len(text) <= _LARGE else pack_text(text)
+    return from_json(text) if len(text) <= _LARGE else pack_text(text)
 
 
 def unpack(packed: Any) -> Any:
@@ -103,4 +103,4 @@ def unpack(packed: Any) -> Any:
 
 
 def _text(values: Any) -> str:
-    return json.dumps(values, separators=(",", ":"))
+    return to_json(values)

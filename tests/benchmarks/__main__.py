@@ -27,6 +27,7 @@ MODULES = {
     "B12": "b12_month",
     "B13": "b13_scale",
     "B14": "b14_many_members",
+    "changes": "one_change",
     "upkeep": "upkeep",
     "idle": "idle",
     "shards": "shards",

@@ -60,6 +60,8 @@ class FleetLoad(RowLoad):
         self._members = {member.id: member for member in made}
         #: By the request's id: whose it is.
         self._waiting: dict[str, _Member] = {}
+        #: Requests to acknowledge that are not answered yet.
+        self._acknowledging: set[str] = set()
         self._rows = self._records = 0
 
     def _await_members(self) -> None:
@@ -74,6 +76,10 @@ class FleetLoad(RowLoad):
         """Wait until so many more have come."""
         wanted = self._records + records
         self._await(lambda: self._records >= wanted, f"{records} records", _PATIENCE_S)
+
+    def await_answers(self) -> None:
+        """Wait until nothing that came is unacknowledged."""
+        self._await(lambda: not self._acknowledging, "answers to acknowledgements", _PATIENCE_S)
 
     def _heartbeat(self) -> None:
         now = time.monotonic()
@@ -103,6 +109,7 @@ class FleetLoad(RowLoad):
                 self._take_heartbeat(member, response)
             return
         self._rows += 1
+        self._acknowledging.discard(response.id)
         if response.error_code and response.error_code not in _REFUSED_WHILE_MOVING:
             raise RuntimeError(f"the job refused a request: {json.loads(value)}")
         if isinstance(response, FetchResponse) and member is not None:
@@ -120,12 +127,14 @@ class FleetLoad(RowLoad):
     def _take_fetch(self, member: _Member, response: FetchResponse) -> None:
         member.asked.discard(response.partition)
         if response.acquired:
-            self._records += sum(last - first + 1 for first, last, _ in response.acquired)
             accepted = tuple(
                 AcknowledgementBatch(first, last, (AcknowledgeType.ACCEPT,)) for first, last, _ in response.acquired
             )
             named = self._named(member, response.partition)
-            self._send(AcknowledgeRequest(*named, batches=accepted, acquired=response.acquired))
+            request = AcknowledgeRequest(*named, batches=accepted, acquired=response.acquired)
+            self._acknowledging.add(request.id)
+            self._send(request)
+            self._records += sum(last - first + 1 for first, last, _ in response.acquired)
         if response.partition in member.assigned:
             self._fetch(member, response.partition)
 

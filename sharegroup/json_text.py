@@ -1,0 +1,30 @@
+"""JSON texts, by msgspec: a good part of a micro-batch goes into them, and it writes them ten times as fast as the
+standard library, and reads them twice as fast."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+__all__ = ["from_json", "to_json"]
+
+_ENCODER, _DECODER = msgspec.json.Encoder(), msgspec.json.Decoder()
+
+
+def to_json(value: object) -> str:
+    """The value as compact JSON; tuples become lists, and integers that are keys their digits."""
+    return _ENCODER.encode(value).decode()
+
+
+def from_json(text: str | bytes) -> Any:
+    """What a JSON text says. Raises ValueError or RecursionError.
+
+    What msgspec refuses is for the standard library to judge, as it has always been: it takes NaN and halves of
+    surrogate pairs, and says of all else what is wrong, and where.
+    """
+    try:
+        return _DECODER.decode(text)
+    except msgspec.DecodeError:
+        return json.loads(text)
