@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 _LEADER_ROWS_APP_ID = "sharegroup.leader_rows"
 #: So many rows may be owed to a growing table: they ride in each commit's outbox.
 _MOST_OWED = 20_000
+#: More are written at once: carrying them along costs as much as a commit.
+_FEW_OWED = 500
 
 FaultPoint = Callable[[int, int], None]
 
@@ -234,8 +236,10 @@ class CommitSteps:
             rows = batch.tables.get(late.spec.name)
             if rows:
                 late.owe(OwedBatch(batch.batch_id, batch.now_ms, rows))
-                self._later(functools.partial(late.write, query_id, leader_epoch))
-            if sum(len(owed.rows) for owed in late.owed()) > _MOST_OWED:
+            owed_rows = sum(len(owed.rows) for owed in late.owed())
+            if rows:
+                self._later(functools.partial(late.write, query_id, leader_epoch), urgent=owed_rows > _FEW_OWED)
+            if owed_rows > _MOST_OWED:
                 late.write(query_id, leader_epoch)
 
     def _commit_current(

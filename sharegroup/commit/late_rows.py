@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from sharegroup.commit.table_rows import stamped_rows
 from sharegroup.commit.table_writer import TableWriter
 from sharegroup.commit.versioned_table import Row, Write
 from sharegroup.tables.schemas import TableSpec
 
-#: Has work done soon: at once, or on a thread of its own. Raises what earlier work has failed with.
-Later = Callable[[Callable[[], None]], None]
+
+class Later(Protocol):
+    """Has work done soon: at once, or on a thread of its own."""
+
+    def __call__(self, work: Callable[[], None], urgent: bool = False) -> None:
+        """Take the work on; what is urgent is not put off. Raises what earlier work has failed with."""
 
 
-def at_once(work: Callable[[], None]) -> None:
+def at_once(work: Callable[[], None], urgent: bool = False) -> None:  # noqa: ARG001 - it always is
     """Does the work before it returns."""
     work()
 

@@ -16,22 +16,25 @@ _RETRY_S = 1.0
 class LaterThread:
     """Does the work that it was told of last, again after a second while the store does not take it. `close` ends it.
 
-    The work must do all that was left undone before it. Calling raises what it has failed with for good.
+    It rests for `rest_s` after each work, unless what comes is urgent: so it does at once what comes seldom, and in one
+    what comes often. The work must do all that was left undone before it. Calling raises what it has failed with for
+    good.
     """
 
-    def __init__(self, name: str, retry_s: float = _RETRY_S) -> None:
-        self._retry_s = retry_s
+    def __init__(self, name: str, retry_s: float = _RETRY_S, rest_s: float = 0.0) -> None:
+        self._retry_s, self._rest_s = retry_s, rest_s
         self._changed = threading.Condition()
         self._work: Callable[[], None] | None = None
-        self._busy = self._closed = False
+        self._busy = self._urgent = self._closing = self._closed = False
         self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
-    def __call__(self, work: Callable[[], None]) -> None:
+    def __call__(self, work: Callable[[], None], urgent: bool = False) -> None:
         with self._changed:
             if self._failure is not None:
                 raise self._failure
             self._work = work
+            self._urgent |= urgent
             if not self._thread.is_alive() and not self._closed:
                 self._thread.start()
             self._changed.notify_all()
@@ -39,6 +42,8 @@ class LaterThread:
     def close(self, timeout_s: float) -> bool:
         """Wait until the work is done, and end; whether it was done in time."""
         with self._changed:
+            self._closing = True
+            self._changed.notify_all()
             done = self._changed.wait_for(lambda: not self._is_due or self._failure is not None, timeout_s)
             self._closed, self._work = True, None
             self._changed.notify_all()
@@ -55,7 +60,7 @@ class LaterThread:
                 work, self._work = self._work, None
                 if work is None:
                     return
-                self._busy = True
+                self._busy, self._urgent = True, False
             again = self._try(work)
             with self._changed:
                 self._busy = False
@@ -64,6 +69,8 @@ class LaterThread:
                 self._changed.notify_all()
                 if again:
                     self._changed.wait_for(lambda: self._closed, self._retry_s)
+                else:
+                    self._changed.wait_for(lambda: self._urgent or self._closing, self._rest_s)
 
     def _try(self, work: Callable[[], None]) -> bool:
         """Do it; whether it is to be tried again."""

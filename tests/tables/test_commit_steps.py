@@ -109,9 +109,11 @@ class Postponed:
 
     def __init__(self) -> None:
         self.work: Callable[[], None] = lambda: None
+        self.urgent: list[bool] = []
 
-    def __call__(self, work: Callable[[], None]) -> None:
+    def __call__(self, work: Callable[[], None], urgent: bool = False) -> None:
         self.work = work
+        self.urgent.append(urgent)
 
 
 def test_rows_that_nobody_waits_for_come_behind_the_answers_in_one_commit(tmp_path: Path) -> None:
@@ -129,6 +131,17 @@ def test_rows_that_nobody_waits_for_come_behind_the_answers_in_one_commit(tmp_pa
     assert DeltaTable(str(tmp_path / "delivery_log")).version() == before + 1
     later.work()  # nothing is owed any more
     assert DeltaTable(str(tmp_path / "delivery_log")).version() == before + 1
+
+
+def test_few_rows_may_be_put_off_and_many_are_urgent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commit_steps, "_FEW_OWED", 2)
+    later = Postponed()
+    steps, _ = start(tmp_path, later=later)
+    for batch_id in range(3):
+        steps.commit(batch(batch_id))
+    later.work()
+    steps.commit(batch(3))
+    assert later.urgent == [False, False, True, False]
 
 
 @pytest.mark.parametrize("query_id", ["query-1", "query-2"], ids=["checkpoint kept", "checkpoint deleted"])

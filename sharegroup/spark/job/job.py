@@ -49,6 +49,8 @@ _TABLES = {
 #: How often the queries are looked after.
 #: How long the end of the job waits for rows that are written behind the answers; a start would write them.
 _LATER_END_S = 10.0
+#: A log that grows is written once in so long while little comes: a commit costs as much for one batch as for many.
+_LATER_REST_S = 1.0
 _WATCH_S = 0.2
 #: No batch for this long: the query is between batches.
 _IDLE_S = 0.5
@@ -168,7 +170,7 @@ class ShareGroupJob:
     def _steps(self, name: str, producer: KafkaRowProducer) -> CommitSteps:
         if name in self._later:
             self._later[name].close(0)  # what it has not written is in the outbox
-        self._later[name] = LaterThread(f"{name} later")
+        self._later[name] = LaterThread(f"{name} later", rest_s=_LATER_REST_S)
         path = self._config.job.tables_path
         writers = [DeltaTableWriter(path, spec, self._options) for spec in _TABLES[name]]
         return CommitSteps(writers, producer, fault_point(name, self._jvm_pid), later=self._later[name])

@@ -20,7 +20,7 @@ class SimulatedLater:
         self._busy = False
         self._failure: Exception | None = None
 
-    def __call__(self, work: Callable[[], None]) -> None:
+    def __call__(self, work: Callable[[], None], urgent: bool = False) -> None:
         if self._failure is not None:
             raise self._failure
         self._work = work

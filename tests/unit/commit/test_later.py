@@ -84,5 +84,37 @@ def test_the_end_does_not_wait_for_a_store_that_stays_away(later: LaterThread) -
     assert not later.close(0.01)
 
 
+@pytest.fixture
+def resting() -> Iterator[tuple[LaterThread, list[str]]]:
+    """One that has just done its first work, and rests for longer than any test takes."""
+    made, done = LaterThread("test", rest_s=10 * PATIENCE_S), list[str]()
+    has_done = threading.Event()
+
+    def first() -> None:
+        done.append("first")
+        has_done.set()
+
+    made(first)
+    assert has_done.wait(PATIENCE_S)
+    yield made, done
+    made.close(0)
+
+
+def test_while_it_rests_work_is_put_off_until_some_is_urgent(resting: tuple[LaterThread, list[str]]) -> None:
+    later, done = resting
+    second, third = threading.Event(), threading.Event()
+    later(second.set)
+    later(third.set, urgent=True)
+    assert third.wait(PATIENCE_S)
+    assert (done, second.is_set()) == (["first"], False)
+
+
+def test_the_end_does_not_wait_for_the_rest(resting: tuple[LaterThread, list[str]]) -> None:
+    later, done = resting
+    later(lambda: done.append("second"))
+    assert later.close(PATIENCE_S)
+    assert done == ["first", "second"]
+
+
 def test_the_end_of_one_that_has_nothing_to_do(later: LaterThread) -> None:
     assert later.close(0)
