@@ -22,7 +22,7 @@ _REACH = {50: 1.1, 99: 1.5}
 
 def run(kafka: EmbeddedKafka, directory: Path, quick: bool) -> tuple[list[Figure], dict[str, object]]:
     """The figures, and the parts of both sides' batches."""
-    turns = Turns(2, 10, 20) if quick else Turns(6, 60, 100)
+    turns = Turns(2, 10, 20) if quick else Turns(4, 60, 60)
     sizes = SMALL if quick else FULL
     rounds = _PARTITIONS * (2 * turns.warm_up + int(turns.number * turns.seconds * 20))
 

@@ -14,13 +14,13 @@ from tests.benchmarks.side_by_side import JobUnderLoad, Turns
 NAME = "B13"
 _REACH = 1.3
 _REACH_MB = 2_000
-_DRIVER_MEMORY = "2g"
+_DRIVER_MEMORY = "1g"
 
 
 def run(kafka: EmbeddedKafka, directory: Path, quick: bool) -> tuple[list[Figure], dict[str, object]]:
     """The figures, and the parts of both sides' batches."""
     active, groups = (20, 50) if quick else (200, 500)
-    turns = Turns(2, 10, 5) if quick else Turns(4, 60, 20)
+    turns = Turns(2, 10, 5) if quick else Turns(3, 40, 20)
     rounds = active * (2 * turns.warm_up + int(turns.number * turns.seconds * 4))
 
     def prepare(tables_path: str, topic: str, topic_id: str) -> None:

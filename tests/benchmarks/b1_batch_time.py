@@ -11,14 +11,14 @@ from tests.benchmarks.spark_progress import MicroBatch
 
 NAME = "B1"
 _PARTITIONS = 4
-_REACH = 1.5
+_REACH = {50: 1.25, 99: 1.6}
 _UPKEEP_REACH = 1.2
 _AT_EACH_END = 200
 
 
 def run(kafka: EmbeddedKafka, directory: Path, quick: bool) -> tuple[list[Figure], dict[str, object]]:
     """The figures and the parts of both sides' batches."""
-    turns = Turns(2, 10, 20) if quick else Turns(6, 40, 150)
+    turns = Turns(2, 10, 20) if quick else Turns(4, 40, 100)
     rounds = _PARTITIONS * (turns.warm_up + int(turns.number * turns.seconds * 20))
     with JobUnderLoad(kafka, directory / "b1", partitions=_PARTITIONS, rounds=rounds) as job:
         measured = job.compare(_PARTITIONS, turns)
@@ -33,11 +33,11 @@ def figures(measured: Measured, everything: list[MicroBatch]) -> list[Figure]:
         f"{len(measured.job)} and {len(measured.bare)} micro-batches in turns, of {rows[0]:.0f} and {rows[1]:.0f} rows"
     )
     found = []
-    for percent in (50, 99):
+    for percent, reach in _REACH.items():
         job = percentile([batch.trigger_ms for batch in measured.job], percent)
         bare = percentile([batch.trigger_ms for batch in measured.bare], percent)
-        reach, reached = (f"<= {_REACH}", job / bare <= _REACH) if percent == 50 else ("", None)
-        found.append(Figure(NAME, f"micro-batch p{percent}", job, "ms", bare, job / bare, reach, reached, note))
+        what, reached = f"micro-batch p{percent}", job / bare <= reach
+        found.append(Figure(NAME, what, job, "ms", bare, job / bare, f"<= {reach}", reached, note))
     job = percentile([batch.without_offsets_ms for batch in measured.job], 50)
     bare = percentile([batch.without_offsets_ms for batch in measured.bare], 50)
     found.append(Figure(NAME, "micro-batch p50 without latestOffset", job, "ms", bare, job / bare))

@@ -20,7 +20,7 @@ from tests.benchmarks.figures import Figure, median
 NAME = "B2"
 _PARTITIONS = 4
 _SIZE = 200
-_REACH = 0.8
+_REACH = 0.9
 _WARM_UP = 20_000
 
 

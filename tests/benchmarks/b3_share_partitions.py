@@ -11,7 +11,7 @@ from tests.benchmarks.process_tree import Memory
 from tests.benchmarks.side_by_side import JobUnderLoad, Measured, Turns
 
 NAME = "B3"
-_REACH_MS = 0.3
+_REACH_MS = 0.15
 _FEW = 4
 #: What `--only shards` found best for 1,000 active share-partitions on two cores.
 SHARDS = 2
@@ -37,7 +37,7 @@ def run(kafka: EmbeddedKafka, directory: Path, quick: bool) -> tuple[list[Figure
 
 
 def _turns(quick: bool) -> Turns:
-    return Turns(2, 8, 5) if quick else Turns(4, 30, 25)
+    return Turns(2, 8, 5) if quick else Turns(3, 20, 10)
 
 
 def job_at_interval(kafka: EmbeddedKafka, directory: Path, partitions: int, shards: int, quick: bool) -> JobUnderLoad:

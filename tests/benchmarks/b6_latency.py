@@ -16,7 +16,7 @@ from tests.benchmarks.side_by_side import JobUnderLoad, Turns
 
 NAME = "B6"
 _RATE = 1_000
-_REACH_P50, _REACH_P99 = 2.5, 6.0
+_REACH_P50, _REACH_P99 = 1.6, 3.0
 _TOPIC, _GROUP = "latency", "latency"
 
 
