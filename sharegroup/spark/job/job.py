@@ -26,6 +26,7 @@ from sharegroup.commit.upkeep_process import UpkeepProcess, settings
 from sharegroup.config import Config
 from sharegroup.spark.job.checkpoint import read_checkpoint
 from sharegroup.spark.job.job_query import JobQuery
+from sharegroup.spark.job.shown_metrics import ShownMetrics
 from sharegroup.spark.job.stop_signal import StopSignal
 from sharegroup.spark.job.supervisor import Supervisor
 from sharegroup.spark.queries import group_coordinator_query, share_partition_query
@@ -66,7 +67,8 @@ class ShareGroupJob:
         self._running: dict[str, JobQuery] = {}
         self._producers: dict[str, KafkaRowProducer] = {}
         self._later: dict[str, LaterThread] = {}
-        self._upkeep = UpkeepProcess(settings(config))
+        self._metrics = ShownMetrics(config.job)
+        self._upkeep = UpkeepProcess(settings(config), self._metrics.upkeep_ended)
         self._build: dict[str, Callable[[], JobQuery]] = {
             group_coordinator_query.NAME: self._group_coordinator,
             share_partition_query.NAME: self._share_partition,
@@ -75,18 +77,27 @@ class ShareGroupJob:
     def run(self) -> None:
         """Start, watch, stop. Raises FencedLeaderError when another job took the lead, StaleCheckpointError."""
         logger.info("looking for topics and tables, and who leads them")
+        self._metrics.start()
+        try:
+            self._run()
+        finally:
+            self._metrics.close()
+
+    def _run(self) -> None:
         refuse_strayed_groups(self._config)
         self._create_topics_and_tables()
         self._refuse_stale_checkpoints()
         lead = self._take_the_lead()
         with store_errors():
             upgrade_tables(self._config.job.tables_path, int(time.time() * 1000), self._options)
+        self._metrics.listen(self._spark)
         supervisor = Supervisor({name: functools.partial(self._start, lead, name) for name in self._build})
         watch = LeadWatch(lead.check)
         all_run = False
         try:
             while not self._stop.wait(_WATCH_S):
                 before, all_run = all_run, supervisor.watch()
+                self._metrics.watched(all_run)
                 if all_run and not before:
                     logger.info("the share-group job is running")
                 watch.look()
@@ -161,9 +172,22 @@ class ShareGroupJob:
     ) -> JobQuery:
         of_this_job = functools.partial(outputs, self._spark, self._config)
         hand_over_path = str(Path(self._scratch.name) / name)
-        return JobQuery(
-            self._spark, self._config, name, of_this_job, steps, hand_over_path, self._stop, self._upkeep, on_lead
+        counted = self._metrics.query(name)
+        query = JobQuery(
+            self._spark,
+            self._config,
+            name,
+            of_this_job,
+            steps,
+            hand_over_path,
+            self._stop,
+            self._upkeep,
+            on_lead,
+            counted,
         )
+        if counted is not None:
+            counted.runs = lambda: query.has_started and query.is_active
+        return query
 
     def _steps(self, name: str, producer: KafkaRowProducer) -> CommitSteps:
         if name in self._later:
@@ -171,7 +195,15 @@ class ShareGroupJob:
         self._later[name] = LaterThread(f"{name} later")
         path = self._config.job.tables_path
         writers = [DeltaTableWriter(path, spec, self._options) for spec in _TABLES[name]]
-        return CommitSteps(writers, producer, fault_point(name, self._jvm_pid), later=self._later[name])
+        fault, counted = fault_point(name, self._jvm_pid), self._metrics.query(name)
+
+        def reached(step: int, batch_id: int) -> None:
+            if counted is not None:
+                counted.at(step, batch_id)
+            if fault is not None:
+                fault(step, batch_id)
+
+        return CommitSteps(writers, producer, reached, later=self._later[name])
 
     def _producer(self, name: str, requests_topic: str) -> KafkaRowProducer:
         """A query's own, in place of that of its last run."""
