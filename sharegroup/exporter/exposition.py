@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
@@ -10,7 +9,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric as PrometheusFamily
 from prometheus_client.registry import Collector
-from prometheus_client.utils import floatToGoString
 
 from sharegroup import __version__
 from sharegroup.metrics.metric import Family, Kind, Observations
@@ -54,7 +52,7 @@ def _translated(family: Family) -> PrometheusFamily:
     metric, labels = family.metric, family.metric.labels
     if metric.kind is Kind.HISTOGRAM:
         histogram = HistogramMetricFamily(metric.name, metric.text, labels=labels)
-        bounds = [floatToGoString(bound) for bound in (*metric.bounds, math.inf)]
+        bounds = [*(str(float(bound)) for bound in metric.bounds), "+Inf"]
         for values, seen in family.series:
             assert isinstance(seen, Observations)
             histogram.add_metric(values, list(zip(bounds, seen.cumulative, strict=True)), seen.sum)

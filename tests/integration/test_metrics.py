@@ -1,0 +1,106 @@
+"""What the job and the gateway show of what members did, over HTTP."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import AcknowledgeType
+
+from tests.integration.metric_scrapes import Scrape, get
+from tests.integration.share_members import Group, Record, keys
+from tests.integration.waiting import wait_until
+
+if TYPE_CHECKING:
+    from sharegroup.testkit.gateway_process import GatewayProcess
+    from sharegroup.testkit.share_group_job import ShareGroupJobRun
+    from tests.integration.conftest import NewTopic
+
+RECORDS = 100
+
+
+@pytest.fixture
+def group(gateway: GatewayProcess, share_group_job: ShareGroupJobRun, new_topic: NewTopic) -> Group:
+    """A group that has finished a topic: one record in ten was rejected."""
+    group = Group(share_group_job, gateway.bootstrap_servers, new_topic(2, RECORDS))
+
+    def handle(record: Record) -> None:
+        member.acknowledge(record, AcknowledgeType.ACCEPT if record.offset % 10 else AcknowledgeType.REJECT)
+
+    with group.member(share_acknowledgement_mode="explicit") as member:
+        member.poll_until(lambda: set(member.answers) == keys(2, RECORDS), handle)
+    group.await_finished()
+    return group
+
+
+def test_what_a_group_did_is_in_the_scrapes_of_job_and_gateway(
+    group: Group, share_group_job: ShareGroupJobRun, gateway_metrics_port: int
+) -> None:
+    port, query = share_group_job.config.job.metrics_port, {"query": "share_partition"}
+    wait_until(
+        lambda: Scrape(port).value("sharegroup_record_acknowledgements_total", group=group.id, ack_type="reject") == 20,
+        "all rejects are counted",
+    )
+    wait_until(
+        lambda: (
+            ("sharegroup_members", frozenset({("group", group.id)})) in Scrape(port).samples
+            and Scrape(port).value("sharegroup_members", group=group.id) == 0
+        ),
+        "the member has left",
+    )
+    job = Scrape(port)
+    assert job.value("sharegroup_record_acknowledgements_total", group=group.id, ack_type="accept") == 180
+    assert job.value("sharegroup_records_archived_total", group=group.id, reason="reject") == 20
+    assert job.value("sharegroup_records_acquired_total", group=group.id) >= 200
+    assert job.value("sharegroup_delivery_count_bucket", group=group.id, le="1.0") >= 200
+    assert job.value("sharegroup_led_share_partitions", group=group.id) == 2
+    assert job.value("sharegroup_lag_records", group=group.id) == 0
+    assert job.value("sharegroup_oldest_unfinished_age_seconds", group=group.id) == 0
+    assert job.value("sharegroup_rebalances_total", group=group.id) >= 2
+    assert job.value("sharegroup_groups", state="Empty") >= 1
+    assert job.value("sharegroup_query_running", **query) == 1
+    assert job.value("sharegroup_leader_epoch", **query) >= 1
+    assert job.value("sharegroup_load_seconds", **query) > 0
+    assert job.value("sharegroup_request_rows_total", **query) > 0
+    parts = [job.value("sharegroup_micro_batch_part_seconds_total", part=p, **query) for p in ("operator", "commit")]
+    assert all(parts)
+    assert job.value("sharegroup_state_records_total", record_type="ShareSnapshot") >= 2
+    wait_until(
+        lambda: Scrape(port).value("sharegroup_spark_part_seconds_total", part="addBatch", **query) > 0,
+        "Spark tells of its batches",
+    )
+
+    shown = Scrape(gateway_metrics_port)
+    assert shown.value("sharegroup_gateway_requests_total", api="ShareFetchRequest") > 0
+    assert shown.value("sharegroup_gateway_sent_bytes_total", api="ShareFetchRequest") > 2_000
+    assert shown.value("sharegroup_gateway_request_seconds_count", api="ShareGroupHeartbeatRequest") > 0
+    assert shown.value("sharegroup_gateway_ready") == 1
+
+
+def test_both_are_healthy_and_ready(
+    gateway: GatewayProcess, share_group_job: ShareGroupJobRun, gateway_metrics_port: int
+) -> None:
+    for port in (share_group_job.config.job.metrics_port, gateway_metrics_port):
+        assert get(port, "/healthz") == (200, "ok\n")
+        wait_until(lambda port=port: get(port, "/readyz") == (200, "ok\n"), "it is ready")  # type: ignore[misc]
+
+
+def test_lag_shows_what_nobody_reads(
+    gateway: GatewayProcess, share_group_job: ShareGroupJobRun, new_topic: NewTopic
+) -> None:
+    """A member that has left: the log's end is looked at all the same, and the oldest record ages."""
+    group = Group(share_group_job, gateway.bootstrap_servers, new_topic(1, 1))
+    with group.member() as member:
+        member.poll_until(lambda: member.accepted == keys(1, 1))
+    from kafka import KafkaProducer
+
+    with KafkaProducer(bootstrap_servers=share_group_job.bootstrap_servers) as producer:
+        for _ in range(7):
+            producer.send(group.topic, b"unread", partition=0)
+    port = share_group_job.config.job.metrics_port
+    wait_until(lambda: Scrape(port).value("sharegroup_lag_records", group=group.id) == 7, "the lag shows")
+    assert Scrape(port).value("sharegroup_available_records", group=group.id) == 7
+    wait_until(
+        lambda: Scrape(port).value("sharegroup_oldest_unfinished_age_seconds", group=group.id) > 0,
+        "the oldest record ages",
+    )
