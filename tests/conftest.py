@@ -78,7 +78,10 @@ def share_group_job(kafka: "EmbeddedKafka", tmp_path_factory: pytest.TempPathFac
     from sharegroup.testkit.embedded_kafka import free_port
     from sharegroup.testkit.share_group_job import QUERY_FAILED, ShareGroupJobRun
 
-    directory, shown = tmp_path_factory.mktemp("share-group-job"), {"metrics.port": free_port()}
+    directory, shown = (
+        tmp_path_factory.mktemp("share-group-job"),
+        {"metrics.port": free_port(), "metrics.max.partitions": 3},
+    )
     with ShareGroupJobRun(directory, kafka.bootstrap_servers, job=shown) as job:
         job.start()
         job.await_running()

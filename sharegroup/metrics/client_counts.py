@@ -11,6 +11,8 @@ __all__ = ["PASSED_THROUGH", "ClientCounts"]
 
 #: The `api` of all requests that go to the upstream brokers undecoded.
 PASSED_THROUGH = "passed_through"
+#: The gateway is full.
+_ALERTED = "ShareFetchRequest", "SHARE_SESSION_LIMIT_REACHED"
 
 
 class ClientCounts:
@@ -22,6 +24,7 @@ class ClientCounts:
         self._idle = Counter(catalogue.CONNECTIONS_IDLE)
         self._requests = Counter(catalogue.REQUESTS)
         self._failed = Counter(catalogue.REQUESTS_FAILED)
+        self._failed.add(0, *_ALERTED)  # an increase is seen only between two scrapes that have the series
         self._received = Counter(catalogue.BYTES_IN)
         self._sent = Counter(catalogue.BYTES_OUT)
         self._seconds = Histogram(catalogue.REQUEST_SECONDS)

@@ -32,6 +32,18 @@ class Deliveries:
         self._delivery_counts = Histogram(catalogue.DELIVERY_COUNT)
         self._counters = self._acquired, self._acknowledged, self._timeouts, self._archived, self._given_back
 
+    def begin(self, group: str) -> None:
+        """Have the series of a label there, at 0, before anything happens: Prometheus sees an increase only between two
+        scrapes that have the series."""
+        self._acquired.add(0, group)
+        self._timeouts.add(0, group)
+        for reason in (DELIVERY_LIMIT, Cause.REJECT.value):
+            self._archived.add(0, group, reason)
+        for cause in sorted(_GIVEN_BACK):
+            self._given_back.add(0, group, cause)
+        for cause in sorted(_ACKNOWLEDGED):
+            self._acknowledged.add(0, group, cause)
+
     def take(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Count rows of `delivery_log`."""
         for row in rows:

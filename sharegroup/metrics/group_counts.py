@@ -33,6 +33,9 @@ class GroupCounts:
     def group(self, before: _Row | None, after: _Row | None) -> str | None:
         """Of `share_groups`; the label of a group that is no more, if it had its own."""
         _move(self._states, before and before["group_state"], after and after["group_state"])
+        if after and not before:
+            self._members[self._labels.of(after["group_id"])] += 0
+            self._rebalances.add(0, self._labels.of(after["group_id"]))
         if before and after and after["group_epoch"] > before["group_epoch"]:
             self._rebalances.add(1, self._labels.of(after["group_id"]))
         if before and after is None and self._labels.forget(before["group_id"]):

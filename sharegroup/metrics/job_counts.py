@@ -124,6 +124,8 @@ class JobCounts:
     def _change(self, changes: Iterable[RowChange]) -> None:
         for table, before, after in changes:
             if table == "share_groups":
+                if after and not before:
+                    self._deliveries.begin(self._labels.of(after["group_id"]))
                 forgotten = self._groups.group(before, after)
                 if forgotten is not None:
                     self._deliveries.forget(forgotten)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import AcknowledgeType
+from kafka import KafkaProducer
 
+from sharegroup.metrics.gateway_catalogue import GATEWAY_METRICS
+from sharegroup.metrics.job_catalogue import JOB_METRICS
 from tests.integration.metric_scrapes import Scrape, get
+from tests.integration.prometheus import Prometheus, programs
 from tests.integration.share_members import Group, Record, keys
 from tests.integration.waiting import wait_until
+from tests.monitoring import MONITORING, alert_expressions, dashboard_expressions, keda_expressions
 
 if TYPE_CHECKING:
     from sharegroup.testkit.gateway_process import GatewayProcess
@@ -17,6 +25,8 @@ if TYPE_CHECKING:
     from tests.integration.conftest import NewTopic
 
 RECORDS = 100
+#: What may not have happened yet by then: these have no series before.
+WITHOUT_AN_EVENT = ("sharegroup_refused_requests_total",)
 
 
 @pytest.fixture
@@ -92,8 +102,6 @@ def test_lag_shows_what_nobody_reads(
     group = Group(share_group_job, gateway.bootstrap_servers, new_topic(1, 1))
     with group.member() as member:
         member.poll_until(lambda: member.accepted == keys(1, 1))
-    from kafka import KafkaProducer
-
     with KafkaProducer(bootstrap_servers=share_group_job.bootstrap_servers) as producer:
         for _ in range(7):
             producer.send(group.topic, b"unread", partition=0)
@@ -104,3 +112,55 @@ def test_lag_shows_what_nobody_reads(
         lambda: Scrape(port).value("sharegroup_oldest_unfinished_age_seconds", group=group.id) > 0,
         "the oldest record ages",
     )
+
+
+# -- what is in conf/monitoring ----------------------------------------------------------------------------------------
+
+
+def test_every_metric_is_in_a_scrape_of_the_job_or_the_gateway(
+    group: Group, share_group_job: ShareGroupJobRun, gateway_metrics_port: int
+) -> None:
+    for port, metrics in (
+        (share_group_job.config.job.metrics_port, JOB_METRICS),
+        (gateway_metrics_port, GATEWAY_METRICS),
+    ):
+        text = Scrape(port).text
+        for metric in metrics:
+            assert f"# TYPE {metric.name} {metric.kind.value}\n" in text
+
+
+@pytest.fixture
+def prometheus(
+    share_group_job: ShareGroupJobRun, gateway_metrics_port: int, group: Group, tmp_path: Path
+) -> Iterator[Prometheus]:
+    """It scrapes the job and the gateway by conf/monitoring, and has done so."""
+    found = programs(tmp_path)
+    if found is None:
+        pytest.skip("no Prometheus here: neither on the PATH nor as Debian's package")
+    config, rules = tmp_path / "prometheus.yaml", "alert_rules.yaml"
+    (tmp_path / rules).write_text((MONITORING / rules).read_text())
+    text = (MONITORING / "prometheus.yaml").read_text()
+    here = {
+        "job.example:9404": f"127.0.0.1:{share_group_job.config.job.metrics_port}",
+        "gateway.example:9405": f"127.0.0.1:{gateway_metrics_port}",
+        "scrape_interval: 10s": "scrape_interval: 1s\n  evaluation_interval: 1s",
+    }
+    for of_file, ours in here.items():
+        assert of_file in text
+        text = text.replace(of_file, ours)
+    config.write_text(text)
+    subprocess.run([found["promtool"], "check", "config", config], check=True, capture_output=True)
+    with Prometheus(found["prometheus"], config, tmp_path) as process:
+        process.await_log("Server is ready to receive web requests")
+        wait_until(lambda: len(process.query("count_over_time(up[1m]) >= 3")) == 2, "both were scraped three times")
+        yield process
+
+
+def test_a_real_prometheus_takes_the_rules_and_answers_every_expression(prometheus: Prometheus, group: Group) -> None:
+    unanswered = {expression for expression in dashboard_expressions() if not prometheus.query(expression)}
+    assert not [expression for expression in unanswered if not any(name in expression for name in WITHOUT_AN_EVENT)]
+    for expression in (*alert_expressions(), *keda_expressions()):
+        prometheus.query(expression)
+    wait_until(lambda: set(prometheus.rules().values()) == {"ok"}, "each rule was evaluated")
+    rejected = prometheus.query(f'sharegroup_records_archived_total{{group="{group.id}", reason="reject"}}')
+    assert [series["value"][1] for series in rejected] == ["20"]

@@ -98,6 +98,16 @@ def test_groups_and_members_come_and_go() -> None:
     assert shown(counts, catalogue.REBALANCES) == {("a",): 1}
 
 
+def test_a_group_has_its_series_before_anything_happens() -> None:
+    """An alert on an increase needs them: a series that begins at 1 has not increased."""
+    counts = JobCounts(10, 0)
+    counts.take(changed(("share_groups", None, group("a", "Empty", 1))))
+    assert shown(counts, catalogue.MEMBERS) == {("a",): 0}
+    assert shown(counts, catalogue.REBALANCES) == {("a",): 0}
+    assert shown(counts, catalogue.LOCK_TIMEOUTS) == {("a",): 0}
+    assert shown(counts, catalogue.ARCHIVED) == {("a", "reject"): 0, ("a", "delivery_limit"): 0}
+
+
 def test_a_query_that_leads_again_counts_its_tables_anew() -> None:
     counts = JobCounts(10, 0)
     for _ in range(2):
