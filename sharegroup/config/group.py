@@ -86,6 +86,11 @@ class GroupOverrides(ConfigFamily):
     assignor: AssignorName | None = Field(
         default=None, alias="share.assignor", description="Who decides which member reads what (ours)."
     )
+    consumer_group_offset_mirror: str = Field(
+        default="",
+        alias="share.consumer.group.offset.mirror",
+        description="Consumer group whose offsets are kept at the group's start offsets, for lag monitors (ours).",
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,6 +108,7 @@ class GroupConfig:
     assignment_interval_ms: int
     assignor: AssignorName
     max_size: int
+    consumer_group_offset_mirror: str = ""
 
     @classmethod
     def of(cls, job: ShareGroupConfig, overrides: GroupOverrides) -> GroupConfig:

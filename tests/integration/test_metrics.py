@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import AcknowledgeType
-from kafka import KafkaProducer
+from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 
+from sharegroup.errors import ErrorCode
 from sharegroup.metrics.gateway_catalogue import GATEWAY_METRICS
 from sharegroup.metrics.job_catalogue import JOB_METRICS
+from sharegroup.protocol.share_group_requests import AlterConfigsRequest
 from tests.integration.metric_scrapes import Scrape, get
 from tests.integration.prometheus import Prometheus, programs
 from tests.integration.share_members import Group, Record, keys
@@ -112,6 +114,32 @@ def test_lag_shows_what_nobody_reads(
         lambda: Scrape(port).value("sharegroup_oldest_unfinished_age_seconds", group=group.id) > 0,
         "the oldest record ages",
     )
+
+
+def test_the_start_offset_is_that_of_a_consumer_group_that_mirrors_it(
+    group: Group, share_group_job: ShareGroupJobRun, unique_name: Callable[[str], str]
+) -> None:
+    mirror = unique_name("mirror")
+    client = share_group_job.client()
+
+    def alter(to: str) -> Any:
+        request = AlterConfigsRequest(
+            client.next_id(), group.id, client.reply_to, configs={"share.consumer.group.offset.mirror": to}
+        )
+        return client.call(request)
+
+    assert alter(group.id).error_code == ErrorCode.INVALID_CONFIG
+    assert alter(mirror).error_code == 0
+    admin = KafkaAdminClient(bootstrap_servers=share_group_job.bootstrap_servers)
+    try:
+        expected = {TopicPartition(group.topic, partition): RECORDS for partition in range(2)}
+
+        def committed() -> dict[TopicPartition, int]:
+            return {at: found.offset for at, found in admin.list_group_offsets({mirror: None})[mirror].items()}
+
+        wait_until(lambda: committed() == expected, "the start offsets are committed")
+    finally:
+        admin.close()
 
 
 # -- what is in conf/monitoring ----------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from sharegroup.commit.fault_points import fault_point
 from sharegroup.commit.job_lead import JobLead, LeadWatch
 from sharegroup.commit.later import LaterThread
 from sharegroup.commit.leaders import last_leader_epoch
+from sharegroup.commit.offset_mirror import MirrorThread, OffsetMirror
 from sharegroup.commit.stale_checkpoint import refuse_stale_checkpoint
 from sharegroup.commit.static_configs import write_static_configs
 from sharegroup.commit.strayed_groups import refuse_strayed_groups
@@ -30,6 +31,9 @@ from sharegroup.spark.job.shown_metrics import ShownMetrics
 from sharegroup.spark.job.stop_signal import StopSignal
 from sharegroup.spark.job.supervisor import Supervisor
 from sharegroup.spark.queries import group_coordinator_query, share_partition_query
+from sharegroup.tables import KeptTables
+from sharegroup.tables.config_poll import ConfigPoll, file_values
+from sharegroup.tables.offsets import read_offsets_by_group
 from sharegroup.tables.schemas import (
     ALL_TABLES,
     GROUP_COORDINATOR_TABLES,
@@ -37,6 +41,7 @@ from sharegroup.tables.schemas import (
     SHARE_PARTITION_TABLES,
 )
 from sharegroup.topics.client_settings import python_properties
+from sharegroup.topics.group_offsets import GroupOffsets
 from sharegroup.topics.job_topics import create_topics
 from sharegroup.topics.kafka_clients import KafkaRowProducer
 
@@ -51,6 +56,8 @@ _TABLES = {
 #: How long the end of the job waits for rows that are written behind the answers; a start would write them.
 _LATER_END_S = 10.0
 _WATCH_S = 0.2
+#: For a commit of mirrored offsets that is on its way.
+_MIRROR_END_S = 3.0
 #: No batch for this long: the query is between batches.
 _IDLE_S = 0.5
 
@@ -92,6 +99,8 @@ class ShareGroupJob:
             upgrade_tables(self._config.job.tables_path, int(time.time() * 1000), self._options)
         self._metrics.listen(self._spark)
         supervisor = Supervisor({name: functools.partial(self._start, lead, name) for name in self._build})
+        mirror, commits = self._offset_mirror()
+        mirror.start()
         watch = LeadWatch(lead.check)
         all_run = False
         try:
@@ -104,6 +113,8 @@ class ShareGroupJob:
             logger.info("told to stop: the share-group job ends after the batch")
         finally:
             self._stop_queries()
+            mirror.close(_MIRROR_END_S)
+            commits.close()
             for later in self._later.values():
                 later.close(_LATER_END_S)
             self._upkeep.close()
@@ -146,6 +157,15 @@ class ShareGroupJob:
         lead = JobLead(DeltaTableWriter(path, SHARE_GROUP_JOB, self._options), tables)
         lead.take()
         return lead
+
+    def _offset_mirror(self) -> tuple[MirrorThread, GroupOffsets]:
+        path, commits = self._config.job.tables_path, GroupOffsets(self._kafka)
+        poll = ConfigPoll(file_values(self._config), path, self._options)
+        tables = KeptTables(path, self._options)
+        mirror = OffsetMirror(
+            lambda: poll.in_force(int(time.time() * 1000)), functools.partial(read_offsets_by_group, tables), commits
+        )
+        return MirrorThread(mirror), commits
 
     # -- the queries -----------------------------------------------------------------------------------------------
 

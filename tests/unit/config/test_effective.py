@@ -113,3 +113,11 @@ def test_each_cells_metrics_have_a_port_of_their_own() -> None:
     assert [config.of_cell(cell).job.metrics_port for cell in ("a", "b")] == [9300, 9301]
     off = parse_config({"cells": {"cell.names": "a, b"}}, "test")
     assert off.of_cell("b").job.metrics_port == 0
+
+
+def test_a_group_is_no_mirror_of_itself() -> None:
+    key = "share.consumer.group.offset.mirror"
+    config = parse_config({"groups": {"g": {key: "g-lag"}}}, "test")
+    assert config.group_config("g").consumer_group_offset_mirror == "g-lag"
+    with pytest.raises(InvalidConfigError, match=f"group g: {key} must name another group than g"):
+        parse_config({"groups": {"g": {key: "g"}}}, "test")
