@@ -120,7 +120,7 @@ class QueryMetrics:
         self._batch = FinishedBatch(
             self.name,
             batch.now_ms,
-            self._parts,
+            self._parts,  # which the steps to come fill
             sum(max(0, to - before[partition]) for partition, to in batch.positions.items() if partition in before),
             len(batch.rejected),
             batch.tables,

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple
 
 from sharegroup.errors import ShareGroupError
 from sharegroup.exporter.exposition import Exposition
@@ -25,6 +26,8 @@ logger = logging.getLogger(__name__)
 FRESH_S = 1.0
 #: A client that says nothing for so long is disconnected.
 _SILENT_S = 5.0
+#: Accept headers that are answered each in its own way within `FRESH_S`; scrapers send one or two.
+_MOST_KINDS = 4
 #: How long `close` may take.
 _END_S = 0.1
 #: Requests at the same time; whoever comes then is disconnected.
@@ -50,7 +53,7 @@ class MetricsServer:
     ) -> None:
         self._exposition = Exposition(families)
         self._clock, self._making = clock, threading.Lock()
-        self._made: dict[str, tuple[float, bytes, str]] = {}
+        self._made: dict[str, _Made] = {}
         self._problems = {"/healthz": unhealthy, "/readyz": unready}
         self._server: _Server | None = None
 
@@ -84,11 +87,19 @@ class MetricsServer:
     def _scrape(self, accept: str) -> tuple[int, str, bytes]:
         with self._making:
             now = self._clock()
-            made_s, text, content_type = self._made.get(accept, (-FRESH_S, b"", ""))
-            if not text or now - made_s >= FRESH_S:
-                text, content_type = self._exposition.text(accept)
-                self._made = {accept: (now, text, content_type)}  # scrapers send one header; of others only the last
-        return 200, content_type, text
+            self._made = {kind: made for kind, made in self._made.items() if now - made.at_s < FRESH_S}
+            if accept not in self._made and len(self._made) < _MOST_KINDS:
+                self._made[accept] = _Made(now, *self._exposition.text(accept))
+            made = self._made.get(accept) or next(iter(self._made.values()))
+        return 200, made.content_type, made.text
+
+
+class _Made(NamedTuple):
+    """The text of a scrape, and when it was made."""
+
+    at_s: float
+    text: bytes
+    content_type: str
 
 
 class _Server(ThreadingHTTPServer):

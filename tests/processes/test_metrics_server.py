@@ -86,6 +86,15 @@ def test_who_scrapes_faster_than_it_changes_costs_nothing(served: Served) -> Non
     assert 't_requests_total{api="x"} 1.0' in served.get("/metrics")[1]
 
 
+def test_ever_new_accept_headers_cost_no_more_than_a_few_scrapes(served: Served) -> None:
+    for number in range(20):
+        assert served.get("/metrics", f"text/plain; q=0.{number}")[0] == 200
+    assert served.scrapes < 20
+    served.now += FRESH_S
+    served.requests.add(1, "new")
+    assert 't_requests_total{api="new"} 1.0' in served.get("/metrics", "text/plain; q=0.19")[1]
+
+
 def test_probes_say_what_is_wrong(served: Served) -> None:
     assert served.get("/healthz") == (200, "ok\n")
     assert served.get("/readyz?verbose") == (200, "ok\n")
