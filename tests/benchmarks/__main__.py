@@ -27,6 +27,7 @@ MODULES = {
     "B12": "b12_month",
     "B13": "b13_scale",
     "B14": "b14_many_members",
+    "B15": "b15_metrics",
     "upkeep": "upkeep",
     "idle": "idle",
     "shards": "shards",
