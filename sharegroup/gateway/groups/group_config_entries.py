@@ -9,7 +9,6 @@ from typing import NamedTuple
 from sharegroup.config import Config, GroupOverrides, ShareGroupConfig
 from sharegroup.config.family import ConfigFamily, text_of
 from sharegroup.config.group import JOB_KEYS
-from sharegroup.config.reference import default_text
 
 #: Configs of consumer and of streams groups are the upstream's; any other name is ours to know, or to refuse.
 UPSTREAM_PREFIXES = ("consumer.", "streams.")
@@ -104,7 +103,7 @@ def _synonyms(
         yield Synonym(name, in_file[name], Source.STATIC_BROKER_CONFIG)
     job_name = JOB_KEYS.get(name)
     if job_name is None:
-        yield Synonym(name, default_text(GroupOverrides.config_keys()[name]), Source.DEFAULT_CONFIG)
+        yield Synonym(name, text_of(GroupOverrides.config_keys()[name].default), Source.DEFAULT_CONFIG)
         return
     of_job = job.set_values()
     if job_name in of_job:
@@ -117,7 +116,7 @@ def _broker_synonyms(name: str, family: ConfigFamily) -> Iterator[Synonym]:
     in_file = family.set_texts()
     if name in in_file:
         yield Synonym(name, in_file[name], Source.STATIC_BROKER_CONFIG)
-    yield Synonym(name, default_text(family.config_keys()[name]), Source.DEFAULT_CONFIG)
+    yield Synonym(name, text_of(family.config_keys()[name].default), Source.DEFAULT_CONFIG)
 
 
 def _for_a_group(of_job: object) -> str:

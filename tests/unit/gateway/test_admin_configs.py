@@ -77,6 +77,11 @@ def test_the_assignor_of_a_group_is_a_text_and_by_default_the_first_of_the_jobs(
     assert entry.config_type is ConfigType.STRING
 
 
+def test_an_empty_default_is_empty() -> None:
+    (entry,) = config_entries({}, GroupOverrides(), CONFIG.group, ["share.consumer.group.offset.mirror"])
+    assert (entry.value, entry.source) == ("", Source.DEFAULT_CONFIG)
+
+
 def test_a_job_wide_default_goes_before_kafkas() -> None:
     config = parse_config({"group": {"group.share.auto.offset.reset": "earliest"}}, "test")
     (entry,) = config_entries({}, GroupOverrides(), config.group, [RESET])
