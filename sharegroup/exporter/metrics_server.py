@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import logging
+import socketserver
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -111,6 +112,11 @@ class _Server(ThreadingHTTPServer):
         self.answer = answer
         self._free = threading.Semaphore(_MOST_CLIENTS)
         super().__init__(address, _Request)
+
+    def server_bind(self) -> None:
+        """socketserver's. http.server's asks for the host's full name as well, for which DNS may take seconds."""
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]  # bytes on no platform
 
     def process_request(self, request, client_address) -> None:  # type: ignore[no-untyped-def]  # socketserver's own
         """socketserver's: have a thread answer, if there is one left."""
