@@ -75,9 +75,14 @@ def kafka() -> "Iterator[EmbeddedKafka]":
 @pytest.fixture(scope="session")
 def share_group_job(kafka: "EmbeddedKafka", tmp_path_factory: pytest.TempPathFactory) -> "Iterator[ShareGroupJobRun]":
     """The main job, running, for all tests that leave it running; they keep apart by their groups (`new_group`)."""
+    from sharegroup.testkit.embedded_kafka import free_port
     from sharegroup.testkit.share_group_job import QUERY_FAILED, ShareGroupJobRun
 
-    with ShareGroupJobRun(tmp_path_factory.mktemp("share-group-job"), kafka.bootstrap_servers) as job:
+    directory, shown = (
+        tmp_path_factory.mktemp("share-group-job"),
+        {"metrics.port": free_port(), "metrics.max.partitions": 3},
+    )
+    with ShareGroupJobRun(directory, kafka.bootstrap_servers, job=shown) as job:
         job.start()
         job.await_running()
         kafka.create_topic("warm-up")

@@ -44,9 +44,10 @@ def gateway(
     bootstrap_servers: Annotated[
         str | None, typer.Option(help="Instead of the file's bootstrap.servers (the upstream brokers).")
     ] = None,
+    metrics_port: Annotated[int | None, typer.Option(help="Instead of gateway.metrics.port; 0: no metrics.")] = None,
 ) -> None:
     """Serve Kafka's wire protocol, so that KIP-932 clients connect: their bootstrap address is this port."""
-    raise typer.Exit(run_gateway(_overridden(_load(config), port, bootstrap_servers)))
+    raise typer.Exit(run_gateway(_overridden(_load(config), port, bootstrap_servers, metrics_port)))
 
 
 @app.command()
@@ -84,10 +85,10 @@ def _load(path: Path) -> Config:
         raise typer.Exit(1) from None
 
 
-def _overridden(config: Config, port: int | None, bootstrap_servers: str | None) -> Config:
+def _overridden(config: Config, port: int | None, bootstrap_servers: str | None, metrics_port: int | None) -> Config:
+    given = {"listener_port": port, "metrics_port": metrics_port}
     gateway_config, job = config.gateway, config.job
-    if port is not None:
-        gateway_config = gateway_config.model_copy(update={"listener_port": port})
+    gateway_config = gateway_config.model_copy(update={name: n for name, n in given.items() if n is not None})
     if bootstrap_servers is not None:
         job = job.model_copy(update={"bootstrap_servers": bootstrap_servers})
     return dataclasses.replace(config, job=job, gateway=gateway_config)

@@ -62,6 +62,7 @@ class Batch:
     positions: dict[int, int] = field(default_factory=dict)
     deadlines: dict[str, int | None] = field(default_factory=dict)
     waiting: dict[str, bool] = field(default_factory=dict)
+    windows: list[list[Any]] = field(default_factory=list)
 
     @classmethod
     def of(cls, batch_id: int, outputs: Iterable[Output]) -> Batch:
@@ -75,6 +76,7 @@ class Batch:
             batch.requests += [(key, value) for key, value in output.requests]
             batch.rejected += output.rejected
             batch.notes += output.notes
+            batch.windows += output.windows
             for partition, position in output.positions.items():
                 batch.positions[partition] = max(position, batch.positions.get(partition, 0))
             batch.deadlines[output.key] = output.deadline_ms
@@ -166,6 +168,11 @@ class CommitSteps:
             if owed and write_owed(writer, owed, query_id, info["leader_epoch"]):
                 logger.warning("completed batch %d of table %s from its outbox", batch_id, writer.spec.name)
         self._producer.send(outbox["responses"], [tuple(request) for request in outbox["requests"]])
+
+    @property
+    def owed_rows(self) -> int:
+        """Rows of growing tables that are durable in the outbox, and not in their table yet."""
+        return sum(len(owed.rows) for late in self._late for owed in late.owed())
 
     def current_rows(self, table: str) -> list[Row]:
         """The rows of a table of current state. The job must lead."""

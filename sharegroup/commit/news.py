@@ -50,14 +50,14 @@ def news(tables: Mapping[str, Iterable[Row]], responses: Iterable[Mapping[str, A
         if not row["error_code"] and row["member_epoch"] == _LEAVES
     }
     return [
-        *_topics(_changes(SHARE_PARTITIONS, tables, row_like)),
-        *_members(_changes(SHARE_GROUP_MEMBERS, tables, row_like), leaves),
+        *_topics(changes(SHARE_PARTITIONS, tables, row_like)),
+        *_members(changes(SHARE_GROUP_MEMBERS, tables, row_like), leaves),
         *(
             Line("group %s fences member %s: it has to join again", (row["group_id"], row["member_id"]))
             for row in answers
             if row["error_code"] == ErrorCode.FENCED_MEMBER_EPOCH
         ),
-        *_groups(_changes(SHARE_GROUPS, tables, row_like)),
+        *_groups(changes(SHARE_GROUPS, tables, row_like)),
     ]
 
 
@@ -67,7 +67,7 @@ def ranges(numbers: Iterable[int]) -> str:
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last, _ in runs)
 
 
-def _changes(
+def changes(
     spec: TableSpec, tables: Mapping[str, Iterable[Row]], row_like: RowLike
 ) -> Iterator[tuple[Row | None, Row]]:
     """Each row of a table as it was (None: it was not there) and as it becomes; a batch may have several of one key."""
@@ -79,8 +79,8 @@ def _changes(
         yield before, row
 
 
-def _members(changes: Iterable[tuple[Row | None, Row]], leaves: set[tuple[str, str]]) -> Iterator[Line]:
-    for before, row in changes:
+def _members(rows: Iterable[tuple[Row | None, Row]], leaves: set[tuple[str, str]]) -> Iterator[Line]:
+    for before, row in rows:
         who = row["group_id"], row["member_id"]
         if row.get(DELETED):
             text = "group %s: member %s left" if who in leaves else "group %s: member %s timed out"
@@ -91,10 +91,10 @@ def _members(changes: Iterable[tuple[Row | None, Row]], leaves: set[tuple[str, s
             yield Line("group %s: member %s joined (%s at %s), for %s", (*who, *client))
 
 
-def _groups(changes: Iterable[tuple[Row | None, Row]]) -> Iterator[Line]:
+def _groups(rows: Iterable[tuple[Row | None, Row]]) -> Iterator[Line]:
     """What a group was before the batch against what it is after it: one that is empty in between is none."""
     whole: dict[str, tuple[Row | None, Row]] = {}
-    for before, row in changes:
+    for before, row in rows:
         begin, _ = whole.get(row["group_id"], (before, row))
         whole[row["group_id"]] = begin, row
     for group_id, (begin, end) in whole.items():
@@ -103,10 +103,10 @@ def _groups(changes: Iterable[tuple[Row | None, Row]]) -> Iterator[Line]:
             yield Line(_OF_GROUPS[state], (group_id,))
 
 
-def _topics(changes: Iterable[tuple[Row | None, Row]]) -> Iterator[Line]:
+def _topics(rows: Iterable[tuple[Row | None, Row]]) -> Iterator[Line]:
     """A line for all partitions of a topic that come to one status; that a forgotten one is gone is no news."""
     found: dict[tuple[str, str, str, str], list[int]] = {}
-    for before, row in changes:
+    for before, row in rows:
         if not row.get(DELETED) and (before is None or before["status"] != row["status"]):
             about = row["status"], row["group_id"], row["topic"], row["topic_id"]
             found.setdefault(about, []).append(row["partition"])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from sharegroup.commit.commit_steps import Batch, CommitSteps
-from sharegroup.commit.news import news
+from sharegroup.commit.news import RowLike, news
 from sharegroup.commit.stale_checkpoint import Checkpoint, refuse_stale_checkpoint
 from sharegroup.engine.output import Output
 from sharegroup.watch.hand_over import HandOverChange
@@ -24,6 +24,32 @@ class HandOverWriter(Protocol):
         """Tell what is other than the batches before have told; some of it may be the same."""
 
 
+class BatchObserver(Protocol):
+    """Who counts what batches do: see `commit.job_metrics`. Nothing that it is told is waited for."""
+
+    def led(self, steps: CommitSteps) -> None:
+        """The query leads its tables."""
+
+    def finishing(self, batch: Batch, row_like: RowLike) -> None:
+        """A batch's effects are known, and none of them is in a table."""
+
+    def finished(self) -> None:
+        """That batch is through: what it did is durable, and was answered."""
+
+
+class Unobserved:
+    """Nobody counts."""
+
+    def led(self, steps: CommitSteps) -> None:
+        """As `BatchObserver.led`."""
+
+    def finishing(self, batch: Batch, row_like: RowLike) -> None:
+        """As `BatchObserver.finishing`."""
+
+    def finished(self) -> None:
+        """As `BatchObserver.finished`."""
+
+
 class QueryRun:
     """From a start of the query to its end. Spark, or a test, calls `lead` once, then `begin` and `finish` by turns.
 
@@ -38,7 +64,9 @@ class QueryRun:
         on_lead: Callable[[], None],
         upkeep: Callable[[], None],
         upkeep_interval: int,
+        observer: BatchObserver | None = None,
     ) -> None:
+        self._observer = observer or Unobserved()
         self._name, self.steps, self._hand_over = name, steps, hand_over
         self._on_lead, self._upkeep, self._upkeep_interval = on_lead, upkeep, upkeep_interval
         self._commits = 0
@@ -53,6 +81,7 @@ class QueryRun:
         """
         steps = self.steps
         steps.lead(leader_epoch)
+        self._observer.led(steps)
         committed = steps.committed(checkpoint.query_id) if checkpoint else -1
         refuse_stale_checkpoint(checkpoint, steps.last_info, committed, last_leader_epoch)
         steps.complete_last_batch()
@@ -67,11 +96,13 @@ class QueryRun:
         """Take a batch, whose step 1 gave `bodies`, through the other steps. Raises FencedLeaderError."""
         batch = Batch.of(batch_id, map(Output.decode, bodies))
         self._report(batch)
+        self._observer.finishing(batch, self.steps.row_like)
         happened = news(batch.tables, batch.responses, self.steps.row_like)
         self.steps.commit(batch)
         for line in happened:
             logger.info(line.text, *line.values)
         self._hand_over.write(HandOverChange(batch.deadlines, batch.waiting, dict(self.steps.positions)))
+        self._observer.finished()
         self.batches += 1
         self._commits += batch.has_effects
         if self._commits >= self._upkeep_interval:

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -38,8 +38,11 @@ class UpkeepProcess:
     """Upkeep without waiting for it. One that is due while the last one of the same tables goes on is left out: the
     next one does its work too. A process that has ended is started again."""
 
-    def __init__(self, process_settings: dict[str, Any]) -> None:
-        self._settings = process_settings
+    def __init__(
+        self, process_settings: dict[str, Any], ended: Callable[[float, bool], None] = lambda seconds, failed: None
+    ) -> None:
+        """`ended` is told of each upkeep how many seconds it took, and whether it failed."""
+        self._settings, self._ended = process_settings, ended
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
         self._asked: list[tuple[str, ...]] = []
@@ -102,6 +105,7 @@ class UpkeepProcess:
     def _take(self, process: subprocess.Popen[str], answer: dict[str, Any]) -> None:
         with self._lock:
             names = self._asked.pop(0) if process is self._process and self._asked else ("the tables",)
+        self._ended(answer["took_ms"] / 1000, answer["problem"] is not None)
         if answer["problem"] is None:
             logger.debug("upkeep of %s: %d ms", ", ".join(names), answer["took_ms"])
         else:

@@ -8,13 +8,13 @@ There are no environment overrides.
 from sharegroup.config.cells import NO_CELL, CellsConfig
 from sharegroup.config.config_file import Config, EffectiveGroupConfig
 from sharegroup.config.gateway import GatewayConfig
-from sharegroup.config.group import GroupConfig, GroupOverrides, IsolationLevel
+from sharegroup.config.group import GroupConfig, GroupOverrides
 from sharegroup.config.job import JobConfig
 from sharegroup.config.loading import check_group_overrides, load_config, parse_config
 from sharegroup.config.offset_reset import AutoOffsetReset, OffsetResetStrategy
 from sharegroup.config.reference import reference
 from sharegroup.config.share_coordinator import ShareCoordinatorConfig
-from sharegroup.config.share_group import AssignorName, ShareGroupConfig
+from sharegroup.config.share_group import AssignorName, IsolationLevel, ShareGroupConfig
 from sharegroup.config.storage_options import is_s3
 
 __all__ = [

@@ -49,7 +49,11 @@ class Config:
         if cell not in (self.cells.names or (NO_CELL,)):
             named = ", ".join(self.cells.names) or "none"
             raise InvalidConfigError("cells", [f"{cell!r} is not a cell of cell.names ({named}): name one by --cell"])
-        return dataclasses.replace(self, job=job_of_cell(self.all_cells, cell), cell=cell, _file_job=self.all_cells)
+        job = job_of_cell(self.all_cells, cell)
+        if job.metrics_port:
+            place = self.cells.names.index(cell) if cell else 0
+            job = job.model_copy(update={"metrics_port": job.metrics_port + place})
+        return dataclasses.replace(self, job=job, cell=cell, _file_job=self.all_cells)
 
     @property
     def all_cells(self) -> JobConfig:

@@ -103,6 +103,16 @@ class GatewayConfig(ConfigFamily):
         ge=1,
         description="Memory for record batches read from the brokers.",
     )
+    metrics_host: str = Field(
+        default="127.0.0.1", alias="gateway.metrics.host", min_length=1, description="Address to show metrics at."
+    )
+    metrics_port: Whole = Field(
+        default=0,
+        alias="gateway.metrics.port",
+        ge=0,
+        le=65535,
+        description="Port of /metrics, /healthz and /readyz. 0: off.",
+    )
     max_share_sessions: Whole = Field(
         default=2_000,
         alias="group.share.max.share.sessions",

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from enum import Enum
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from sharegroup.config.family import ConfigFamily, Flag, Whole
-from sharegroup.config.offset_reset import ALLOWED, AutoOffsetReset, OffsetResetStrategy
-from sharegroup.config.share_group import AssignorName, ShareGroupConfig
+from sharegroup.config.offset_reset import ALLOWED, AutoOffsetReset
+from sharegroup.config.share_group import AssignorName, IsolationLevel, Reset, ShareGroupConfig
 
 __all__ = ["BOUNDED", "JOB_KEYS", "GroupConfig", "GroupOverrides", "IsolationLevel"]
 
@@ -29,22 +28,9 @@ BOUNDED = (
     "record.lock.duration.ms",
 )
 #: The job-level key of each key of a group that has one.
-JOB_KEYS = {f"share.{end}": f"group.share.{end}" for end in BOUNDED} | {"share.assignor": "group.share.assignors"}
-
-
-class IsolationLevel(str, Enum):
-    """share.isolation.level: whether records of open and aborted transactions are delivered (KIP-932)."""
-
-    READ_UNCOMMITTED = "read_uncommitted"
-    READ_COMMITTED = "read_committed"
-
-
-def _parse_reset(value: object) -> object:
-    if isinstance(value, AutoOffsetReset):
-        return value
-    if not isinstance(value, str):
-        raise ValueError("Not a text")
-    return AutoOffsetReset.parse(value)
+JOB_KEYS = {f"share.{end}": f"group.share.{end}" for end in (*BOUNDED, "auto.offset.reset", "isolation.level")} | {
+    "share.assignor": "group.share.assignors"
+}
 
 
 class GroupOverrides(ConfigFamily):
@@ -65,14 +51,14 @@ class GroupOverrides(ConfigFamily):
         ge=1_000,
         description="How long an acquired record is locked for its member.",
     )
-    auto_offset_reset: Annotated[AutoOffsetReset, BeforeValidator(_parse_reset)] = Field(
-        default=AutoOffsetReset(OffsetResetStrategy.LATEST),
+    auto_offset_reset: Reset | None = Field(
+        default=None,
         alias="share.auto.offset.reset",
         description="Where the group starts in a topic that is new to it.",
         json_schema_extra={"allowed": ALLOWED},
     )
-    isolation_level: IsolationLevel = Field(
-        default=IsolationLevel.READ_UNCOMMITTED,
+    isolation_level: IsolationLevel | None = Field(
+        default=None,
         alias="share.isolation.level",
         description="Whether records of open and aborted transactions are delivered.",
     )
@@ -100,6 +86,11 @@ class GroupOverrides(ConfigFamily):
     assignor: AssignorName | None = Field(
         default=None, alias="share.assignor", description="Who decides which member reads what (ours)."
     )
+    consumer_group_offset_mirror: str = Field(
+        default="",
+        alias="share.consumer.group.offset.mirror",
+        description="Consumer group whose offsets are kept at the group's start offsets, for lag monitors (ours).",
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,6 +108,7 @@ class GroupConfig:
     assignment_interval_ms: int
     assignor: AssignorName
     max_size: int
+    consumer_group_offset_mirror: str = ""
 
     @classmethod
     def of(cls, job: ShareGroupConfig, overrides: GroupOverrides) -> GroupConfig:

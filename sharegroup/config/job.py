@@ -201,6 +201,31 @@ class JobConfig(ConfigFamily):
         description="Batches kept in the state store for a restart.",
     )
 
+    metrics_host: str = Field(
+        default="127.0.0.1", alias="metrics.host", min_length=1, description="Address to show metrics at."
+    )
+    metrics_port: Whole = Field(
+        default=0,
+        alias="metrics.port",
+        ge=0,
+        le=65535,
+        description="Port of /metrics, /healthz and /readyz; of cells the first one's, the next ones follow. 0: off.",
+    )
+    metrics_max_groups: Whole = Field(
+        default=100,
+        alias="metrics.max.groups",
+        ge=0,
+        le=10_000,
+        description="Most groups with metrics of their own; the others are added up.",
+    )
+    metrics_max_partitions: Whole = Field(
+        default=0,
+        alias="metrics.max.partitions",
+        ge=0,
+        le=100_000,
+        description="Most share-partitions with metrics of their own, beside their group's. 0: none.",
+    )
+
     @property
     def delta_options(self) -> dict[str, str]:
         """Of the storage's options those that delta-rs takes, for whatever opens a table."""

@@ -67,7 +67,7 @@ def parse_config(mapping: Mapping[str, object], source: str) -> Config:
     groups = {}
     for group_id, values in _mapping(_GROUPS, mapping.get(_GROUPS), problems).items():
         given = _mapping(f"{_GROUPS}.{group_id}", values, problems)
-        groups[str(group_id)], found = check_group_overrides(given, group.family, group.wrong)
+        groups[str(group_id)], found = check_group_overrides(given, group.family, group.wrong, str(group_id))
         problems += [f"group {group_id}: {problem}" for problem in found]
     if problems:
         raise InvalidConfigError(source, problems)
@@ -75,7 +75,7 @@ def parse_config(mapping: Mapping[str, object], source: str) -> Config:
 
 
 def check_group_overrides(
-    given: Mapping[str, object], job: ShareGroupConfig, wrong: Collection[str] = ()
+    given: Mapping[str, object], job: ShareGroupConfig, wrong: Collection[str] = (), group_id: str = ""
 ) -> tuple[GroupOverrides, list[str]]:
     """One group's values, and every problem with them in the words of IncrementalAlterConfigs on a GROUP resource.
 
@@ -86,6 +86,9 @@ def check_group_overrides(
     checked = check_family(GroupOverrides, {name: value for name, value in given.items() if name in known})
     problems += checked.problems
     problems += group_problems(checked.family, job, {*wrong, *checked.wrong})
+    if group_id and checked.family.consumer_group_offset_mirror == group_id:
+        # A consumer group of that name would keep members out of the share group.
+        problems.append(f"share.consumer.group.offset.mirror must name another group than {group_id}")
     return checked.family, problems
 
 

@@ -8,8 +8,9 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 from sharegroup.config.family import ConfigFamily, Whole
+from sharegroup.config.offset_reset import ALLOWED, AutoOffsetReset, OffsetResetStrategy
 
-__all__ = ["MAX_RECORD_LOCKS", "AssignorName", "ShareGroupConfig"]
+__all__ = ["MAX_RECORD_LOCKS", "AssignorName", "IsolationLevel", "Reset", "ShareGroupConfig"]
 
 #: Kafka stops at 10,000; a window here is ranges, whose cost does not grow with the number of records.
 MAX_RECORD_LOCKS = 10_000_000
@@ -20,6 +21,25 @@ class AssignorName(str, Enum):
 
     SIMPLE = "simple"
     ALL = "all"
+
+
+class IsolationLevel(str, Enum):
+    """share.isolation.level: whether records of open and aborted transactions are delivered (KIP-932)."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
+def _parse_reset(value: object) -> object:
+    if isinstance(value, AutoOffsetReset):
+        return value
+    if not isinstance(value, str):
+        raise ValueError("Not a text")
+    return AutoOffsetReset.parse(value)
+
+
+#: A value of share.auto.offset.reset, or its text.
+Reset = Annotated[AutoOffsetReset, BeforeValidator(_parse_reset)]
 
 
 def _assignors(value: object) -> object:
@@ -151,6 +171,18 @@ class ShareGroupConfig(ConfigFamily):
         ge=30_000,
         le=3_600_000,
         description="Greatest lock duration.",
+    )
+
+    auto_offset_reset: Reset = Field(
+        default=AutoOffsetReset(OffsetResetStrategy.LATEST),
+        alias="group.share.auto.offset.reset",
+        description="Where groups start in a topic that is new to them (ours: Kafka has it for a group alone).",
+        json_schema_extra={"allowed": ALLOWED},
+    )
+    isolation_level: IsolationLevel = Field(
+        default=IsolationLevel.READ_UNCOMMITTED,
+        alias="group.share.isolation.level",
+        description="Whether records of open and aborted transactions are delivered (ours, too).",
     )
 
     @property

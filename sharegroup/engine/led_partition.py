@@ -10,6 +10,7 @@ from sharegroup.engine.log_offsets import LogOffsets
 from sharegroup.engine.partition_configs import PartitionConfig
 from sharegroup.engine.snapshot_rules import SnapshotRules
 from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.metrics.window_sizes import WindowSizes
 from sharegroup.protocol.share_partition_requests import AcknowledgeRequest, UnacquireRequest
 from sharegroup.share_coordinator.next_record import StateWrite, initial_record, next_record
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffsetHeader
@@ -197,6 +198,18 @@ class LedPartition:
             else:
                 ranges.append(OffsetRange(first, last))
         return self.window.state_batches_in(ranges)
+
+    def sizes(self, key: SharePartitionKey) -> WindowSizes:
+        """How large the window is, for metrics."""
+        window = self.window
+        return WindowSizes(
+            *key,
+            window.start_offset,
+            window.end_offset,
+            window.delivery_complete_count,
+            window.available_count,
+            -1 if self.log is None else window.log_end_offset,
+        )
 
     # -- the operator's state --------------------------------------------------------------------------------------
 

@@ -24,7 +24,8 @@ class Output:
     response rows; `requests` are request rows for the other operator, as (key, value) texts; `rejected` are rows nobody
     can be answered for, as (kafka partition, offset, reason); `notes` are sentences for the job's log; `positions` is
     the next unread offset of each request partition this key saw rows of; `deadline_ms` is when this key wants a tick
-    (None: never); `waiting` tells whether demands stand, so that the source polls this topic's log often.
+    (None: never); `waiting` tells whether demands stand, so that the source polls this topic's log often; `windows` are
+    the values of `metrics.WindowSizes` of the share-partitions that were touched, where they are counted.
     """
 
     key: str
@@ -37,6 +38,7 @@ class Output:
     positions: dict[int, int] = field(default_factory=dict)
     deadline_ms: int | None = None
     waiting: bool = False
+    windows: list[list[Any]] = field(default_factory=list)
 
     def append(self, table: str, row: dict[str, Any]) -> None:
         """Add a row of `table`."""

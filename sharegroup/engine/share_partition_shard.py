@@ -25,7 +25,7 @@ Every share-partition writes at most one durable record in a batch, made from wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from sharegroup.config import GroupConfig
@@ -43,17 +43,26 @@ from sharegroup.engine.rows import InputRow, RequestRow
 from sharegroup.engine.shard_state import GONE_MS, ShardState
 from sharegroup.engine.snapshot_rules import SnapshotRules
 from sharegroup.json_text import from_json
+from sharegroup.metrics.window_sizes import WindowSizes
 from sharegroup.types import Cause, SharePartitionKey
 
 
 class Shard:
     """One run of one key (`engine.operator`); `key` is (group_id, topic_id, shard) as text.
 
-    Raises ValueError for a state of another format.
+    Raises ValueError for a state of another format. `counts`: the sizes of the windows are told, for metrics.
     """
 
-    def __init__(self, key: str, group_id: str, topic_id: str, records: SnapshotRules, state: str | None) -> None:
-        self._key, self._records = key, records
+    def __init__(
+        self,
+        key: str,
+        group_id: str,
+        topic_id: str,
+        records: SnapshotRules,
+        state: str | None,
+        counts: bool = False,
+    ) -> None:
+        self._key, self._records, self._counts = key, records, counts
         self._state = ShardState(group_id, topic_id, state)
         self._output = Output(key, 0)
         self._requests = PartitionRequests(self._state)
@@ -70,6 +79,7 @@ class Shard:
     def run(self, lines: Sequence[str], now_ms: int) -> Output:
         """Take in the rows of a micro-batch and return its effects."""
         state = self._state
+        before = state.here() if self._counts else []
         state.now_ms = max(state.now_ms, now_ms)
         self._output = Output(self._key, state.now_ms)
         for row in rows.in_order(lines):
@@ -80,6 +90,8 @@ class Shard:
             self._write_record(partition, led)
         self._output.deadline_ms = state.next_deadline_ms(self._records)
         self._output.waiting = bool(state.demands.partitions())
+        if self._counts:
+            self._tell_sizes(set(before).difference(state.here()))
         return self._output
 
     def dump(self) -> str | None:
@@ -214,3 +226,11 @@ class Shard:
     def _write_transitions(self, key: SharePartitionKey, led: LedPartition) -> None:
         for transition in led.transitions:
             self._output.append("delivery_log", log_row(key, transition))
+
+    # -- metrics ---------------------------------------------------------------------------------------------------
+
+    def _tell_sizes(self, gone: Iterable[int]) -> None:
+        for partition in gone:
+            self._output.windows.append(list(WindowSizes(*self._state.key(partition), is_led=False)))
+        for partition, led in self._state.live():
+            self._output.windows.append(list(led.sizes(self._state.key(partition))))

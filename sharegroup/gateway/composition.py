@@ -36,6 +36,7 @@ from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.listeners import Listeners
 from sharegroup.gateway.wire.request import Route
+from sharegroup.metrics.client_counts import ClientCounts
 from sharegroup.protocol import messages as share_messages
 from sharegroup.topics.client_settings import ClientSettings, python_properties
 from sharegroup.topics.row_channel import RowTopics
@@ -50,7 +51,11 @@ class Parts:
         self.cluster = UpstreamCluster(settings)
         self.listeners = Listeners(config.gateway.advertised_host or config.gateway.listener_host)
         self.ports = Ports(config.gateway, self.cluster, self.listeners)
-        self.job = _job_channel(config, settings, self.cluster)
+        job = _job_channel(config, settings, self.cluster)
+        self.job: JobChannel = job
+        #: To each cell's job, for metrics.
+        self.channels: Mapping[str, CellChannel] = job.cells
+        self.counts = ClientCounts()
         self._stored = StoredGroups(_tables_paths(config), config.cells.cell_of, config.job.delta_options)
         self.group_configs = GroupConfigs(config, self._stored)
         self._leases = MemberLeases()
@@ -59,8 +64,8 @@ class Parts:
         )
         self.pass_through = PassThrough(self.cluster, settings, self._security)
         self.logins = Logins(self._security)
-        self.connections = Connections(config.gateway.max_connections, self.share.sessions.disconnected)
-        self._service = Service(config.gateway, self._routes(), self.pass_through, self.logins)
+        self.connections = Connections(config.gateway.max_connections, self.share.sessions.disconnected, self.counts)
+        self._service = Service(config.gateway, self._routes(), self.pass_through, self.logins, self.counts)
         self.ports.serve_with(self._connection)
 
     def _routes(self) -> Mapping[int, Route]:
@@ -89,7 +94,7 @@ class Parts:
         return TlsConnection(client, self._security.tls, self._config.gateway.first_request_timeout_ms / 1000)
 
 
-def _job_channel(config: Config, settings: ClientSettings, cluster: UpstreamCluster) -> JobChannel:
+def _job_channel(config: Config, settings: ClientSettings, cluster: UpstreamCluster) -> CellChannel | CellChannels:
     """To the one job there is, or to each cell's."""
     timeout_s = config.gateway.job_timeout_ms / 1000
     if not config.cells.names:

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from sharegroup.config import Config
 from sharegroup.gateway.composition import Parts
 from sharegroup.gateway.groups.group_configs import REFRESH_INTERVAL_S as CONFIGS_INTERVAL_S
+from sharegroup.gateway.shown_metrics import TICK_S, ShownMetrics
 
 logger = logging.getLogger(__name__)
 
@@ -17,30 +18,39 @@ UPKEEP_INTERVAL_S, IDLE_CHECK_INTERVAL_S, REFRESH_INTERVAL_S = 0.1, 1.0, 30.0
 
 
 class Gateway:
-    """`start` opens the ports, `stop` closes them; between the two it serves. One event loop, no thread of its own."""
+    """`start` opens the ports, `stop` closes them; between the two it serves. One event loop; made on it."""
 
     def __init__(self, config: Config) -> None:
         self.parts = Parts(config)
+        self._config = config.gateway
+        self._metrics = ShownMetrics(self.parts, asyncio.get_running_loop().time)
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Connect to the upstream cluster and open the ports. Raises UpstreamUnavailableError or OSError."""
+        """Connect to the upstream cluster and open the ports.
+
+        Raises UpstreamUnavailableError, OSError, or MetricsUnavailableError.
+        """
         parts = self.parts
+        self._metrics.start(self._config.metrics_host, self._config.metrics_port)
         parts.job.start()
         await parts.cluster.refresh()
         await parts.group_configs.refresh()  # before the first fetch: a group may be a read_committed one
         await parts.ports.open()
-        upkeep = {
-            UPKEEP_INTERVAL_S: parts.share.sessions.upkeep,
-            IDLE_CHECK_INTERVAL_S: parts.connections.close_idle,
-            CONFIGS_INTERVAL_S: parts.group_configs.upkeep,
-            REFRESH_INTERVAL_S: self._refresh,
-        }
-        self._tasks = [asyncio.ensure_future(_each(interval_s, work)) for interval_s, work in upkeep.items()]
+        self._metrics.listening()
+        upkeep: list[tuple[float, Callable[[], Awaitable[None] | None]]] = [
+            (UPKEEP_INTERVAL_S, parts.share.sessions.upkeep),
+            (IDLE_CHECK_INTERVAL_S, parts.connections.close_idle),
+            (CONFIGS_INTERVAL_S, parts.group_configs.upkeep),
+            (REFRESH_INTERVAL_S, self._refresh),
+            (TICK_S, self._metrics.tick),
+        ]
+        self._tasks = [asyncio.ensure_future(_each(interval_s, work)) for interval_s, work in upkeep]
 
     async def stop(self) -> None:
         """Close the ports, give back what members hold, and end."""
         parts = self.parts
+        self._metrics.close()
         for task in self._tasks:
             task.cancel()
         parts.pass_through.close()
@@ -82,7 +92,7 @@ async def _each(interval_s: float, work: Callable[[], Awaitable[None] | None]) -
 
 @contextlib.asynccontextmanager
 async def running_gateway(config: Config) -> AsyncIterator[Gateway]:
-    """A started gateway, stopped at the end. Raises UpstreamUnavailableError or OSError."""
+    """A started gateway, stopped at the end. Raises what `Gateway.start` raises."""
     gateway = Gateway(config)
     try:
         await gateway.start()

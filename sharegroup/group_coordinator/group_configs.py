@@ -78,6 +78,6 @@ def _check(group: GroupMetadata, changes: Mapping[str, str | None], job: Config)
     """Check what the group would have: the values of the file, those set before, and the new ones over them."""
     stored = {name: value for name, value in {**group.configs, **changes}.items() if value is not None}
     of_file = job.groups.get(group.group_id, GroupOverrides()).set_values()
-    _, problems = check_group_overrides({**of_file, **stored}, job.group)
+    _, problems = check_group_overrides({**of_file, **stored}, job.group, group_id=group.group_id)
     if problems:
         raise RequestError(ErrorCode.INVALID_CONFIG, "; ".join(problems))

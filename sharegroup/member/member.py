@@ -35,7 +35,7 @@ from sharegroup.member.channel import Channel
 from sharegroup.member.held_batches import Offers
 from sharegroup.member.member_logic import MemberLogic, MemberSettings, Request
 from sharegroup.member.member_loop import PAUSE_S, MemberLoop
-from sharegroup.member.ranges import AssignedPartition, HeldRange, OfferedBatch
+from sharegroup.member.ranges import AssignedPartition, HeldRange, OfferedBatch, records_in
 from sharegroup.member.shared_logic import SharedLogic
 from sharegroup.types import AcknowledgementBatch
 
@@ -89,6 +89,11 @@ class Member:
         with self._shared.turn() as (logic, _):
             return logic.redelivered
 
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """As `MemberCounts.values`, now."""
+        with self._shared.turn() as (logic, now_ms):
+            return logic.counts.values(now_ms)
+
     # -- for the driver --------------------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -115,6 +120,7 @@ class Member:
             beginning = logic.begin(batch, now_ms)
             while (ranges := beginning.poll(now_ms)) is None:
                 now_ms = self._shared.wait_for_step(beginning.deadline_ms)
+            logic.counts.polled(records_in(ranges), now_ms)
             return ranges
 
     def holds_batch(self) -> bool:

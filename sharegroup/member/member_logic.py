@@ -25,12 +25,14 @@ from sharegroup.member.fetch_demands import FetchDemands, ranges_of
 from sharegroup.member.held_batches import HeldBatches, Offers
 from sharegroup.member.membership import Membership
 from sharegroup.member.ranges import AssignedPartition, HeldRange, OfferedBatch
+from sharegroup.metrics.member_counts import MemberCounts
 from sharegroup.protocol.response_rows import Response
-from sharegroup.protocol.share_group_requests import ShareGroupRequest, TopicMetadata
+from sharegroup.protocol.share_group_requests import HeartbeatRequest, ShareGroupRequest, TopicMetadata
 from sharegroup.protocol.share_group_responses import HeartbeatResponse
 from sharegroup.protocol.share_partition_requests import (
     MAX_RANGES_PER_ROW,
     AcknowledgeRequest,
+    FetchRequest,
     SharePartitionRequest,
     UnacquireRequest,
     in_rows,
@@ -84,6 +86,7 @@ class MemberLogic:
         self.settings, self.incarnation = settings, incarnation
         self.failure: Exception | None = None
         self.redelivered = 0
+        self.counts = MemberCounts()
         self.is_open = False
         self.acknowledgements: AcknowledgementRound | None = None
         self.renewal: AcknowledgementRound | None = None
@@ -164,8 +167,17 @@ class MemberLogic:
         """Take responses in; what is to be sent now, in this order."""
         requests = [request for response in responses for request in self._take(response, now_ms)]
         requests += self._due(now_ms)
+        self._count(requests, now_ms)
         self.failure = self.failure or self._membership.fatal
         return requests
+
+    def _count(self, requests: Sequence[Request], now_ms: int) -> None:
+        for request in requests:
+            match request:
+                case HeartbeatRequest():
+                    self.counts.heartbeat(request.id, now_ms)
+                case FetchRequest():
+                    self.counts.fetch(request.id, now_ms)
 
     def appended(self, requests: Sequence[Request], now_ms: int) -> None:
         """These requests are in the request topics."""
@@ -212,6 +224,9 @@ class MemberLogic:
         An acknowledgement counts from its append, so this is what a batch has to wait for. The answers, which say only
         what came too late, are awaited by the next call and by `close`.
         """
+        self.counts.acknowledged(
+            sum(batch.last_offset - batch.first_offset + 1 for b in batches.values() for batch in b)
+        )
         following = AcknowledgementRound(self.settings.group_id, self.settings.member_id, batches, granted, self._ids)
         return Acknowledging(self, following, self.acknowledgements, now_ms)
 
@@ -224,6 +239,7 @@ class MemberLogic:
     def _take(self, response: Response, now_ms: int) -> list[Request]:
         match response:
             case HeartbeatResponse():
+                self.counts.heartbeat_answered(response.id, now_ms)
                 self._take_heartbeat(response, now_ms)
             case AcknowledgeResponse():
                 self._take_acknowledged(response, now_ms)
@@ -231,6 +247,7 @@ class MemberLogic:
                 return self._release_foreign(response)
             case FetchResponse() if self._demands.awaits(response):
                 self._see_gone(response, now_ms)
+                self.counts.fetch_answered(response.id, now_ms)
                 granted = self._demands.take(response, now_ms)
                 self.holdings.add([held for held in granted if not self._is_replaced(held.share_partition)], now_ms)
         return []
@@ -248,6 +265,7 @@ class MemberLogic:
             self._demands.forget()
             self.holdings.forget(now_ms)
         if self.assignment != before:
+            self.counts.rebalanced()
             self._topic_ids = {share_partition.topic: share_partition.topic_id for share_partition in self.assignment}
             self._look_at_topics_soon()
             self.holdings.forget_gone(self._is_replaced, now_ms)
@@ -273,6 +291,7 @@ class MemberLogic:
         if answered is self.acknowledgements:
             self.acknowledgements = None
             self.redelivered += len(answered.refused)
+            self.counts.refused(len(answered.refused))
             if answered.refused:
                 logger.warning("%d ranges were acknowledged too late, and are redelivered", len(answered.refused))
             return

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from sharegroup.tables.rows import StorageOptions, Tables
 from sharegroup.tables.schemas import SHARE_GROUP_MEMBERS, SHARE_GROUPS, SHARE_PARTITIONS
 
-_DEAD = "Dead"
+_EMPTY, _STABLE, _DEAD = "Empty", "Stable", "Dead"
 _DELETING = "deleting"
 
 
@@ -74,13 +74,17 @@ def read_group(
 def read_group_descriptions(
     tables: str | Tables, group_ids: Collection[str], storage_options: StorageOptions = None
 ) -> dict[str, ShareGroupDescription]:
-    """Those of the named groups that there are; each table is read once. Raises TableUnavailableError."""
+    """Those of the named groups that there are; each table is read once. Raises TableUnavailableError.
+
+    A batch writes the groups before the members, so the members are read first: no member is ahead of its group then.
+    The state is that of the members that are shown.
+    """
     if not group_ids:
         return {}
     opened = Tables.of(tables, storage_options)
+    members = _by_group(opened.rows(SHARE_GROUP_MEMBERS, group_ids))
     rows = opened.rows(SHARE_GROUPS, group_ids)
     groups = {row["group_id"]: row for row in rows if row["group_state"] != _DEAD}
-    members = _by_group(opened.rows(SHARE_GROUP_MEMBERS, group_ids))
     partitions = read_share_partitions(opened, group_ids)
     return {
         group_id: _description(group, members.get(group_id, ()), partitions.get(group_id, ()))
@@ -112,12 +116,12 @@ def _by_group(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[Mapping[str, 
 
 def _description(
     group: Mapping[str, Any],
-    members: Iterable[Mapping[str, Any]],
+    members: Collection[Mapping[str, Any]],
     partitions: tuple[SharePartitionDescription, ...],
 ) -> ShareGroupDescription:
     return ShareGroupDescription(
         group["group_id"],
-        group["group_state"],
+        _STABLE if members else _EMPTY,
         group["group_epoch"],
         group["assignment_epoch"],
         tuple(map(_member, members)),

@@ -198,7 +198,7 @@ class EmbeddedKafka:
 
     def _start_once(self, java_command: list[str]) -> None:
         self._home = Path(tempfile.mkdtemp(prefix="sharegroup-kafka-"))
-        self.port = self.port or _free_port()
+        self.port = self.port or free_port()
         (self._home / "server.properties").write_text(
             "".join(f"{key}={value}\n" for key, value in self._properties().items()), encoding="utf-8"
         )
@@ -215,7 +215,7 @@ class EmbeddedKafka:
                 "listeners": f"PLAINTEXT://{self.bootstrap_servers}",
                 "controller.quorum.voters": f"{self._first.node_id}@{self.controller}",
             }
-        self.controller = f"{HOST}:{_free_port()}"
+        self.controller = f"{HOST}:{free_port()}"
         return {
             "process.roles": "broker,controller",
             "listeners": f"PLAINTEXT://{self.bootstrap_servers},CONTROLLER://{self.controller}",
@@ -355,8 +355,8 @@ def _new_cluster_id() -> str:
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
-def _free_port() -> int:
-    """A port that was free a moment ago: the broker cannot pick its own, the controller's is in its configuration."""
+def free_port() -> int:
+    """A port that was free a moment ago, for who cannot pick its own: a broker's controller is in its configuration."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]

@@ -7,7 +7,7 @@ the same operator keys. The job's batches follow each other as a member is answe
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -66,8 +66,12 @@ class JobUnderLoad:
         trigger_interval_ms: int = 0,
         prepare: Callable[[str, str, str], None] | None = None,
         driver_memory: str = "1g",
+        settings: Mapping[str, object] | None = None,
     ) -> None:
-        """`prepare` may write the tables that the job starts on: it is told their path, the topic and its id."""
+        """`settings` are more keys of the section `job`.
+
+        `prepare` may write the tables that the job starts on: it is told their path, the topic and its id.
+        """
         self.kafka, self.directory, self.partitions, self.shards = kafka, directory, partitions, shards
         self.trigger_interval_ms = trigger_interval_ms
         self.topic = directory.name
@@ -75,6 +79,7 @@ class JobUnderLoad:
         topics.fill(kafka.bootstrap_servers, self.topic, partitions, rounds * _ROUND_SIZE, _RECORD_SIZE)
         self._row_topics = row_topics(self.topic)
         job = {"operator.shards": shards, "trigger.interval.ms": trigger_interval_ms, **self._row_topics}
+        job |= settings or {}
         # Locks outlive the turns of the other side.
         group = {"group.share.record.lock.duration.ms": 60_000}
         self.config = write_config(directory, kafka.bootstrap_servers, job, group, groups=[GROUP_ID])

@@ -19,11 +19,23 @@ NewTopic = Callable[..., str]
 
 
 @pytest.fixture(scope="session")
-def gateway(share_group_job: ShareGroupJobRun, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+def gateway_metrics_port() -> int:
+    """Where `gateway` shows its metrics."""
+    from sharegroup.testkit.embedded_kafka import free_port
+
+    return free_port()
+
+
+@pytest.fixture(scope="session")
+def gateway(
+    share_group_job: ShareGroupJobRun, gateway_metrics_port: int, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GatewayProcess]:
     """A gateway to the main job, for all tests that leave it running."""
     from sharegroup.testkit.gateway_process import GatewayProcess
 
-    with GatewayProcess(share_group_job.config_path, tmp_path_factory.mktemp("gateway") / "gateway.log") as process:
+    log_path = tmp_path_factory.mktemp("gateway") / "gateway.log"
+    shown = [f"--metrics-port={gateway_metrics_port}"]
+    with GatewayProcess(share_group_job.config_path, log_path, options=shown) as process:
         yield process
         assert process.terminate() == 0
         assert " ERROR " not in process.log_path.read_text()

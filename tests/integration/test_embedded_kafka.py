@@ -115,9 +115,9 @@ def test_a_port_that_someone_else_has_is_an_error_that_says_so(kafka: EmbeddedKa
 def test_a_free_port_that_is_taken_before_the_broker_has_it_is_replaced(
     kafka: EmbeddedKafka, logs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    free_port = embedded_kafka._free_port
+    free_port = embedded_kafka.free_port
     ports = iter([kafka.port])
-    monkeypatch.setattr(embedded_kafka, "_free_port", lambda: next(ports, None) or free_port())
+    monkeypatch.setattr(embedded_kafka, "free_port", lambda: next(ports, None) or free_port())
 
     with EmbeddedKafka() as second:
         assert second.port != kafka.port

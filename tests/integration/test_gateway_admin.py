@@ -61,7 +61,7 @@ SHARE_GROUPS = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
 GROUPS = "org.apache.kafka.tools.GroupsCommand"
 CONFIGS = "kafka.admin.ConfigCommand"
 LOCK, CONSUMER_SESSION = "share.record.lock.duration.ms", "consumer.session.timeout.ms"
-TOPIC, GROUP = 2, 32
+TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE = 0, 1
 TOOL_TIMEOUT_S = 120
 
@@ -236,10 +236,16 @@ def test_kafkas_tools(
     assert tools.start(CONFIGS, *entity, "--alter", "--add-config", changes).result().exit_code == 0
     described = tools.start(CONFIGS, *entity, "--describe")
     of_all = tools.start(CONFIGS, "--entity-type", "groups", "--describe")
+    broker = str(min(gateway.addresses))
+    of_broker = tools.start(CONFIGS, "--entity-type", "brokers", "--entity-name", broker, "--describe", "--all")
     assert f"{LOCK}=40000 sensitive=false" in described.result().text
     assert f"DYNAMIC_GROUP_CONFIG:{LOCK}=40000" in described.result().text
     assert f"{CONSUMER_SESSION}=50000" in described.result().text
     assert f"group {group_id} are" in of_all.result().text
+    job_lock = "group.share.record.lock.duration.ms"  # of the job, and not of the broker behind the gateway
+    synonyms = f"{{STATIC_BROKER_CONFIG:{job_lock}=600000, DEFAULT_CONFIG:{job_lock}=30000}}"
+    assert f"{job_lock}=600000 sensitive=false synonyms={synonyms}" in of_broker.result().text
+    assert "log.dirs=" in of_broker.result().text
     assert read_group_configs(tables)[group_id] == {LOCK: "40000"}
 
     # The group is deleted.
@@ -390,6 +396,14 @@ def test_configs_of_groups_and_of_others(ask: Ask, new_topic: NewTopic, unique_n
     resources = ask(request, ListConfigResourcesResponse, 1).config_resources
     assert (GROUP, group_id) in {(found.resource_type, found.resource_name) for found in resources}
     assert not ask(ListConfigResourcesRequest(), ListConfigResourcesResponse, 0).config_resources
+
+    resource = IncrementalAlterConfigsRequest.AlterConfigsResource
+    change = resource.AlterableConfig(name="group.share.max.size", config_operation=SET, value="5")
+    refused = resource(resource_type=BROKER, resource_name="1", configs=[change])
+    request = IncrementalAlterConfigsRequest(resources=[refused], validate_only=False)
+    (answer,) = ask(request, IncrementalAlterConfigsResponse, 1).responses
+    assert (answer.resource_type, answer.error_code) == (BROKER, ErrorCode.INVALID_CONFIG)
+    assert "the share-group job has these from its configuration file" in answer.error_message
 
     assert alter({LOCK: None, CONSUMER_SESSION: None}) == [(GROUP, 0)]
     wait_until(lambda: described()[0] == before[0], "the broker learns that they are gone")

@@ -148,6 +148,12 @@ def test_everything_is_accepted(
     assert logged(job, group_id)[Cause.ACCEPT.value] == len(sent)
     assert query.member_id == member.member_id
     assert (query.handler_errors, query.redelivered, query.is_active) == (0, 0, False)
+    said, taken = query.metrics(), query._query.recentProgress
+    assert said["consumer-share-fetch-manager-metrics"]["records-consumed-total"] == len(sent)
+    assert said["consumer-share-fetch-manager-metrics"]["acknowledgements-send-total"] == len(sent)
+    assert said["consumer-share-coordinator-metrics"]["heartbeat-total"] >= 2
+    observed = [progress.observedMetrics.get("consumer-share-fetch-manager-metrics") for progress in taken]
+    assert sum(row["records-consumed"] for row in observed if row is not None) == len(sent)
 
 
 def test_a_group_that_reads_committed_gets_nothing_else(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from sharegroup.protocol.share_group_requests import (
 )
 from sharegroup.protocol.share_partition_requests import FetchRequest
 from sharegroup.tables import read_group, read_group_configs, read_groups, read_share_group_offsets
-from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_GROUPS, SHARE_PARTITIONS, table_path
+from sharegroup.tables.rows import Row, Tables
+from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_GROUPS, SHARE_PARTITIONS, TableSpec, table_path
 from sharegroup.tables.state_table import read_states
 from sharegroup.types import ConfigSource
 from tests.tables.two_queries import AGAIN_ID, GROUP, TOPIC_ID, TwoQueries
@@ -194,3 +196,31 @@ def test_a_group_is_described_from_its_tables(tmp_path: Path) -> None:
     assert (read_group(str(tmp_path), GROUP), read_groups(str(tmp_path))) == (None, ())
     assert read_group(str(tmp_path), "unknown") is None
     assert read_share_group_offsets(str(tmp_path), "unknown") == ()
+
+
+class WrittenBetween(Tables):
+    """`write` is done once, as soon as one of the tables was read."""
+
+    def __init__(self, tables_path: str, write: Callable[[], object]) -> None:
+        super().__init__(tables_path)
+        self._writes = [write]
+
+    def rows(self, spec: TableSpec, group_ids: Collection[str] | None = None) -> list[Row]:
+        found = super().rows(spec, group_ids)
+        while self._writes:
+            self._writes.pop()()
+        return found
+
+
+@pytest.mark.parametrize("member_id", ["m1", "m2"])
+def test_no_member_is_ahead_of_its_group_whatever_is_written_between_two_reads(tmp_path: Path, member_id: str) -> None:
+    """Another member joins, or the only one leaves: the description is of the members that it shows."""
+    job = TwoQueries(tmp_path, EARLIEST)
+    join(job)
+    row = heartbeat(0 if member_id == "m2" else -1)
+    tables = WrittenBetween(str(tmp_path), lambda: job.groups(dataclasses.replace(row, member_id=member_id)))
+    group = read_group(tables, GROUP)
+    assert group is not None
+    assert group.group_state == ("Stable" if group.members else "Empty")
+    assert group.group_epoch > 3
+    assert all(member.member_epoch <= group.group_epoch for member in group.members)

@@ -8,6 +8,8 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
+from sharegroup.metrics.client_counts import ClientCounts
+
 logger = logging.getLogger(__name__)
 
 
@@ -26,8 +28,9 @@ class Connection(Protocol):
 class Connections:
     """All connections, those in their TLS handshake included: `most` at a time. `ended` is told the id of each."""
 
-    def __init__(self, most: int, ended: Callable[[int], None]) -> None:
+    def __init__(self, most: int, ended: Callable[[int], None], counts: ClientCounts | None = None) -> None:
         self._most, self._ended = most, ended
+        self._counts = counts or ClientCounts()
         self._connections: set[Connection] = set()
         self._ids = itertools.count(1)
 
@@ -43,7 +46,9 @@ class Connections:
 
     def add(self, connection: Connection) -> bool:
         """Take a connection in; False when there are too many."""
-        if len(self._connections) >= self._most:
+        has_place = len(self._connections) < self._most
+        self._counts.connected(has_place)
+        if not has_place:
             logger.warning("more than %d connections: one is refused", self._most)
             return False
         self._connections.add(connection)
@@ -58,6 +63,7 @@ class Connections:
         """Disconnect the clients that have been silent for too long."""
         now = asyncio.get_running_loop().time()
         for connection in [connection for connection in self._connections if connection.is_idle(now)]:
+            self._counts.closed_idle()
             connection.close()
 
     def close(self) -> None:

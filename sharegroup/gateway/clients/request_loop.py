@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from kafka.protocol.api_message import ApiMessage
 
 from sharegroup.config import GatewayConfig
+from sharegroup.errors import ErrorCode
 from sharegroup.gateway.clients.login import Logins
 from sharegroup.gateway.clients.waiting_frames import WaitingFrames
 from sharegroup.gateway.handlers.api_versions import API_VERSIONS, unsupported_version
@@ -24,6 +25,7 @@ from sharegroup.gateway.wire.framing import FrameProtocol, framed
 from sharegroup.gateway.wire.headers import MalformedRequestError, RequestHeader
 from sharegroup.gateway.wire.request import Caller, Request, Route
 from sharegroup.gateway.wire.request_decoding import decode_request
+from sharegroup.metrics.client_counts import PASSED_THROUGH, ClientCounts
 
 #: Answers that may be on their way to the client, and from upstream.
 MAX_WAITING_ANSWERS = 16
@@ -33,6 +35,8 @@ MAX_WAITING_ANSWERS = 16
 MAX_OWN_REQUEST_BYTES = 1_048_576
 #: Largest request of a client that has not logged in. SASL messages are limited to 4 KiB.
 MAX_LOGIN_REQUEST_BYTES = 8_192
+
+_CODES = frozenset(ErrorCode)
 
 #: What is sent: encoded already, or a frame that is to come from upstream.
 _Answer = bytes | bytearray | asyncio.Future[memoryview]
@@ -46,6 +50,7 @@ class Service:
     routes: Mapping[int, Route]
     pass_through: PassThrough
     logins: Logins
+    counts: ClientCounts = field(default_factory=ClientCounts)
 
 
 class RequestLoop:
@@ -61,6 +66,7 @@ class RequestLoop:
         self._answers: asyncio.Queue[_Answer] = asyncio.Queue(MAX_WAITING_ANSWERS)
         self._passthrough: Passthrough | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._loop = asyncio.get_running_loop()
         self.had_request = self._is_over = False
         self._limit_requests()
 
@@ -127,6 +133,7 @@ class RequestLoop:
             await self._pass_on(header, frame)
             return
         message, _ = route
+        self._service.counts.received(message.name, len(frame))
         if len(frame) > MAX_OWN_REQUEST_BYTES:
             raise MalformedRequestError(f"{message.name} of {len(frame)} bytes; allowed: up to {MAX_OWN_REQUEST_BYTES}")
         await self._answers.join()  # one of our own at a time, and in order with what passes through
@@ -135,6 +142,7 @@ class RequestLoop:
             await self._end_when_answered()
 
     async def _pass_on(self, header: RequestHeader, frame: memoryview) -> None:
+        self._service.counts.received(PASSED_THROUGH, len(frame))
         await self._service.pass_through.check(self.caller, header)
         if self._passthrough is None:
             self._passthrough = self._service.pass_through.link(self.caller.node_id)
@@ -147,6 +155,7 @@ class RequestLoop:
         low, high = message.valid_versions
         if header.api_key == API_VERSIONS and not low <= header.api_version <= high:
             return wire.encode_response(unsupported_version(), 0, header.correlation_id)
+        begin_s = self._loop.time()
         request = Request(header, decode_request(message, header, frame), self.caller)
         response: ApiMessage
         if self._login.has_part_in(header.api_key):
@@ -154,7 +163,10 @@ class RequestLoop:
             self._see_login()
         else:
             response = await handler(request)
-        return wire.encode_response(response, header.api_version, header.correlation_id)
+        answer = wire.encode_response(response, header.api_version, header.correlation_id)
+        self._service.counts.answered(message.name, self._loop.time() - begin_s, _error_of(response))
+        self._service.counts.sent(message.name, len(answer))
+        return answer
 
     # -- the login ---------------------------------------------------------------------------------------------------
 
@@ -201,6 +213,7 @@ class RequestLoop:
     async def _send(self, answer: _Answer) -> None:
         if isinstance(answer, asyncio.Future):
             frame = await answer
+            self._service.counts.sent(PASSED_THROUGH, len(frame))
             self._link.write_frame(frame)
             await self._link.drained()
             if self._passthrough is not None:
@@ -208,3 +221,11 @@ class RequestLoop:
         elif self._link.transport is not None:
             self._link.transport.write(answer)
             await self._link.drained()
+
+
+def _error_of(response: ApiMessage) -> str:
+    """The name of the error of a whole request, "" for none, or where a response has one for each of its parts."""
+    code = getattr(response, "error_code", 0)
+    if not code:
+        return ""
+    return ErrorCode(code).name if code in _CODES else str(code)

@@ -1,4 +1,4 @@
-"""A group's `share.*` configs as DescribeConfigs tells of them: values, where they come from, types, docs."""
+"""`share.*` of groups, `group.share.*` of brokers as DescribeConfigs tells them: values, their origin, types, docs."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from collections.abc import Collection, Iterator, Mapping
 from enum import IntEnum
 from typing import NamedTuple
 
-from sharegroup.config import GroupOverrides, ShareGroupConfig
-from sharegroup.config.family import text_of
+from sharegroup.config import Config, GroupOverrides, ShareGroupConfig
+from sharegroup.config.family import ConfigFamily, text_of
 from sharegroup.config.group import JOB_KEYS
-from sharegroup.config.reference import default_text
 
 #: Configs of consumer and of streams groups are the upstream's; any other name is ours to know, or to refuse.
 UPSTREAM_PREFIXES = ("consumer.", "streams.")
+#: Configs of brokers that are the job's.
+JOB_PREFIX = "group.share."
+#: Job-level keys that Kafka's brokers lack: there, these configs of a group have a default of their own.
+_NOT_OF_BROKERS = ("group.share.auto.offset.reset", "group.share.isolation.level")
 
 
 class Source(IntEnum):
@@ -29,6 +32,7 @@ class ConfigType(IntEnum):
     BOOLEAN = 1
     STRING = 2
     INT = 3
+    LIST = 7
 
 
 class Synonym(NamedTuple):
@@ -69,6 +73,21 @@ def config_entries(
     ]
 
 
+def broker_entries(config: Config, names: Collection[str] | None = None) -> list[ConfigEntry]:
+    """`group.share.*` as of a broker, all or those named: the job's, and the gateway's number of sessions."""
+    return [
+        ConfigEntry(name, tuple(_broker_synonyms(name, family)), _type_of(key.default), key.doc)
+        for family in (config.group, config.gateway)
+        for name, key in family.config_keys().items()
+        if is_the_jobs(name) and (names is None or name in names)
+    ]
+
+
+def is_the_jobs(name: str) -> bool:
+    """Whether a config of a broker is the job's file's to set, whatever the upstream has under the name."""
+    return name.startswith(JOB_PREFIX)
+
+
 def is_upstreams(name: str) -> bool:
     """Whether a config of a group is the upstream's to set and to describe."""
     return name.startswith(UPSTREAM_PREFIXES)
@@ -84,23 +103,38 @@ def _synonyms(
         yield Synonym(name, in_file[name], Source.STATIC_BROKER_CONFIG)
     job_name = JOB_KEYS.get(name)
     if job_name is None:
-        yield Synonym(name, default_text(GroupOverrides.config_keys()[name]), Source.DEFAULT_CONFIG)
+        yield Synonym(name, text_of(GroupOverrides.config_keys()[name].default), Source.DEFAULT_CONFIG)
         return
     of_job = job.set_values()
     if job_name in of_job:
         yield Synonym(job_name, _for_a_group(of_job[job_name]), Source.STATIC_BROKER_CONFIG)
-    yield Synonym(job_name, _for_a_group(ShareGroupConfig.config_keys()[job_name].default), Source.DEFAULT_CONFIG)
+    default = _for_a_group(ShareGroupConfig.config_keys()[job_name].default)
+    yield Synonym(name if job_name in _NOT_OF_BROKERS else job_name, default, Source.DEFAULT_CONFIG)
+
+
+def _broker_synonyms(name: str, family: ConfigFamily) -> Iterator[Synonym]:
+    in_file = family.set_texts()
+    if name in in_file:
+        yield Synonym(name, in_file[name], Source.STATIC_BROKER_CONFIG)
+    yield Synonym(name, text_of(family.config_keys()[name].default), Source.DEFAULT_CONFIG)
 
 
 def _for_a_group(of_job: object) -> str:
     """What a job-level value means for a group that has none: of a list, its first."""
-    return text_of(of_job[0] if isinstance(of_job, tuple) else of_job)
+    return text_of(of_job[0] if type(of_job) is tuple else of_job)  # no named one, which is a value by itself
 
 
 def _config_type(name: str) -> ConfigType:
     default = GroupOverrides.config_keys()[name].default
-    if default is None:
-        default = ShareGroupConfig.config_keys()[JOB_KEYS[name]].default
+    if default is not None:
+        return _type_of(default)
+    found = _type_of(ShareGroupConfig.config_keys()[JOB_KEYS[name]].default)
+    return ConfigType.STRING if found is ConfigType.LIST else found  # a group has one of them
+
+
+def _type_of(default: object) -> ConfigType:
     if isinstance(default, bool):
         return ConfigType.BOOLEAN
+    if type(default) is tuple:
+        return ConfigType.LIST
     return ConfigType.INT if isinstance(default, int) else ConfigType.STRING

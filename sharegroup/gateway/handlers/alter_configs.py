@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from kafka.protocol.admin import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.groups.group_config_entries import is_upstreams
+from sharegroup.gateway.groups.group_config_entries import is_the_jobs, is_upstreams
 from sharegroup.gateway.groups.group_configs import GroupConfigs
 from sharegroup.gateway.job_client.group_requests import GroupRequests
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.gateway.upstream.configs import GROUP, ConfigResult, Resource, UpstreamConfigs, resource_of
+from sharegroup.gateway.upstream.configs import BROKER, GROUP, ConfigResult, Resource, UpstreamConfigs, resource_of
 from sharegroup.gateway.wire.request import Request
 
 _Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
@@ -42,7 +42,7 @@ class IncrementalAlterConfigs:
         passed = []
         for resource in body.resources:
             if resource.resource_type != GROUP:
-                refusal = self._upstream.refusal(request.caller, resource)
+                refusal = self._upstream.refusal(request.caller, resource) or _of_the_job(resource)
                 if refusal is None:
                     passed.append(resource)
                 else:
@@ -102,6 +102,15 @@ class IncrementalAlterConfigs:
             await self._configs.refresh()
         except RequestError:
             return  # it is altered; the next reading tells
+
+
+def _of_the_job(resource: _Resource) -> ConfigResult | None:
+    """Why a broker's configs are not altered: the upstream would take what means nothing to share groups here."""
+    ours = [config.name for config in resource.configs if is_the_jobs(config.name)]
+    if resource.resource_type != BROKER or not ours:
+        return None
+    message = f"{', '.join(ours)}: the share-group job has these from its configuration file, and takes no other value"
+    return int(ErrorCode.INVALID_CONFIG), message
 
 
 def split(configs: Sequence[_Change]) -> tuple[dict[str, str | None], list[_Change]]:

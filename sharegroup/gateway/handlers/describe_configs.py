@@ -1,4 +1,7 @@
-"""DescribeConfigs: `share.*` of groups from the tables and the file, everything else from the upstream."""
+"""DescribeConfigs: `share.*` of groups from the tables and the file, everything else from the upstream.
+
+Of a broker, `group.share.*` is what the job goes by, and not what the upstream has for share groups of its own.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,17 @@ from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse
 
 from sharegroup.config import Config, GroupOverrides
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.groups.group_config_entries import ConfigEntry, config_entries, is_upstreams
+from sharegroup.gateway.groups.group_config_entries import (
+    ConfigEntry,
+    broker_entries,
+    config_entries,
+    is_the_jobs,
+    is_upstreams,
+)
 from sharegroup.gateway.groups.stored_groups import StoredGroups
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.gateway.upstream.configs import GROUP, UpstreamConfigs, described
+from sharegroup.gateway.upstream.configs import BROKER, GROUP, UpstreamConfigs, described
 from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from sharegroup.gateway.wire.request import Request
 
@@ -46,8 +55,25 @@ class DescribeConfigs:
                 results[place] = described((resource.resource_type, resource.resource_name), [], *refusal)
         asked = [resource for _, resource in passed]
         answers = await self._upstream.describe(request.caller.node_id, asked, body, request.version)
-        results |= {place: answers[item.resource_type, item.resource_name] for place, item in passed}
+        for place, item in passed:
+            found = answers[item.resource_type, item.resource_name]
+            results[place] = self._of_broker(request, item, found) if item.resource_type == BROKER else found
         return DescribeConfigsResponse(throttle_time_ms=0, results=[results[place] for place in sorted(results)])
+
+    def _of_broker(
+        self,
+        request: Request[DescribeConfigsRequest],
+        resource: DescribeConfigsRequest.DescribeConfigsResource,
+        found: _Result,
+    ) -> _Result:
+        """The upstream's answer with the job's `group.share.*`; without a name it is about dynamic configs alone."""
+        if found.error_code:
+            return found
+        found.configs = [entry for entry in found.configs if not is_the_jobs(entry.name)]
+        if resource.resource_name:
+            ours = broker_entries(self._config, resource.configuration_keys)
+            found.configs += [self._entry(request, entry, read_only=True) for entry in ours]
+        return found
 
     async def _group(
         self, request: Request[DescribeConfigsRequest], resource: DescribeConfigsRequest.DescribeConfigsResource
@@ -62,8 +88,7 @@ class DescribeConfigs:
             return described((GROUP, group_id), [], int(error.code), error.message)
         of_file = self._config.groups.get(group_id) or GroupOverrides()
         ours = config_entries(stored, of_file, self._config.group, names)
-        with_docs = request.version >= DOCUMENTATION_VERSION and request.body.include_documentation
-        entries = [_entry(entry, request.body.include_synonyms, with_docs) for entry in ours]
+        entries = [self._entry(request, entry) for entry in ours]
         return described((GROUP, group_id), [*await self._others(request, resource), *entries])
 
     async def _others(
@@ -85,18 +110,18 @@ class DescribeConfigs:
         (result,) = answers.values()
         return [entry for entry in result.configs if is_upstreams(entry.name)]
 
-
-def _entry(entry: ConfigEntry, with_synonyms: bool, with_documentation: bool) -> _Entry:
-    synonym = _Entry.DescribeConfigsSynonym
-    return _Entry(
-        name=entry.name,
-        value=entry.value,
-        read_only=False,
-        config_source=int(entry.source),
-        is_sensitive=False,
-        synonyms=[synonym(name=s.name, value=s.value, source=int(s.source)) for s in entry.synonyms]
-        if with_synonyms
-        else [],
-        config_type=int(entry.config_type),
-        documentation=entry.documentation if with_documentation else None,
-    )
+    @staticmethod
+    def _entry(request: Request[DescribeConfigsRequest], entry: ConfigEntry, read_only: bool = False) -> _Entry:
+        synonym, body = _Entry.DescribeConfigsSynonym, request.body
+        with_docs = request.version >= DOCUMENTATION_VERSION and body.include_documentation
+        synonyms = [synonym(name=s.name, value=s.value, source=int(s.source)) for s in entry.synonyms]
+        return _Entry(
+            name=entry.name,
+            value=entry.value,
+            read_only=read_only,
+            config_source=int(entry.source),
+            is_sensitive=False,
+            synonyms=synonyms if body.include_synonyms else [],
+            config_type=int(entry.config_type),
+            documentation=entry.documentation if with_docs else None,
+        )

@@ -12,6 +12,7 @@ import logging
 import uuid
 from collections.abc import Awaitable, Callable, Iterable
 
+from sharegroup.config import NO_CELL
 from sharegroup.gateway.job_client.job_channel import Request
 from sharegroup.gateway.job_client.response_reader import ResponseReader, ResponseRecord, decoded_rows
 from sharegroup.gateway.job_client.row_appender import JobUnavailableError, RowAppender
@@ -28,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 #: Between two looks for the request topics.
 TOPICS_PAUSE_S = 0.1
+#: So long a job counts as away that has left a request without a response.
+SILENCE_S = 30.0
 
 
 class CellChannel:
@@ -51,6 +54,9 @@ class CellChannel:
         self._subscribers: dict[str, Callable[[Response], None]] = {}
         self._on_broadcast: list[Callable[[Broadcast], None]] = []
         self._on_wanted: list[Callable[[SharePartitionKey], None]] = []
+        #: Requests that had no response in time, so far, and when the last of them had none (seconds of the loop).
+        self.timeouts = 0
+        self._silent_s = float("-inf")
         self._is_closing = False
         self._listening = asyncio.Event()
         self._ready = asyncio.Event()
@@ -97,6 +103,11 @@ class CellChannel:
         except Exception as error:  # noqa: BLE001 - whatever it is, without the topics we are of no use
             logger.warning("the job's topics cannot be looked up, will try again: %s", error)
             return False
+
+    @property
+    def cells(self) -> dict[str, CellChannel]:
+        """The channel of the one job there is."""
+        return {NO_CELL: self}
 
     # -- requests --------------------------------------------------------------------------------------------------
 
@@ -163,9 +174,28 @@ class CellChannel:
             await sent
             return await asyncio.wait_for(future, self._timeout_s)
         except TimeoutError:
+            self.timeouts += 1
+            self._silent_s = self._loop.time()
             raise JobUnavailableError(f"the job did not answer within {self._timeout_s:g} s") from None
         finally:
             self._waiting.pop(request.id, None)
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for their response."""
+        return len(self._waiting)
+
+    def problem(self) -> str:
+        """Why requests are of no use now, "" if they are.
+
+        That the job has left one without a response is forgotten when it answers, or after `SILENCE_S`: with nobody
+        who asks, nothing would show that it is back.
+        """
+        if not self._ready.is_set():
+            return "the job's topics are not there"
+        if self._loop.time() - self._silent_s < SILENCE_S:
+            return "the job does not answer"
+        return ""
 
     def subscribe(self, request_id: str, receive: Callable[[Response], None]) -> None:
         """Have the response to a request given to `receive`, on the event loop; once."""
@@ -205,6 +235,7 @@ class CellChannel:
     # -- responses: on the event loop ----------------------------------------------------------------------------
 
     def _deliver(self, rows: list[Response | Broadcast]) -> None:
+        self._silent_s = float("-inf")
         for response in rows:
             if isinstance(response, Broadcast):
                 for tell in self._on_broadcast:

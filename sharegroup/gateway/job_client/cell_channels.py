@@ -26,6 +26,11 @@ class CellChannels:
         for channel in channels.values():
             channel.reply_to = self.reply_to
 
+    @property
+    def cells(self) -> Mapping[str, CellChannel]:
+        """The channels by cell."""
+        return self._channels
+
     def start(self) -> None:
         """Connect in the background; requests wait for their own cell alone."""
         for channel in self._channels.values():

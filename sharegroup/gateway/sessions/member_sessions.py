@@ -58,7 +58,8 @@ class MemberSessions:
     ) -> None:
         self._config, self._group_configs, self._job, self._cluster = config, group_configs, job, cluster
         self._leases = leases
-        self._reader = LogReader(cluster, BatchCache(config.gateway.batch_cache_max_bytes))
+        self._cache = BatchCache(config.gateway.batch_cache_max_bytes)
+        self._reader = LogReader(cluster, self._cache)
         self._nodes: dict[int, ShareSessionCache] = {}
         self._served: dict[ShareSession, MemberSession] = {}
         #: The session that a member has fetched a partition through last, which has its part of the share-partition.
@@ -149,6 +150,24 @@ class MemberSessions:
         for part in parts:
             if part.read_ahead.buffered and part.key in waiting:
                 part.give_back(part.read_ahead.spare(now_ms, KEEP_MS))
+
+    # -- metrics -------------------------------------------------------------------------------------------------------
+
+    @property
+    def nodes(self) -> dict[int, ShareSessionCache]:
+        """The sessions of each node that has had some."""
+        return dict(self._nodes)
+
+    @property
+    def records_ahead(self) -> int:
+        """Records that were acquired for members, and are not on their way to them."""
+        served = list(self._served.values())
+        return sum(part.read_ahead.buffered for member in served for part in list(member.parts))
+
+    @property
+    def cached_bytes(self) -> int:
+        """Memory of record batches."""
+        return self._cache.byte_count
 
     # -- what the job tells everybody ----------------------------------------------------------------------------------
 

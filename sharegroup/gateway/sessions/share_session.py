@@ -97,9 +97,16 @@ class ShareSessionCache:
         self._limit = limit
         self._sessions: dict[SessionKey, ShareSession] = {}
         self._by_connection: dict[int, set[SessionKey]] = {}
+        #: Sessions that have ended with their connection, so far.
+        self.evictions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    @property
+    def partition_count(self) -> int:
+        """The partitions of all sessions, each session's own."""
+        return sum(len(session.partitions) for session in list(self._sessions.values()))
 
     def get(self, group_id: str, member_id: str) -> ShareSession | None:
         """The member's session, if there is one."""
@@ -145,6 +152,7 @@ class ShareSessionCache:
     def evict_connection(self, connection_id: int) -> list[ShareSession]:
         """The connection is closed: its sessions end, and are returned for their members' records to be released."""
         keys = self._by_connection.pop(connection_id, set())
+        self.evictions += len(keys)
         return [self._sessions.pop(key) for key in sorted(keys)]
 
     def _open(

@@ -33,6 +33,8 @@ class UpstreamCluster:
         self._connections = BrokerConnections(settings)
         self._known = KnownTopics()
         self._refreshed = float("-inf")
+        #: Whether the last look at all metadata was answered.
+        self.is_reachable = False
         self._refreshing = asyncio.Lock()
         #: {topic: when it was asked for last}, by the loop's clock; what was asked before `_doubted_until` is void.
         self._seen: dict[str, float] = {}
@@ -104,7 +106,12 @@ class UpstreamCluster:
             if pause > 0:
                 await asyncio.sleep(pause)
             sent = loop.time()
-            self.learn(await self._metadata())
+            try:
+                self.learn(await self._metadata())
+            except UpstreamUnavailableError:
+                self.is_reachable = False
+                raise
+            self.is_reachable = True
             self._refreshed = loop.time()
             self._seen = dict.fromkeys(self._known.by_name, sent)
 

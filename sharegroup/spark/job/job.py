@@ -18,6 +18,7 @@ from sharegroup.commit.fault_points import fault_point
 from sharegroup.commit.job_lead import JobLead, LeadWatch
 from sharegroup.commit.later import LaterThread
 from sharegroup.commit.leaders import last_leader_epoch
+from sharegroup.commit.offset_mirror import MirrorThread, OffsetMirror
 from sharegroup.commit.stale_checkpoint import refuse_stale_checkpoint
 from sharegroup.commit.static_configs import write_static_configs
 from sharegroup.commit.strayed_groups import refuse_strayed_groups
@@ -26,9 +27,13 @@ from sharegroup.commit.upkeep_process import UpkeepProcess, settings
 from sharegroup.config import Config
 from sharegroup.spark.job.checkpoint import read_checkpoint
 from sharegroup.spark.job.job_query import JobQuery
+from sharegroup.spark.job.shown_metrics import ShownMetrics
 from sharegroup.spark.job.stop_signal import StopSignal
 from sharegroup.spark.job.supervisor import Supervisor
 from sharegroup.spark.queries import group_coordinator_query, share_partition_query
+from sharegroup.tables import KeptTables
+from sharegroup.tables.config_poll import ConfigPoll, file_values
+from sharegroup.tables.offsets import read_offsets_by_group
 from sharegroup.tables.schemas import (
     ALL_TABLES,
     GROUP_COORDINATOR_TABLES,
@@ -36,6 +41,7 @@ from sharegroup.tables.schemas import (
     SHARE_PARTITION_TABLES,
 )
 from sharegroup.topics.client_settings import python_properties
+from sharegroup.topics.group_offsets import GroupOffsets
 from sharegroup.topics.job_topics import create_topics
 from sharegroup.topics.kafka_clients import KafkaRowProducer
 
@@ -52,6 +58,8 @@ _LATER_END_S = 10.0
 #: A log that grows is written once in so long while little comes: a commit costs as much for one batch as for many.
 _LATER_REST_S = 1.0
 _WATCH_S = 0.2
+#: For a commit of mirrored offsets that is on its way.
+_MIRROR_END_S = 3.0
 #: No batch for this long: the query is between batches.
 _IDLE_S = 0.5
 
@@ -68,7 +76,8 @@ class ShareGroupJob:
         self._running: dict[str, JobQuery] = {}
         self._producers: dict[str, KafkaRowProducer] = {}
         self._later: dict[str, LaterThread] = {}
-        self._upkeep = UpkeepProcess(settings(config))
+        self._metrics = ShownMetrics(config.job)
+        self._upkeep = UpkeepProcess(settings(config), self._metrics.upkeep_ended)
         self._build: dict[str, Callable[[], JobQuery]] = {
             group_coordinator_query.NAME: self._group_coordinator,
             share_partition_query.NAME: self._share_partition,
@@ -77,24 +86,37 @@ class ShareGroupJob:
     def run(self) -> None:
         """Start, watch, stop. Raises FencedLeaderError when another job took the lead, StaleCheckpointError."""
         logger.info("looking for topics and tables, and who leads them")
+        self._metrics.start()
+        try:
+            self._run()
+        finally:
+            self._metrics.close()
+
+    def _run(self) -> None:
         refuse_strayed_groups(self._config)
         self._create_topics_and_tables()
         self._refuse_stale_checkpoints()
         lead = self._take_the_lead()
         with store_errors():
             upgrade_tables(self._config.job.tables_path, int(time.time() * 1000), self._options)
+        self._metrics.listen(self._spark)
         supervisor = Supervisor({name: functools.partial(self._start, lead, name) for name in self._build})
+        mirror, commits = self._offset_mirror()
+        mirror.start()
         watch = LeadWatch(lead.check)
         all_run = False
         try:
             while not self._stop.wait(_WATCH_S):
                 before, all_run = all_run, supervisor.watch()
+                self._metrics.watched(all_run)
                 if all_run and not before:
                     logger.info("the share-group job is running")
                 watch.look()
             logger.info("told to stop: the share-group job ends after the batch")
         finally:
             self._stop_queries()
+            mirror.close(_MIRROR_END_S)
+            commits.close()
             for later in self._later.values():
                 later.close(_LATER_END_S)
             self._upkeep.close()
@@ -138,6 +160,15 @@ class ShareGroupJob:
         lead.take()
         return lead
 
+    def _offset_mirror(self) -> tuple[MirrorThread, GroupOffsets]:
+        path, commits = self._config.job.tables_path, GroupOffsets(self._kafka)
+        poll = ConfigPoll(file_values(self._config), path, self._options)
+        tables = KeptTables(path, self._options)
+        mirror = OffsetMirror(
+            lambda: poll.in_force(int(time.time() * 1000)), functools.partial(read_offsets_by_group, tables), commits
+        )
+        return MirrorThread(mirror), commits
+
     # -- the queries -----------------------------------------------------------------------------------------------
 
     def _share_partition(self) -> JobQuery:
@@ -163,9 +194,22 @@ class ShareGroupJob:
     ) -> JobQuery:
         of_this_job = functools.partial(outputs, self._spark, self._config)
         hand_over_path = str(Path(self._scratch.name) / name)
-        return JobQuery(
-            self._spark, self._config, name, of_this_job, steps, hand_over_path, self._stop, self._upkeep, on_lead
+        counted = self._metrics.query(name)
+        query = JobQuery(
+            self._spark,
+            self._config,
+            name,
+            of_this_job,
+            steps,
+            hand_over_path,
+            self._stop,
+            self._upkeep,
+            on_lead,
+            counted,
         )
+        if counted is not None:
+            counted.runs = lambda: query.has_started and query.is_active
+        return query
 
     def _steps(self, name: str, producer: KafkaRowProducer) -> CommitSteps:
         if name in self._later:
@@ -173,7 +217,15 @@ class ShareGroupJob:
         self._later[name] = LaterThread(f"{name} later", rest_s=_LATER_REST_S)
         path = self._config.job.tables_path
         writers = [DeltaTableWriter(path, spec, self._options) for spec in _TABLES[name]]
-        return CommitSteps(writers, producer, fault_point(name, self._jvm_pid), later=self._later[name])
+        fault, counted = fault_point(name, self._jvm_pid), self._metrics.query(name)
+
+        def reached(step: int, batch_id: int) -> None:
+            if counted is not None:
+                counted.at(step, batch_id)
+            if fault is not None:
+                fault(step, batch_id)
+
+        return CommitSteps(writers, producer, reached, later=self._later[name])
 
     def _producer(self, name: str, requests_topic: str) -> KafkaRowProducer:
         """A query's own, in place of that of its last run."""

@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from sharegroup.commit.commit_steps import CommitSteps
 from sharegroup.commit.leaders import last_leader_epoch, record_leader
-from sharegroup.commit.query_run import QueryRun
+from sharegroup.commit.query_run import BatchObserver, QueryRun
 from sharegroup.commit.stale_checkpoint import Checkpoint
 from sharegroup.commit.upkeep_process import UpkeepProcess
 from sharegroup.config import Config
@@ -30,7 +30,7 @@ class JobQuery:
     """Starts one query, runs its batches, and looks after its tables. `outputs(hand_over path, positions)` builds the
     query up to its sink.
 
-    `on_lead` is called once it leads, before the first batch.
+    `on_lead` is called once it leads, before the first batch; `observer` counts what its batches do.
     """
 
     def __init__(
@@ -44,6 +44,7 @@ class JobQuery:
         stop: StopSignal,
         upkeep: UpkeepProcess,
         on_lead: Callable[[], None] = lambda: None,
+        observer: BatchObserver | None = None,
     ) -> None:
         self._spark, self._config, self.name, self._outputs = spark, config, name, outputs
         self._steps, self._stop, self._upkeep = steps, stop, upkeep
@@ -55,6 +56,7 @@ class JobQuery:
             on_lead,
             self._ask_for_upkeep,
             config.job.upkeep_interval_commits,
+            observer,
         )
         self._query: StreamingQuery | None = None
         #: What ended the query from inside a batch, as Spark's own exception shows only a Java trace of it.
@@ -65,6 +67,11 @@ class JobQuery:
     def batches(self) -> int:
         """How many batches it has run."""
         return self._run.batches
+
+    @property
+    def has_started(self) -> bool:
+        """Whether there is a query of Spark's."""
+        return self._query is not None
 
     @property
     def query(self) -> StreamingQuery:

@@ -39,7 +39,7 @@ def share_partition_operator(records: SnapshotRules, config: Config = _NO_CELLS)
         group_id, topic_id, _ = ShardKey.decode(key)
         if not config.has_group(group_id):
             return _foreign(key, group_id, config, share_partition_refusal)
-        return Shard(key, group_id, topic_id, records, state)
+        return Shard(key, group_id, topic_id, records, state, counts=config.job.metrics_port > 0)
 
     return _operator(restore)
 

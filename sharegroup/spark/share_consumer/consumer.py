@@ -20,6 +20,7 @@ from sharegroup.member.ranges import ROW_SCHEMA
 from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch
 from sharegroup.spark.share_consumer.batch_runner import BatchRunner, Handler
 from sharegroup.spark.share_consumer.consumer_query import ShareConsumerQuery
+from sharegroup.spark.share_consumer.observed import observed
 from sharegroup.spark.share_consumer.source import READER, SOURCE_NAME
 from sharegroup.spark.shipping import register_source
 from sharegroup.topics.client_settings import python_properties
@@ -139,7 +140,7 @@ class ShareConsumer:
         options = {"offers": offers.name, "checkpoint": self._checkpoint}
         source = self._spark.readStream.format(SOURCE_NAME).option("options", json.dumps(options))
         writer = (
-            source.load()
+            observed(source.load())
             .writeStream.queryName(f"share consumer of {self._settings.group_id}, {self.member_id}")
             .option("checkpointLocation", self._checkpoint)
             .trigger(processingTime="0 seconds")  # the source waits for the next offer

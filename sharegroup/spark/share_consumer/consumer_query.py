@@ -88,6 +88,13 @@ class ShareConsumerQuery:
         """How many ranges were acknowledged too late: they were or will be delivered again."""
         return self._member.redelivered
 
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """What the member has done, by the names of Kafka's share consumer (docs/metrics.md): {group: {name: value}}.
+
+        What each batch took is in the query's progress, too, as an observed metric of Spark's.
+        """
+        return self._member.metrics()
+
     def stop(self) -> None:
         """End between batches: a batch that runs is finished first. Returns when the member has left the group."""
         self._stop.set()

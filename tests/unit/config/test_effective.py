@@ -13,6 +13,7 @@ from sharegroup.config import (
     OffsetResetStrategy,
     parse_config,
 )
+from sharegroup.errors import InvalidConfigError
 
 CONFIG = parse_config(
     {"groups": {"orders": {"share.delivery.count.limit": 7, "share.auto.offset.reset": "earliest"}}}, "x"
@@ -85,3 +86,38 @@ def test_json_of_another_version_is_read() -> None:
 
 def test_a_config_can_go_to_an_executor() -> None:
     assert pickle.loads(pickle.dumps(CONFIG)) == CONFIG
+
+
+def test_the_job_has_defaults_for_where_groups_begin_and_what_they_see() -> None:
+    of_job = {"group.share.auto.offset.reset": "by_duration:PT1H", "group.share.isolation.level": "read_committed"}
+    config = parse_config({"group": of_job, "groups": {"own": {"share.auto.offset.reset": "latest"}}}, "test")
+    assert str(config.group_config("any").auto_offset_reset) == "by_duration:PT3600S"
+    assert config.group_config("any").isolation_level is IsolationLevel.READ_COMMITTED
+    assert str(config.group_config("own").auto_offset_reset) == "latest"
+    stored = config.effective("any", {"share.isolation.level": "read_uncommitted"}).config
+    assert stored.isolation_level is IsolationLevel.READ_UNCOMMITTED
+    again = parse_config({"group": config.group.set_texts()}, "the texts that sources are handed")
+    assert again.group == config.group
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("group.share.auto.offset.reset", "never"), ("group.share.isolation.level", "snapshot")]
+)
+def test_a_wrong_default_of_the_job_is_refused(key: str, value: str) -> None:
+    with pytest.raises(InvalidConfigError, match=f"Invalid value {value} for configuration {key}"):
+        parse_config({"group": {key: value}}, "test")
+
+
+def test_each_cells_metrics_have_a_port_of_their_own() -> None:
+    config = parse_config({"job": {"metrics.port": 9300}, "cells": {"cell.names": "a, b"}}, "test")
+    assert [config.of_cell(cell).job.metrics_port for cell in ("a", "b")] == [9300, 9301]
+    off = parse_config({"cells": {"cell.names": "a, b"}}, "test")
+    assert off.of_cell("b").job.metrics_port == 0
+
+
+def test_a_group_is_no_mirror_of_itself() -> None:
+    key = "share.consumer.group.offset.mirror"
+    config = parse_config({"groups": {"g": {key: "g-lag"}}}, "test")
+    assert config.group_config("g").consumer_group_offset_mirror == "g-lag"
+    with pytest.raises(InvalidConfigError, match=f"group g: {key} must name another group than g"):
+        parse_config({"groups": {"g": {key: "g"}}}, "test")

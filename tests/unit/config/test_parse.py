@@ -43,6 +43,7 @@ def test_defaults_are_kafkas() -> None:
         "renew_acknowledge_enable": True,
         "auto_offset_reset": "latest",
         "isolation_level": "read_uncommitted",
+        "consumer_group_offset_mirror": "",
         "assignment_interval_ms": 1_000,
         "assignor": "simple",
         "max_size": 200,

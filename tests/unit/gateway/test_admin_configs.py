@@ -77,6 +77,20 @@ def test_the_assignor_of_a_group_is_a_text_and_by_default_the_first_of_the_jobs(
     assert entry.config_type is ConfigType.STRING
 
 
+def test_an_empty_default_is_empty() -> None:
+    (entry,) = config_entries({}, GroupOverrides(), CONFIG.group, ["share.consumer.group.offset.mirror"])
+    assert (entry.value, entry.source) == ("", Source.DEFAULT_CONFIG)
+
+
+def test_a_job_wide_default_goes_before_kafkas() -> None:
+    config = parse_config({"group": {"group.share.auto.offset.reset": "earliest"}}, "test")
+    (entry,) = config_entries({}, GroupOverrides(), config.group, [RESET])
+    assert entry.synonyms == (
+        Synonym("group." + RESET, "earliest", Source.STATIC_BROKER_CONFIG),
+        Synonym(RESET, "latest", Source.DEFAULT_CONFIG),
+    )
+
+
 # -- describe
 
 
@@ -84,7 +98,11 @@ def described(request: Any) -> Any:
     """An upstream that has one config for each resource, and a share group's config for groups."""
     result = DescribeConfigsResponse.DescribeConfigsResult
     entry = result.DescribeConfigsResourceResult
-    names = {TOPIC: ["retention.ms"], GROUP: ["consumer.session.timeout.ms", LOCK]}
+    names = {
+        TOPIC: ["retention.ms"],
+        GROUP: ["consumer.session.timeout.ms", LOCK],
+        BROKER: ["log.dirs", "group." + LOCK, "group.share.persister.class.name"],
+    }
     return DescribeConfigsResponse(
         results=[
             result(
@@ -130,6 +148,31 @@ def test_resources_are_described_here_and_upstream_in_order(version: int) -> Non
     assert (values[0][LOCK], values[2][LOCK]) == ("40000", "20000")
     assert values[0]["consumer.session.timeout.ms"] == "1"
     assert len(results[0].configs) == len(values[0])
+
+
+def test_a_broker_has_the_jobs_configs_of_share_groups_and_its_own_others() -> None:
+    (result,) = describe((BROKER, "1", None), synonyms=True, documentation=True)
+    entries = {entry.name: entry for entry in result.configs}
+    assert len(entries) == len(result.configs)
+    assert entries["log.dirs"].value == "1"
+    assert "group.share.persister.class.name" not in entries
+    lock = entries["group." + LOCK]
+    assert (lock.value, lock.config_source, lock.read_only, lock.config_type) == ("20000", 4, True, 3)
+    assert [(synonym.value, synonym.source) for synonym in lock.synonyms] == [("20000", 4), ("30000", 5)]
+    assert lock.documentation == "How long an acquired record is locked for its member."
+    assert (entries["group.share.max.size"].value, entries["group.share.max.size"].config_source) == ("200", 5)
+    assert (entries["group.share.assignors"].value, entries["group.share.assignors"].config_type) == ("simple", 7)
+    assert entries["group.share.max.share.sessions"].value == "2000"
+
+
+def test_named_configs_of_a_broker() -> None:
+    (result,) = describe((BROKER, "1", ["group." + LOCK, "log.dirs"]))
+    assert [(entry.name, entry.value) for entry in result.configs] == [("log.dirs", "1"), ("group." + LOCK, "20000")]
+
+
+def test_the_default_of_all_brokers_has_no_configs_of_share_groups() -> None:
+    (result,) = describe((BROKER, "", None))
+    assert [entry.name for entry in result.configs] == ["log.dirs"]
 
 
 def test_named_configs_with_synonyms_and_documentation() -> None:
@@ -258,6 +301,17 @@ def test_resources_are_altered_here_and_upstream(version: int) -> None:
     assert alteration.requests.rows == [row]
     assert alteration.upstream == [("t", ["retention.ms"], False), ("u", ["retention.ms"], False)]
     assert alteration.refreshed == 1
+
+
+def test_the_jobs_configs_of_a_broker_are_not_altered_and_nothing_beside_them() -> None:
+    alteration = Alteration()
+    found = alteration.alter(
+        (BROKER, "1", [change("log.cleaner.threads", "2"), change("group." + LOCK, "40000")]),
+        (BROKER, "2", [change("log.cleaner.threads", "2")]),
+    )
+    message = f"group.{LOCK}: the share-group job has these from its configuration file, and takes no other value"
+    assert found == {(BROKER, "1"): (40, message), (BROKER, "2"): (0, None)}
+    assert alteration.upstream == [("2", ["log.cleaner.threads"], False)]
 
 
 def test_a_group_with_configs_of_both() -> None:

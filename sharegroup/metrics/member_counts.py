@@ -1,0 +1,131 @@
+"""What a member that is a Spark job has done, under the names of Kafka's share consumer.
+
+Averages and maxima are over all of its life; a rate is for whoever looks at a total twice. What Kafka has beside these
+is not known here: Spark's readers, not the member, read the records' bytes.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+__all__ = ["FETCH_MANAGER", "MemberCounts"]
+
+CONSUMER = "consumer-share-metrics"
+COORDINATOR = "consumer-share-coordinator-metrics"
+FETCH_MANAGER = "consumer-share-fetch-manager-metrics"
+#: Requests whose answers are awaited, to know how long they took; older ones are forgotten.
+_MOST_AWAITED = 1_000
+
+
+class _Times:
+    """How long something took, or what lay between: milliseconds."""
+
+    def __init__(self) -> None:
+        self.count, self._sum, self.max = 0, 0, 0
+
+    def add(self, value: int) -> None:
+        """One more."""
+        self.count += 1
+        self._sum += value
+        self.max = max(self.max, value)
+
+    @property
+    def mean(self) -> float:
+        """NaN when there was none, as in Kafka."""
+        return self._sum / self.count if self.count else float("nan")
+
+
+class MemberCounts:
+    """Times are the member's, in milliseconds."""
+
+    def __init__(self) -> None:
+        self._heartbeats = self._fetches = self._rebalances = 0
+        self._acknowledged = self._refused = self._records = 0
+        self._heartbeat_ms: int | None = None
+        self._polled_ms: int | None = None
+        self._heartbeat_times, self._fetch_times = _Times(), _Times()
+        self._between_polls, self._records_of_polls = _Times(), _Times()
+        self._sent_ms: OrderedDict[str, int] = OrderedDict()
+
+    def heartbeat(self, request_id: str, now_ms: int) -> None:
+        """A heartbeat goes out."""
+        self._heartbeats += 1
+        self._heartbeat_ms = now_ms
+        self._await(request_id, now_ms)
+
+    def fetch(self, request_id: str, now_ms: int) -> None:
+        """A demand for records goes out."""
+        self._fetches += 1
+        self._await(request_id, now_ms)
+
+    def heartbeat_answered(self, request_id: str, now_ms: int) -> None:
+        """A heartbeat was answered."""
+        self._answered(self._heartbeat_times, request_id, now_ms)
+
+    def fetch_answered(self, request_id: str, now_ms: int) -> None:
+        """A demand was met, or its time was over."""
+        self._answered(self._fetch_times, request_id, now_ms)
+
+    def rebalanced(self) -> None:
+        """Another assignment came."""
+        self._rebalances += 1
+
+    def polled(self, records: int, now_ms: int) -> None:
+        """A batch of so many records begins."""
+        if self._polled_ms is not None:
+            self._between_polls.add(now_ms - self._polled_ms)
+        self._polled_ms = now_ms
+        self._records += records
+        self._records_of_polls.add(records)
+
+    def acknowledged(self, records: int) -> None:
+        """So many records are acknowledged."""
+        self._acknowledged += records
+
+    def refused(self, ranges: int) -> None:
+        """Of these acknowledgements so many ranges came too late."""
+        self._refused += ranges
+
+    def values(self, now_ms: int) -> dict[str, dict[str, float]]:
+        """{Kafka's group: {Kafka's name: value}}; seconds where the name says so, else milliseconds, records, or times.
+
+        `acknowledgements-error-total` counts ranges.
+        """
+        return {
+            CONSUMER: {
+                "last-poll-seconds-ago": _ago_s(self._polled_ms, now_ms),
+                "time-between-poll-avg": self._between_polls.mean,
+                "time-between-poll-max": self._between_polls.max,
+            },
+            COORDINATOR: {
+                "heartbeat-total": self._heartbeats,
+                "heartbeat-response-time-max": self._heartbeat_times.max,
+                "last-heartbeat-seconds-ago": _ago_s(self._heartbeat_ms, now_ms),
+                "rebalance-total": self._rebalances,
+            },
+            FETCH_MANAGER: {
+                "fetch-total": self._fetches,
+                "fetch-latency-avg": self._fetch_times.mean,
+                "fetch-latency-max": self._fetch_times.max,
+                "records-consumed-total": self._records,
+                "records-per-request-avg": self._records_of_polls.mean,
+                "records-per-request-max": self._records_of_polls.max,
+                "acknowledgements-send-total": self._acknowledged,
+                "acknowledgements-error-total": self._refused,
+            },
+        }
+
+    def _await(self, request_id: str, now_ms: int) -> None:
+        self._sent_ms[request_id] = now_ms
+        if len(self._sent_ms) > _MOST_AWAITED:
+            self._sent_ms.popitem(last=False)
+
+    def _answered(self, times: _Times, request_id: str, now_ms: int) -> None:
+        sent_ms = self._sent_ms.pop(request_id, None)
+        if sent_ms is not None:
+            times.add(now_ms - sent_ms)
+
+
+def _ago_s(then_ms: int | None, now_ms: int) -> float:
+    """-1 for never, as Kafka says it."""
+    return -1 if then_ms is None else (now_ms - then_ms) // 1000

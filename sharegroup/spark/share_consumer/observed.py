@@ -1,0 +1,21 @@
+"""What a batch of a member took, as a metric that Spark observes: each progress event of the query has it."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
+
+from sharegroup.metrics.member_counts import FETCH_MANAGER
+
+__all__ = ["observed"]
+
+
+def observed(ranges: DataFrame) -> DataFrame:
+    """The source's rows, with the records and ranges of each batch observed under Kafka's name."""
+    records = F.col("last_offset") - F.col("first_offset") + 1
+    return ranges.observe(
+        FETCH_MANAGER,
+        F.coalesce(F.sum(records), F.lit(0)).alias("records-consumed"),
+        F.coalesce(F.max(records), F.lit(0)).alias("records-per-range-max"),
+        F.count(F.lit(1)).alias("ranges"),
+    )

@@ -1,0 +1,144 @@
+"""Metrics over HTTP: what scrapers and probes are answered."""
+
+from __future__ import annotations
+
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from sharegroup.exporter.metrics_server import FRESH_S, MetricsServer, MetricsUnavailableError
+from sharegroup.metrics.metric import Counter, Family, Histogram, Kind, Metric, gauge
+
+REQUESTS = Metric("t_requests_total", Kind.COUNTER, "Requests.", ("api",))
+SIZE = Metric("t_size_bytes", Kind.GAUGE, "Size.")
+SECONDS = Metric("t_seconds", Kind.HISTOGRAM, "Time.", ("api",), bounds=(0.5, 1))
+
+
+class Served:
+    """A server of three metrics, with what it says of its health to be set."""
+
+    def __init__(self) -> None:
+        self.requests, self.seconds, self.now = Counter(REQUESTS), Histogram(SECONDS), 100.0
+        self.scrapes = 0
+        self.unhealthy: list[str] = []
+        self.unready: list[str] = []
+        self.server = MetricsServer(
+            self._families, lambda: self.unhealthy, lambda: self.unready, clock=lambda: self.now
+        )
+        self.port = self.server.start("127.0.0.1", 0)
+
+    def _families(self) -> Iterator[Family]:
+        self.scrapes += 1
+        yield from (self.requests.family(), self.seconds.family(), gauge(SIZE, [((), 7)]))
+
+    def get(self, path: str, accept: str = "", method: str = "GET") -> tuple[int, str]:
+        url, headers = f"http://127.0.0.1:{self.port}{path}", {"Accept": accept}
+        request = urllib.request.Request(url, headers=headers, method=method)
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    def samples(self) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+        return {
+            (sample.name, tuple(sample.labels.items())): sample.value
+            for family in text_string_to_metric_families(self.get("/metrics")[1])
+            for sample in family.samples
+        }
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    server = Served()
+    yield server
+    server.server.close()
+
+
+def test_each_kind_of_metric_is_scraped_as_it_was_counted(served: Served) -> None:
+    served.requests.add(3, 'a "b"\n')
+    served.seconds.observe(0.5, "x")
+    served.seconds.observe(2, "x", times=2)
+    found = served.samples()
+    assert found["t_requests_total", (("api", 'a "b"\n'),)] == 3
+    assert found["t_size_bytes", ()] == 7
+    buckets = [found["t_seconds_bucket", (("api", "x"), ("le", le))] for le in ("0.5", "1.0", "+Inf")]
+    assert (buckets, found["t_seconds_sum", (("api", "x"),)]) == ([1, 1, 3], 4.5)
+    assert ("process_cpu_seconds_total", ()) in found
+
+
+def test_openmetrics_is_given_to_who_asks_for_it(served: Served) -> None:
+    assert served.get("/metrics", "application/openmetrics-text; version=1.0.0")[1].endswith("# EOF\n")
+    assert "# EOF" not in served.get("/metrics")[1]
+
+
+def test_who_scrapes_faster_than_it_changes_costs_nothing(served: Served) -> None:
+    first = served.get("/metrics")
+    served.requests.add(1, "x")
+    assert served.get("/metrics") == first
+    assert served.scrapes == 1
+    served.now += FRESH_S
+    assert 't_requests_total{api="x"} 1.0' in served.get("/metrics")[1]
+
+
+def test_ever_new_accept_headers_cost_no_more_than_a_few_scrapes(served: Served) -> None:
+    for number in range(20):
+        assert served.get("/metrics", f"text/plain; q=0.{number}")[0] == 200
+    assert served.scrapes < 20
+    served.now += FRESH_S
+    served.requests.add(1, "new")
+    assert 't_requests_total{api="new"} 1.0' in served.get("/metrics", "text/plain; q=0.19")[1]
+
+
+def test_probes_say_what_is_wrong(served: Served) -> None:
+    assert served.get("/healthz") == (200, "ok\n")
+    assert served.get("/readyz?verbose") == (200, "ok\n")
+    served.unready = ["the job does not lead yet", "not both queries run"]
+    assert served.get("/readyz") == (503, "the job does not lead yet\nnot both queries run\n")
+    assert served.get("/healthz") == (200, "ok\n")
+    served.unhealthy = ["it hangs"]
+    assert served.get("/healthz") == (503, "it hangs\n")
+
+
+def test_anything_else_is_not_there(served: Served) -> None:
+    assert served.get("/")[0] == 404
+    assert served.get("/metrics", method="POST")[0] == 501
+
+
+def test_an_address_that_is_taken_is_said(served: Served) -> None:
+    other = MetricsServer(list, list, list)
+    with pytest.raises(MetricsUnavailableError, match=f"metrics cannot be served at 127.0.0.1:{served.port}: "):
+        other.start("127.0.0.1", served.port)
+    other.close()
+
+
+def test_who_says_nothing_takes_no_place_from_a_scraper_for_ever(served: Served) -> None:
+    """More silent clients than there are places: those above are disconnected at once, and a place is free later."""
+    silent = [socket.create_connection(("127.0.0.1", served.port), timeout=60) for _ in range(40)]
+    try:
+        dropped = [connection for connection in silent if _is_closed(connection)]
+        assert dropped
+        assert served.get("/healthz") == (200, "ok\n")
+    finally:
+        for connection in silent:
+            connection.close()
+
+
+def _is_closed(connection: socket.socket) -> bool:
+    """Waits until the server has given up a silent client, or has closed it at once."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_a_closed_one_is_not_there_any_more(served: Served) -> None:
+    served.server.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", served.port), timeout=60)
+    served.server.close()
