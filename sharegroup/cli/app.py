@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from sharegroup.cli.configs import configs
 from sharegroup.cli.gateway import gateway
 from sharegroup.cli.job import job
 from sharegroup.cli.move_group import move_group
@@ -35,6 +36,7 @@ def _settings(
 app.command()(gateway)
 app.command()(job)
 app.command()(move_group)
+app.command()(configs)
 app.command(cls=OptionalValues)(share_groups)
 
 

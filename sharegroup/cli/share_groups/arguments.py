@@ -108,7 +108,7 @@ class Arguments:
 
 
 def _check_list(a: Arguments) -> None:
-    _refuse_with(a, "list", "group", "all-groups")
+    _refuse_with(a, "list", "group")
 
 
 def _check_describe(a: Arguments) -> None:
@@ -151,7 +151,7 @@ def _check_reset_offsets(a: Arguments) -> None:
         raise UsageError(f"Option [reset-offsets] takes one of these options: {_names(SCENARIOS)}")
     for first, other in permutations((*scenarios, *scopes), 2):
         if _excludes(first, other):
-            _refuse_with(a, first, other)
+            _refuse_with(a, other, first)
     _one_group(a)
 
 
@@ -170,7 +170,7 @@ _CHECKS: dict[str, Callable[[Arguments], None]] = {
 
 #: Which actions an option is for, where that is not all of them. A topic of `--describe` is that of a record's history.
 _SCOPES = {
-    "all-groups": ("describe", "delete"),
+    "all-groups": ("list", "describe", "delete"),
     "topic": ("describe", "delete-offsets", "reset-offsets"),
     "all-topics": ("reset-offsets",),
     **dict.fromkeys(SCENARIOS, ("reset-offsets",)),

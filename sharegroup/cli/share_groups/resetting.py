@@ -28,8 +28,10 @@ def reset_offsets(admin: ShareGroupAdmin, arguments: Arguments, output: Output) 
     if group is not None and group.members:
         raise CommandError(f"Share group '{group_id}' is not empty.")
     plan = reset_plan(admin, arguments)
+    if not plan:
+        raise CommandError(f"Share group '{group_id}' has no offset information.")
     errors: dict[TopicPartition, KafkaError | None] = {}
-    if arguments.execute and plan:
+    if arguments.execute:
         errors = admin.alter_group_offsets(group_id, plan)
     done = {key: offset for key, offset in plan.items() if errors.get(key) is None}
     for key, error in errors.items():
