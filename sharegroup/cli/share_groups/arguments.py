@@ -193,9 +193,9 @@ def _check_scopes(a: Arguments) -> None:
     (action,) = a.given(*ACTIONS)
     for option in a.given(*_SCOPES):
         if action not in _SCOPES[option]:
-            _refuse_with(a, option, action)
+            _refuse_with(a, action, option)
     if a.describe and not a.history:
-        _refuse_with(a, "topic", "describe")
+        _refuse_with(a, "describe", "topic")
 
 
 def _check_ours(a: Arguments) -> None:
@@ -203,7 +203,7 @@ def _check_ours(a: Arguments) -> None:
         if a.offset is not None and not a.history:
             raise UsageError("Option [offset] takes the option: [history]")
         if a.lag is not None and a.kind is not Kind.OFFSETS:
-            _refuse_with(a, "lag", a.kind.value)
+            _refuse_with(a, a.kind.value, "lag")
         if a.kind.needs_tables and a.config is None:
             raise UsageError(f"Option [{a.kind.value}] takes the option: [config]")
     if a.lag is not None:

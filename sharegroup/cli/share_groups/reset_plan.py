@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from kafka import TopicPartition
+from kafka.errors import LeaderNotAvailableError, UnknownTopicOrPartitionError
 
 from sharegroup.admin import LogOffsets, ShareGroupAdmin
 from sharegroup.cli.connection import CommandError
@@ -47,7 +48,7 @@ def reset_plan(admin: ShareGroupAdmin, arguments: Arguments) -> Plan:
 def _existing(
     admin: ShareGroupAdmin, topics: Mapping[str, list[int] | None], named: Iterable[TopicPartition] = ()
 ) -> list[TopicPartition]:
-    """The partitions meant: those named, or where none are all of a topic. Raises CommandError, KafkaError."""
+    """The partitions meant: those named, or where none are all of a topic. Raises KafkaError."""
     found = admin.leaders(topics)
     meant = set(named) or {
         TopicPartition(topic, partition)
@@ -55,9 +56,9 @@ def _existing(
         for partition in (partitions or [key.partition for key in found if key.topic == topic])
     }
     if missing := sorted(meant - found.keys()):
-        raise CommandError(f"The partitions {_quoted(missing)} do not exist")
+        raise UnknownTopicOrPartitionError(f"The partitions {_quoted(missing)} do not exist")
     if leaderless := sorted(key for key in meant if found[key] < 0):
-        raise CommandError(f"The partitions {_quoted(leaderless)} have no leader")
+        raise LeaderNotAvailableError(f"The partitions {_quoted(leaderless)} have no leader")
     return sorted(meant)
 
 
