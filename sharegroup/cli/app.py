@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
+from sharegroup.cli.browse import browse
 from sharegroup.cli.configs import configs
 from sharegroup.cli.gateway import gateway
 from sharegroup.cli.job import job
 from sharegroup.cli.move_group import move_group
 from sharegroup.cli.optional_values import OptionalValues
 from sharegroup.cli.share_groups.command import share_groups
+from sharegroup.cli.top import top
 from sharegroup.topics.kafka_client_log import set_up_kafka_client_log
 from sharegroup.topics.line_limit import LineLimit
 
@@ -37,6 +39,8 @@ app.command()(gateway)
 app.command()(job)
 app.command()(move_group)
 app.command()(configs)
+app.command()(browse)
+app.command()(top)
 app.command(cls=OptionalValues)(share_groups)
 
 

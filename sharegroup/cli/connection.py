@@ -36,25 +36,30 @@ class CommandError(ShareGroupError):
 @contextmanager
 def connected(bootstrap_server: str | None, command_config: Path | None, timeout_ms: int) -> Iterator[ShareGroupAdmin]:
     """The admin client, closed at the end. Raises CommandError, InvalidConfigError, KafkaError."""
-    if not bootstrap_server:
-        raise CommandError('Missing required argument "[bootstrap-server]"')
-    settings = _settings(bootstrap_server, command_config)
+    settings = client_settings(bootstrap_server, command_config)
     from sharegroup.admin import ShareGroupAdmin
 
-    if not logging.getLogger().isEnabledFor(logging.INFO):
-        logging.getLogger("kafka").setLevel(logging.CRITICAL)  # what goes wrong is told once, by the command
-    with ShareGroupAdmin(**{"client_id": CLIENT_ID, **settings}, timeout_ms=timeout_ms) as admin:
+    with ShareGroupAdmin(**settings, timeout_ms=timeout_ms) as admin:
         yield admin
 
 
-def _settings(bootstrap_server: str, command_config: Path | None) -> dict[str, Any]:
+def client_settings(bootstrap_server: str | None, command_config: Path | None) -> dict[str, Any]:
+    """kafka-python's settings for the command's clients. Raises CommandError, InvalidConfigError.
+
+    The clients' own log is turned off unless the command's is on: what goes wrong is told once, by the command.
+    """
+    if not bootstrap_server:
+        raise CommandError('Missing required argument "[bootstrap-server]"')
+    if not logging.getLogger().isEnabledFor(logging.INFO):
+        logging.getLogger("kafka").setLevel(logging.CRITICAL)
     if command_config is None:
-        return {"bootstrap_servers": [server.strip() for server in bootstrap_server.split(",")]}
+        servers = [server.strip() for server in bootstrap_server.split(",")]
+        return {"client_id": CLIENT_ID, "bootstrap_servers": servers}
     from sharegroup.topics.client_settings import python_properties
 
     properties = _properties(command_config)
     properties.pop("bootstrap.servers", None)
-    return python_properties(bootstrap_server, properties)
+    return {"client_id": CLIENT_ID, **python_properties(bootstrap_server, properties)}
 
 
 def _properties(path: Path) -> dict[str, str]:

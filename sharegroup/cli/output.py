@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -75,6 +76,12 @@ def table_text(columns: Sequence[Column], rows: Iterable[Row]) -> str:
     return "\n".join(
         " ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines
     )
+
+
+def time_text(moment: datetime | int) -> str:
+    """A time, or ms since 1970, in UTC with milliseconds."""
+    at = datetime.fromtimestamp(moment / 1000, UTC) if isinstance(moment, int) else moment.astimezone(UTC)
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _shown(column: Column, value: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from itertools import count as count_up
 
 import typer
 
@@ -12,15 +13,24 @@ import typer
 _CLEAR = "\x1b[2J\x1b[H"
 
 
-def watching(look: Callable[[], None], interval_s: float | None, pause: Callable[[float], None] = time.sleep) -> int:
-    """Look once, or each `interval_s` seconds until Ctrl-C; the exit code, which is 0."""
+def watching(
+    look: Callable[[], None],
+    interval_s: float | None,
+    pause: Callable[[float], None] = time.sleep,
+    count: int | None = None,
+) -> int:
+    """Look once, or each `interval_s` seconds until Ctrl-C or `count` looks; the exit code, which is 0."""
+    if interval_s is None:
+        look()
+        return 0
     try:
-        while True:
-            if interval_s is not None and sys.stdout.isatty():
+        for number in count_up(1):
+            if sys.stdout.isatty():
                 typer.echo(_CLEAR, nl=False)
             look()
-            if interval_s is None:
-                return 0
+            if number == count:
+                break
             pause(interval_s)
     except KeyboardInterrupt:
-        return 0 if interval_s is not None else 130
+        pass
+    return 0

@@ -29,6 +29,9 @@ def test_a_group_that_an_administrator_makes(
 ) -> None:
     group_id, topic = unique_name("made"), served.new_topic(unique_name("topic"), 2, 5)
     first, second = TopicPartition(topic, 0), TopicPartition(topic, 1)
+    wait_until(
+        lambda: admin.alter_group_offsets(group_id, {first: 1})[first] is None, "the coordinator knows the topic"
+    )
     answers = admin.alter_group_offsets(group_id, {first: 2, TopicPartition(topic, 7): 1})
     assert answers[first] is None
     assert isinstance(answers[TopicPartition(topic, 7)], UnknownTopicOrPartitionError)

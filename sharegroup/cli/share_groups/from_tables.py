@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from pathlib import Path
 
 from kafka import TopicPartition
 
 from sharegroup.cli.connection import CommandError
-from sharegroup.cli.output import Column, Output, Row, warn
+from sharegroup.cli.output import Column, Output, Row, time_text, warn
 from sharegroup.cli.share_groups.arguments import Arguments, Kind
 from sharegroup.cli.share_groups.reset_plan import topics_of
 from sharegroup.config import NO_CELL, Config, JobConfig, load_config
@@ -72,7 +71,7 @@ def _range(found: InFlightRange) -> Row:
         "last_offset": found.last_offset,
         "state": found.state.name,
         "delivery_count": found.delivery_count,
-        "lock_deadline": None if found.lock_deadline_ms is None else _text(_moment(found.lock_deadline_ms)),
+        "lock_deadline": None if found.lock_deadline_ms is None else time_text(found.lock_deadline_ms),
         "consumer_id": found.member_id,
     }
 
@@ -94,17 +93,9 @@ def _history(group_id: str, key: TopicPartition, offset: int, job: JobConfig) ->
         {
             **row._asdict(),
             "group": group_id,
-            "time": _text(row.time),
-            "lock_deadline": None if row.lock_deadline is None else _text(row.lock_deadline),
+            "time": time_text(row.time),
+            "lock_deadline": None if row.lock_deadline is None else time_text(row.lock_deadline),
             "consumer_id": row.member_id,
         }
         for row in found
     ]
-
-
-def _moment(milliseconds: int) -> datetime:
-    return datetime.fromtimestamp(milliseconds / 1000, UTC)
-
-
-def _text(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
