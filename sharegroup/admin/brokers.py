@@ -11,7 +11,7 @@ from kafka.errors import IncompatibleBrokerVersion, KafkaError, UnsupportedVersi
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import FindCoordinatorRequest
 
-from sharegroup.admin.errors import PASSING, check
+from sharegroup.admin.errors import PASSING, error_of
 from sharegroup.admin.results import Coordinator
 
 T = TypeVar("T")
@@ -67,7 +67,13 @@ class Brokers:
         end = time.monotonic() + self._timeout_s
         waiting = list(dict.fromkeys(group_ids))
         while waiting:
-            for coordinator, ids in self._by_coordinator(waiting).items():
+            coordinators: dict[Coordinator, list[str]] = {}
+            for group_id, found in self._coordinators(waiting).items():
+                if isinstance(found, Coordinator):
+                    coordinators.setdefault(found, []).append(group_id)
+                else:
+                    answers[group_id] = found
+            for coordinator, ids in coordinators.items():
                 answers |= _answers(coordinator, ids, exchange)
             waiting = [group_id for group_id in waiting if isinstance(answers[group_id], PASSING)]
             if waiting and time.monotonic() + self._backoff_s >= end:
@@ -87,19 +93,12 @@ class Brokers:
                 f"The broker has no {api}: share groups need Kafka 4.2 or a gateway"
             ) from error
 
-    def _by_coordinator(self, group_ids: list[str]) -> dict[Coordinator, list[str]]:
-        found: dict[Coordinator, list[str]] = {}
-        for group_id, coordinator in self.try_again(lambda: self._coordinators(group_ids)).items():
-            found.setdefault(coordinator, []).append(group_id)
-        return found
-
-    def _coordinators(self, group_ids: list[str]) -> dict[str, Coordinator]:
+    def _coordinators(self, group_ids: list[str]) -> dict[str, Coordinator | KafkaError]:
         request = FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=group_ids, min_version=_KEYS_VERSION)
-        found = {}
-        for row in self.ask_once(request).coordinators:
-            check(row.error_code, row.error_message)
-            found[row.key] = Coordinator(row.node_id, row.host, row.port)
-        return found
+        return {
+            row.key: error_of(row.error_code, row.error_message) or Coordinator(row.node_id, row.host, row.port)
+            for row in self.ask(request).coordinators
+        }
 
 
 def _answers(coordinator: Coordinator, group_ids: list[str], exchange: Exchange[T]) -> Mapping[str, T | KafkaError]:
