@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -29,8 +29,8 @@ LOCK = "share.record.lock.duration.ms"
 GROUP = "--entity-type groups --entity-name {group}"
 
 #: Each step's commands only look, or refuse, or are a single one: a tool's JVMs run side by side.
+MADE = [["share-groups --reset-offsets --group {group} --topic {topic} --to-earliest --execute"]]
 ALONE = [
-    ["share-groups --reset-offsets --group {group} --topic {topic} --to-earliest --execute"],
     [
         "share-groups --describe --group {group}",
         "share-groups --describe --group {group} --members",
@@ -138,7 +138,10 @@ def runs(request: pytest.FixtureRequest, unique_name: Callable[[str], str]) -> l
 
 
 def test_the_same_commands_say_the_same(runs: list[Run]) -> None:
-    said = [run.say(ALONE) for run in runs]
+    said = [run.say(MADE) for run in runs]
+    for run in runs:
+        wait_until(lambda run=run: lags(run) == [3, 3], "the lag is known")
+    said = [[*before, *run.say(ALONE)] for run, before in zip(runs, said, strict=True)]
     members = [run.server.member(run.group_id, run.topic) for run in runs]
     try:
         for run, member in zip(runs, members, strict=True):
@@ -156,12 +159,12 @@ def test_the_same_commands_say_the_same(runs: list[Run]) -> None:
 
 def read_all(run: Run, member: Member) -> None:
     member.poll_until(lambda: len(member.accepted) == 6)
+    wait_until(lambda: lags(run) == [0, 0], "all records are finished")
+
+
+def lags(run: Run) -> list[int | None]:
     with ShareGroupAdmin(run.server.bootstrap_servers) as admin:
-        wait_until(lambda: lags(admin, run.group_id) == [0, 0], "all records are finished")
-
-
-def lags(admin: ShareGroupAdmin, group_id: str) -> Iterable[int | None]:
-    return [found.lag for found in admin.list_group_offsets(group_id).values()]
+        return [found.lag for found in admin.list_group_offsets(run.group_id).values()]
 
 
 def has_members(run: Run) -> bool:
