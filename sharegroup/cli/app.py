@@ -38,10 +38,10 @@ def _settings(
 app.command()(gateway)
 app.command()(job)
 app.command()(move_group)
+app.command(cls=OptionalValues)(share_groups)
 app.command()(configs)
 app.command()(browse)
 app.command()(top)
-app.command(cls=OptionalValues)(share_groups)
 
 
 def main() -> None:

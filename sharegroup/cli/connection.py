@@ -73,7 +73,7 @@ def _properties(path: Path) -> dict[str, str]:
         if name.startswith(("#", "!")) or not line.strip():
             continue
         if not equals:
-            raise CommandError(f"{path}: no name=value: {name.split()[0]} ...")
+            raise CommandError(f"{path}: a line without name=value")  # not shown: it may be a secret
         found[name.strip()] = value.strip()
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from kafka import TopicPartition
@@ -149,3 +150,22 @@ def test_configs_of_a_group(
     assert group_id in admin.list_groups_with_configs()
     admin.alter_group_configs(group_id, removed=[LOCK])
     wait_until(lambda: lock() == default, "the config is gone")
+
+
+def test_of_two_administrators_at_once_one_wins(
+    admin: ShareGroupAdmin,  # noqa: F811
+    served: Served,  # noqa: F811
+    unique_name: Callable[[str], str],
+) -> None:
+    group_id, topic = unique_name("contested"), served.new_topic(unique_name("topic"), 4, 5)
+    partitions = [TopicPartition(topic, number) for number in range(4)]
+    wait_until(
+        lambda: admin.alter_group_offsets(group_id, dict.fromkeys(partitions, 0)) == dict.fromkeys(partitions),
+        "the coordinator knows the topic",
+    )
+    with ThreadPoolExecutor(2) as threads:
+        wanted = [dict.fromkeys(partitions, offset) for offset in (2, 4)]
+        answers = list(threads.map(lambda offsets: admin.alter_group_offsets(group_id, offsets), wanted))
+    assert answers == 2 * [dict.fromkeys(partitions)]
+    found = {offset.start_offset for offset in admin.list_group_offsets(group_id).values()}
+    assert found in ({2}, {4})

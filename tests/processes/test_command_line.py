@@ -96,6 +96,6 @@ def test_settings_of_the_connection_that_are_wrong(tmp_path: Path, content: str 
         path.write_text("# a comment\n\nclient.id=admin\n" + content)
     done = sharegroup("share-groups", "--bootstrap-server", "127.0.0.1:1", "--command-config", str(path), "--list")
     assert (done.returncode, done.stdout) == (1, "")
-    assert {"no-value\n": "no name=value: no-value", None: "cannot be read"}.get(
+    assert {"no-value\n": "a line without name=value", None: "cannot be read"}.get(
         content, "Unknown property ssl.truststore.locatoin"
     ) in done.stderr
