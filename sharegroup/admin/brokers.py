@@ -1,4 +1,4 @@
-"""Requests to brokers and group coordinators. What is used of kafka-python beside its public API is used here alone."""
+"""Requests to brokers and group coordinators. Here and in `connecting` more is used of kafka-python than is public."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
-from kafka import KafkaAdminClient
 from kafka.errors import IncompatibleBrokerVersion, KafkaError, UnsupportedVersionError
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import FindCoordinatorRequest
 
+from sharegroup.admin.connecting import connect
 from sharegroup.admin.errors import PASSING, error_of
 from sharegroup.admin.results import Coordinator
 
@@ -33,9 +33,7 @@ class Brokers:
 
     def __init__(self, settings: Mapping[str, Any], timeout_ms: int) -> None:
         self._timeout_s = timeout_ms / 1000
-        self.admin = KafkaAdminClient(
-            **{"bootstrap_timeout_ms": timeout_ms, "request_timeout_ms": timeout_ms, **settings}
-        )
+        self.admin = connect({"request_timeout_ms": timeout_ms, **settings}, timeout_ms)
         self._backoff_s = self.admin.config["retry_backoff_ms"] / 1000
 
     def close(self) -> None:

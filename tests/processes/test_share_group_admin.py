@@ -13,6 +13,7 @@ import pytest
 from kafka.errors import (
     CoordinatorLoadInProgressError,
     GroupAuthorizationFailedError,
+    KafkaTimeoutError,
     NotCoordinatorError,
     UnsupportedVersionError,
 )
@@ -26,7 +27,7 @@ from kafka.protocol.metadata import (
     MetadataResponse,
 )
 
-from sharegroup.admin import ShareGroupAdmin
+from sharegroup.admin import ShareGroupAdmin, connecting
 from sharegroup.gateway.wire import headers as wire
 from sharegroup.protocol.messages import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 
@@ -47,7 +48,8 @@ _REQUESTS = {
 
 class ScriptedServer(socketserver.ThreadingTCPServer):
     """A broker that is every group's coordinator. Each ShareGroupDescribe meets the next entry of `script`: an error
-    code, or HANG_UP; then all goes well. `closed` are groups whose coordinator nobody may know."""
+    code, or HANG_UP; then all goes well. The first `hang_ups` requests of all are not answered. `closed` are groups whose
+    coordinator nobody may know."""
 
     daemon_threads = True
 
@@ -55,6 +57,7 @@ class ScriptedServer(socketserver.ThreadingTCPServer):
         super().__init__(("127.0.0.1", 0), _Connection)
         self.script: deque[int] = deque()
         self.closed: set[str] = set()
+        self.hang_ups = 0
         self.versions = {18: 4, 3: 12, 10: 6, 42: 2, 77: 1}
         self.described: list[list[str]] = []
         self._thread = threading.Thread(target=self.serve_forever, daemon=True)
@@ -78,6 +81,9 @@ class ScriptedServer(socketserver.ThreadingTCPServer):
 
     def answer(self, request: Any) -> Any:
         """The response; None hangs up."""
+        if self.hang_ups:
+            self.hang_ups -= 1
+            return None
         return {
             18: self._api_versions,
             3: self._metadata,
@@ -197,3 +203,17 @@ def test_a_server_without_share_groups(server: ScriptedServer) -> None:
     refused = pytest.raises(UnsupportedVersionError, match=r"share groups need Kafka 4\.2 or a gateway")
     with ShareGroupAdmin(server.bootstrap_servers, timeout_ms=TIMEOUT_MS) as admin, refused:
         admin.describe_groups(["g"])
+
+
+def test_a_server_that_hangs_up_on_everybody(server: ScriptedServer) -> None:
+    server.hang_ups = 1_000_000
+    with pytest.raises(KafkaTimeoutError, match=f"Unable to bootstrap from {server.bootstrap_servers}: "):
+        ShareGroupAdmin(server.bootstrap_servers, timeout_ms=500)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("kafka-io")]
+
+
+def test_a_server_that_comes_late(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connecting, "FIRST_ATTEMPT_MS", 100)
+    server.hang_ups = 8
+    with ShareGroupAdmin(server.bootstrap_servers, timeout_ms=TIMEOUT_MS) as admin:
+        assert admin.describe_groups(["g"])
