@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-import pytest
 from kafka import KafkaProducer
 
-from sharegroup.admin import ShareGroupAdmin
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
 from tests.integration.share_members import Member
-
-if TYPE_CHECKING:
-    from sharegroup.testkit.gateway_process import GatewayProcess
 
 
 class Served(NamedTuple):
@@ -40,31 +34,3 @@ class Served(NamedTuple):
     def member(self, group_id: str, topic: str) -> Member:
         """A member of a group, by confluent-kafka."""
         return Member(self.bootstrap_servers, group_id, topic, client_id="teller")
-
-
-@pytest.fixture(scope="module")
-def kafka_with_share_groups() -> Iterator[EmbeddedKafka]:
-    with EmbeddedKafka() as broker:
-        yield broker
-
-
-@pytest.fixture(params=["gateway", "kafka"])
-def served(request: pytest.FixtureRequest) -> Served:
-    """Each test runs against both."""
-    if request.param == "kafka":
-        broker: EmbeddedKafka = request.getfixturevalue("kafka_with_share_groups")
-        return Served(False, broker.bootstrap_servers, broker)
-    gateway: GatewayProcess = request.getfixturevalue("gateway")
-    return Served(True, gateway.bootstrap_servers, request.getfixturevalue("kafka"))
-
-
-@pytest.fixture
-def admin(served: Served) -> Iterator[ShareGroupAdmin]:
-    with ShareGroupAdmin(served.bootstrap_servers) as client:
-        yield client
-
-
-@pytest.fixture
-def names(unique_name: Callable[[str], str]) -> Callable[[str], str]:
-    """Shorter than `unique_name` where a tool prints them in columns."""
-    return lambda what: f"{what}-{unique_name('')[-8:]}"

@@ -18,7 +18,7 @@ import pytest
 from sharegroup.admin import ShareGroupAdmin
 from sharegroup.testkit.java_tool import tool_command
 from tests.integration.command_line import run as run_ours
-from tests.integration.served import Served, kafka_with_share_groups  # noqa: F401 - a fixture
+from tests.integration.served import Served
 from tests.integration.share_members import Member
 from tests.integration.waiting import wait_until
 

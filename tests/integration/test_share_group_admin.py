@@ -15,7 +15,7 @@ from kafka.errors import (
 )
 
 from sharegroup.admin import ConfigSource, LogOffsets, ShareGroupAdmin, ShareGroupOffset
-from tests.integration.served import Served, admin, kafka_with_share_groups, served  # noqa: F401 - fixtures
+from tests.integration.served import Served
 from tests.integration.waiting import wait_until
 
 LOCK = "share.record.lock.duration.ms"
@@ -24,8 +24,8 @@ pytestmark = pytest.mark.timeout(300)
 
 
 def test_a_group_that_an_administrator_makes(
-    admin: ShareGroupAdmin,  # noqa: F811
-    served: Served,  # noqa: F811
+    admin: ShareGroupAdmin,
+    served: Served,
     unique_name: Callable[[str], str],
 ) -> None:
     group_id, topic = unique_name("made"), served.new_topic(unique_name("topic"), 2, 5)
@@ -63,8 +63,8 @@ def test_a_group_that_an_administrator_makes(
 
 
 def test_a_group_with_a_member(
-    admin: ShareGroupAdmin,  # noqa: F811
-    served: Served,  # noqa: F811
+    admin: ShareGroupAdmin,
+    served: Served,
     unique_name: Callable[[str], str],
 ) -> None:
     group_id, topic = unique_name("read"), served.new_topic(unique_name("topic"), 2, 5)
@@ -105,8 +105,8 @@ def test_a_group_with_a_member(
 
 
 def test_what_is_not_there(
-    admin: ShareGroupAdmin,  # noqa: F811
-    served: Served,  # noqa: F811
+    admin: ShareGroupAdmin,
+    served: Served,
     unique_name: Callable[[str], str],
 ) -> None:
     group_id, topic = unique_name("nowhere"), served.new_topic(unique_name("topic"))
@@ -126,7 +126,7 @@ def test_what_is_not_there(
 
 
 def test_configs_of_a_group(
-    admin: ShareGroupAdmin,  # noqa: F811
+    admin: ShareGroupAdmin,
     unique_name: Callable[[str], str],
 ) -> None:
     group_id = unique_name("configured")
@@ -153,8 +153,8 @@ def test_configs_of_a_group(
 
 
 def test_of_two_administrators_at_once_one_wins(
-    admin: ShareGroupAdmin,  # noqa: F811
-    served: Served,  # noqa: F811
+    admin: ShareGroupAdmin,
+    served: Served,
     unique_name: Callable[[str], str],
 ) -> None:
     group_id, topic = unique_name("contested"), served.new_topic(unique_name("topic"), 4, 5)

@@ -14,7 +14,7 @@ from kafka import TopicPartition
 
 from sharegroup.admin import ShareGroupAdmin
 from tests.integration.command_line import Said, run
-from tests.integration.served import Served, admin, kafka_with_share_groups, served  # noqa: F401 - fixtures
+from tests.integration.served import Served
 from tests.integration.share_members import Group, Record
 from tests.integration.waiting import wait_until
 
@@ -58,11 +58,11 @@ class Commands:
 
 
 @pytest.fixture
-def commands(served: Served) -> Commands:  # noqa: F811
+def commands(served: Served) -> Commands:
     return Commands(served.bootstrap_servers)
 
 
-def make_group(admin: ShareGroupAdmin, group_id: str, offsets: dict[TopicPartition, int]) -> None:  # noqa: F811
+def make_group(admin: ShareGroupAdmin, group_id: str, offsets: dict[TopicPartition, int]) -> None:
     """Kafka's coordinator hears of a new topic a moment after clients do."""
     wait_until(
         lambda: admin.alter_group_offsets(group_id, offsets) == dict.fromkeys(offsets),
@@ -76,7 +76,7 @@ def starts(commands: Commands, group_id: str) -> dict[int, int | None]:
 
 def test_each_way_to_reset(
     commands: Commands,
-    served: Served,  # noqa: F811
+    served: Served,
     unique_name: Callable[[str], str],
     tmp_path: Path,
 ) -> None:
@@ -111,8 +111,8 @@ def test_each_way_to_reset(
 
 def test_what_is_refused_at_run_time(
     commands: Commands,
-    served: Served,  # noqa: F811
-    admin: ShareGroupAdmin,  # noqa: F811
+    served: Served,
+    admin: ShareGroupAdmin,
     unique_name: Callable[[str], str],
 ) -> None:
     group_id, other, topic = unique_name("busy"), unique_name("idle"), served.new_topic(unique_name("topic"), 1, 3)
@@ -169,8 +169,8 @@ def test_what_is_refused_at_run_time(
 
 def test_output_for_machines(
     commands: Commands,
-    served: Served,  # noqa: F811
-    admin: ShareGroupAdmin,  # noqa: F811
+    served: Served,
+    admin: ShareGroupAdmin,
     unique_name: Callable[[str], str],
 ) -> None:
     group_id, topic = unique_name("group"), served.new_topic(unique_name("topic"), 2, 0)
@@ -208,8 +208,8 @@ def test_output_for_machines(
 
 def test_records_and_groups_as_they_are_seen(
     commands: Commands,
-    served: Served,  # noqa: F811
-    admin: ShareGroupAdmin,  # noqa: F811
+    served: Served,
+    admin: ShareGroupAdmin,
     unique_name: Callable[[str], str],
 ) -> None:
     group_id, topic = unique_name("group"), served.new_topic(unique_name("topic"), 1, 5)

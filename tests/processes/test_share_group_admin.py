@@ -48,8 +48,8 @@ _REQUESTS = {
 
 class ScriptedServer(socketserver.ThreadingTCPServer):
     """A broker that is every group's coordinator. Each ShareGroupDescribe meets the next entry of `script`: an error
-    code, or HANG_UP; then all goes well. The first `hang_ups` requests of all are not answered. `closed` are groups whose
-    coordinator nobody may know."""
+    code, or HANG_UP; then all goes well. The first `hang_ups` requests of all are not answered. `closed` are groups
+    whose coordinator nobody may know."""
 
     daemon_threads = True
 

@@ -19,7 +19,8 @@ from sharegroup.cli.optional_values import NO_VALUE
 ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
 KINDS = ("history", "in-flight", "members", "offsets", "state")
 SCENARIOS = ("from-file", "to-current", "to-datetime", "to-earliest", "to-latest", "to-offset")
-STATES = ("Stable", "Empty", "Dead")
+EMPTY, DEAD = "Empty", "Dead"
+STATES = ("Stable", EMPTY, DEAD)
 DEFAULT_WATCH_S = 2.0
 
 

@@ -9,9 +9,8 @@ from kafka.errors import GroupIdNotFoundError, KafkaError, NonEmptyGroupError
 from sharegroup.admin import ShareGroupAdmin
 from sharegroup.admin.errors import text_of
 from sharegroup.cli.output import Column, Output, OutputFormat, warn
-from sharegroup.cli.share_groups.arguments import Arguments
+from sharegroup.cli.share_groups.arguments import DEAD, EMPTY, Arguments
 
-EMPTY, DEAD = "Empty", "Dead"
 _STATUS = (Column("TOPIC", "topic", 30), Column("STATUS", "status"))
 
 

@@ -9,9 +9,7 @@ from kafka import TopicPartition
 
 from sharegroup.admin import MemberDescription, ShareGroupAdmin, ShareGroupDescription, ShareGroupOffset
 from sharegroup.cli.output import Column, Output, Row, warn
-from sharegroup.cli.share_groups.arguments import Arguments, Kind, lag_filter
-
-EMPTY, DEAD = "Empty", "Dead"
+from sharegroup.cli.share_groups.arguments import DEAD, EMPTY, Arguments, Kind, lag_filter
 
 
 def _assignment(topics: dict[str, list[int]]) -> str:
