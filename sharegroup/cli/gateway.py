@@ -1,35 +1,39 @@
-"""Running the gateway until it is told to stop."""
+"""The command `sharegroup gateway`."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import signal
-import sys
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from sharegroup.config import Config
-from sharegroup.errors import ShareGroupError
-from sharegroup.gateway.server import running_gateway
+import typer
 
-logger = logging.getLogger(__name__)
+from sharegroup.cli.config_option import config_of
 
-
-def run_gateway(config: Config) -> int:
-    """Serve until SIGTERM or SIGINT; the exit code. 1: the upstream brokers or a port are not to be had."""
-    try:
-        asyncio.run(_serve(config))
-    except (ShareGroupError, OSError) as error:
-        print(f"gateway: {error}", file=sys.stderr)
-        return 1
-    return 0
+if TYPE_CHECKING:
+    from sharegroup.config import Config
 
 
-async def _serve(config: Config) -> None:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    async with running_gateway(config) as gateway:
-        served = ", ".join(f"broker {node}: {gateway.host}:{port}" for node, port in sorted(gateway.ports.items()))
-        print(f"gateway: listening ({served})", flush=True)
-        await stop.wait()
+def gateway(
+    config: Annotated[
+        Path, typer.Option(help="The job's configuration file; its section `gateway` is this command's.")
+    ],
+    port: Annotated[int | None, typer.Option(help="Instead of gateway.listener.port; 0: any free port.")] = None,
+    bootstrap_servers: Annotated[
+        str | None, typer.Option(help="Instead of the file's bootstrap.servers (the upstream brokers).")
+    ] = None,
+    metrics_port: Annotated[int | None, typer.Option(help="Instead of gateway.metrics.port; 0: no metrics.")] = None,
+) -> None:
+    """Serve Kafka's wire protocol, so that KIP-932 clients connect: their bootstrap address is this port."""
+    from sharegroup.cli.gateway_server import run_gateway
+
+    raise typer.Exit(run_gateway(_overridden(config_of(config), port, bootstrap_servers, metrics_port)))
+
+
+def _overridden(config: Config, port: int | None, bootstrap_servers: str | None, metrics_port: int | None) -> Config:
+    given = {"listener_port": port, "metrics_port": metrics_port}
+    gateway_config, job = config.gateway, config.job
+    gateway_config = gateway_config.model_copy(update={name: n for name, n in given.items() if n is not None})
+    if bootstrap_servers is not None:
+        job = job.model_copy(update={"bootstrap_servers": bootstrap_servers})
+    return dataclasses.replace(config, job=job, gateway=gateway_config)

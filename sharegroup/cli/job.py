@@ -1,22 +1,40 @@
-"""Running the share-group job on this machine, with the JARs that set-up has fetched."""
+"""The command `sharegroup job`: the share-group job on this machine, with the JARs that set-up has fetched."""
 
 from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
-from sharegroup.config import JobConfig
-from sharegroup.testkit.local_spark import local_settings, pyspark_environment
+import typer
+
+from sharegroup.cli.config_option import config_of
+
+if TYPE_CHECKING:
+    from sharegroup.config import JobConfig
 
 
-def run_job(config: Path, job: JobConfig, driver_memory: str, cell: str) -> NoReturn:
-    """Become the job: this process goes on as `sharegroup.spark.job.run_job`. `job` is the cell's in the file `config`.
+def job(
+    config: Annotated[Path, typer.Option(help="The job's configuration file.")],
+    driver_memory: Annotated[str, typer.Option(help="Of Spark's JVM.")] = "1g",
+    cell: Annotated[str, typer.Option(help="The cell whose job this is, where the file has cells.")] = "",
+) -> None:
+    """Run the share-group job on this machine; on a cluster, spark-submit runs jobs/run_share_group.py."""
+    from sharegroup.testkit.jars import JarsError
 
-    Raises JarsError.
-    """
-    settings = local_settings([job.tables_path, job.checkpoint_path])
+    try:
+        _run_job(config, config_of(config).of_cell(cell).job, driver_memory, cell)
+    except JarsError as error:
+        typer.echo(f"job: {error}", err=True)
+        raise typer.Exit(1) from None
+
+
+def _run_job(config: Path, job_config: JobConfig, driver_memory: str, cell: str) -> NoReturn:
+    """Become the job: this process goes on as `sharegroup.spark.job.run_job`. Raises JarsError."""
+    from sharegroup.testkit.local_spark import local_settings, pyspark_environment
+
+    settings = local_settings([job_config.tables_path, job_config.checkpoint_path])
     environment = pyspark_environment("local[*]", driver_memory, settings)
     command = [sys.executable, "-m", "sharegroup.spark.job.run_job", "--config", str(config), "--cell", cell]
     os.execve(sys.executable, command, {**os.environ, **environment})

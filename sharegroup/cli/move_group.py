@@ -1,14 +1,25 @@
-"""Moving a group to another cell. The command line itself does not know the job's engine, which a move does."""
+"""The command `sharegroup move-group`. The command line itself does not know the job's engine, which a move does."""
 
 from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import Annotated
+
+import typer
+
+from sharegroup.cli.config_option import config_of
 
 
-def run_move(config: Path, group_id: str, source_cell: str) -> NoReturn:
-    """Become the move: this process goes on as `sharegroup.commit.move_command`."""
-    arguments = ["--config", str(config), "--group", group_id, "--from", source_cell]
+def move_group(
+    config: Annotated[Path, typer.Option(help="The configuration file, which has the group in its new cell.")],
+    group: Annotated[str, typer.Option(help="The group's id.")],
+    source: Annotated[
+        str, typer.Option("--from", help="The cell whose tables have the group; left out: the job without cells.")
+    ] = "",
+) -> None:
+    """Move a group to another cell, while its members and the jobs of both cells are stopped."""
+    config_of(config)
+    arguments = ["--config", str(config), "--group", group, "--from", source]
     os.execv(sys.executable, [sys.executable, "-m", "sharegroup.commit.move_command", *arguments])

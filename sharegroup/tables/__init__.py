@@ -5,6 +5,7 @@ reading never disturbs. Each function takes a `tables.path`, or the `KeptTables`
 The tables are committed one after the other, so what is read of two may be a moment apart.
 """
 
+from sharegroup.tables.delivery_log import RecordTransition, read_record_history
 from sharegroup.tables.group_configs import read_group_configs
 from sharegroup.tables.groups import (
     GroupListing,
@@ -26,6 +27,7 @@ __all__ = [
     "InFlightRange",
     "KeptTables",
     "MemberDescription",
+    "RecordTransition",
     "ShareGroupDescription",
     "SharePartitionDescription",
     "SharePartitionOffset",
@@ -37,6 +39,7 @@ __all__ = [
     "read_groups",
     "read_in_flight",
     "read_offsets_by_group",
+    "read_record_history",
     "read_share_group_offsets",
     "table_path",
 ]

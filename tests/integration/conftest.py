@@ -11,9 +11,11 @@ from kafka import KafkaProducer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from sharegroup.admin import ShareGroupAdmin
     from sharegroup.testkit.embedded_kafka import EmbeddedKafka
     from sharegroup.testkit.gateway_process import GatewayProcess
     from sharegroup.testkit.share_group_job import ShareGroupJobRun
+    from tests.integration.served import Served
 
 NewTopic = Callable[..., str]
 
@@ -39,6 +41,36 @@ def gateway(
         yield process
         assert process.terminate() == 0
         assert " ERROR " not in process.log_path.read_text()
+
+
+@pytest.fixture(scope="session")
+def kafka_with_share_groups() -> Iterator[EmbeddedKafka]:
+    """A broker whose own share groups are compared with ours."""
+    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+
+    with EmbeddedKafka() as broker:
+        yield broker
+
+
+@pytest.fixture(params=["gateway", "kafka"])
+def served(request: pytest.FixtureRequest) -> Served:
+    """Our gateway, and Kafka's own share groups: each test runs against both."""
+    from tests.integration.served import Served
+
+    if request.param == "kafka":
+        broker = request.getfixturevalue("kafka_with_share_groups")
+        return Served(False, broker.bootstrap_servers, broker)
+    bootstrap_servers = request.getfixturevalue("gateway").bootstrap_servers
+    return Served(True, bootstrap_servers, request.getfixturevalue("kafka"))
+
+
+@pytest.fixture
+def admin(served: Served) -> Iterator[ShareGroupAdmin]:
+    """An administrator of the server that is tested."""
+    from sharegroup.admin import ShareGroupAdmin
+
+    with ShareGroupAdmin(served.bootstrap_servers) as client:
+        yield client
 
 
 @pytest.fixture

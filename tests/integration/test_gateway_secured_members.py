@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from sharegroup.gateway.security.credentials import hash_password
 from sharegroup.testkit.gateway_process import GatewayProcess
+from tests.integration.command_line import Said, run
 from tests.integration.share_members import Group, Member, keys, once
 from tests.self_signed import make_pems
 
@@ -89,3 +90,25 @@ def test_who_may_not_use_the_group_is_told_so(
     with Member(gateway.bootstrap_servers, group.id, group.topic, **login(secrets, ALICE)) as member:
         member.poll_until(lambda: member.accepted == keys(1, 10))
         assert once(member)
+
+
+def test_an_administrators_command_logs_in(gateway: GatewayProcess, secrets: Path, tmp_path: Path) -> None:
+    def describe(user: str, password: str) -> Said:
+        settings = tmp_path / "client.properties"
+        settings.write_text(
+            "security.protocol=SASL_SSL\n"
+            f"ssl.ca.location={secrets / 'cert.pem'}\n"
+            "sasl.mechanism=SCRAM-SHA-512\n"
+            "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \\\n"
+            f'    username="{user}" password="{password}";\n'
+        )
+        server = ("--bootstrap-server", gateway.bootstrap_servers, "--command-config", str(settings))
+        return run("share-groups", *server, "--describe", "--group", "earliest-none", "--timeout", "20000")
+
+    assert "Group earliest-none not found." in describe(ALICE, "alice's secret").err
+    assert (
+        "User:mallory is not authorized: DESCRIBE on group earliest-none" in describe(MALLORY, "mallory's secret").err
+    )
+    refused = describe(ALICE, "a guess")
+    assert (refused.code, refused.out) == (1, "")
+    assert "authenticat" in refused.err.lower()

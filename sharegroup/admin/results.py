@@ -1,0 +1,108 @@
+"""What an administrator is told: plain values, as the responses have them."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from kafka import TopicPartition
+
+
+class GroupListing(NamedTuple):
+    """A group as ListGroups has it. `group_type` is share, consumer, classic or streams."""
+
+    group_id: str
+    group_state: str
+    group_type: str
+    protocol_type: str
+
+
+class Coordinator(NamedTuple):
+    """The broker, or the gateway's port, that answers for a group."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+class MemberDescription(NamedTuple):
+    """A member of a share group; its assignment is sorted by topic and partition."""
+
+    member_id: str
+    member_epoch: int
+    client_id: str
+    client_host: str
+    rack_id: str | None
+    subscribed_topic_names: tuple[str, ...]
+    assignment: tuple[TopicPartition, ...]
+
+
+class ShareGroupDescription(NamedTuple):
+    """A share group with its members, sorted by id (ShareGroupDescribe). `group_state` is Empty, Stable or Dead.
+
+    `authorized_operations` are codes of org.apache.kafka.common.acl.AclOperation; None when they were not asked for.
+    """
+
+    group_id: str
+    group_state: str
+    group_epoch: int
+    assignment_epoch: int
+    assignor_name: str
+    coordinator: Coordinator
+    members: tuple[MemberDescription, ...]
+    authorized_operations: frozenset[int] | None
+
+
+class ShareGroupOffset(NamedTuple):
+    """Where a share-partition stands (DescribeShareGroupOffsets); None for what is not known (yet).
+
+    `lag` counts the records from `start_offset` up that are not finished (KIP-1226). It is not known before the
+    share-partition was read for the first time, and from brokers before Kafka 4.2.
+    """
+
+    start_offset: int | None
+    leader_epoch: int | None
+    lag: int | None
+
+
+class LogOffsets(NamedTuple):
+    """Where a partition's log starts and ends; `end` is the offset of the next record."""
+
+    start: int
+    end: int
+
+
+class OldestRecord(NamedTuple):
+    """The first record at or above a share-partition's start offset, with its timestamp in ms since 1970."""
+
+    offset: int
+    timestamp_ms: int
+
+
+class ConfigSource(IntEnum):
+    """Where a config's value comes from (org.apache.kafka.clients.admin.ConfigEntry.ConfigSource, by code)."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    DYNAMIC_CLIENT_METRICS_CONFIG = 7
+    DYNAMIC_GROUP_CONFIG = 8
+
+
+class ConfigEntry(NamedTuple):
+    """A config in force. `synonyms` are (source, name, value), in the order in which they are looked at."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    is_sensitive: bool
+    synonyms: tuple[tuple[ConfigSource, str, str | None], ...]
+
+    @property
+    def is_of_group(self) -> bool:
+        """Whether the group has set it itself."""
+        return self.source is ConfigSource.DYNAMIC_GROUP_CONFIG

@@ -1,0 +1,184 @@
+"""The command `sharegroup browse`: records of a partition, read without taking them, with their states in a group."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from sharegroup.cli.connection import (
+    DEFAULT_TIMEOUT_MS,
+    BootstrapServer,
+    CommandConfig,
+    CommandError,
+    Timeout,
+    client_settings,
+    connected,
+    reported,
+)
+from sharegroup.cli.output import Column, Output, OutputFormat, Row, time_text
+
+if TYPE_CHECKING:
+    from kafka import TopicPartition
+
+    from sharegroup.tables import InFlightRange
+
+FINISHED, UNFINISHED = "FINISHED", "UNFINISHED"
+AVAILABLE = "AVAILABLE"
+
+_COLUMNS = (
+    Column("OFFSET", "offset", 10),
+    Column("TIMESTAMP", "timestamp", 24),
+    Column("STATE", "state", 12),
+    Column("DELIVERY-COUNT", "delivery_count", 15),
+    Column("LOCK-DEADLINE", "lock_deadline", 24),
+    Column("CONSUMER-ID", "consumer_id", 12),
+    Column("KEY", "key", 10),
+    Column("VALUE", "value", 10),
+)
+#: What is known of a record in the group without the tables: nothing but its state.
+_OF_TABLES = {"delivery_count", "lock_deadline", "consumer_id"}
+
+
+class RecordStanding(NamedTuple):
+    """What a group has done with a record. Without the tables: only whether the start offset has passed it."""
+
+    state: str | None
+    delivery_count: int | None = None
+    lock_deadline: str | None = None
+    consumer_id: str | None = None
+
+
+def browse(
+    partition: Annotated[str, typer.Argument(metavar="TOPIC:PARTITION", help="Where to read.")],
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    group: Annotated[str | None, typer.Option(help="Show what this group has done with the records.")] = None,
+    from_offset: Annotated[
+        int | None, typer.Option(min=0, help="Where to begin; else the group's start offset, or the log's start.")
+    ] = None,
+    max_messages: Annotated[int, typer.Option(min=1, help="How many records at most.")] = 20,
+    config: Annotated[
+        Path | None,
+        typer.Option(help="The job's configuration file: then the tables tell each record's state."),
+    ] = None,
+    timeout: Timeout = DEFAULT_TIMEOUT_MS,
+    output: Annotated[OutputFormat, typer.Option("--output", "-o", help="For people, or for machines.")] = (
+        OutputFormat.TABLE
+    ),
+) -> None:
+    """Read records without taking them from anybody."""
+    with reported("browse command"):
+        if config is not None and group is None:
+            raise CommandError("Option [config] takes the option: [group]")
+        key = _partition(partition)
+        start, standing = _standing(bootstrap_server, command_config, timeout, key, group, config)
+        settings = client_settings(bootstrap_server, command_config)
+        rows = _rows(settings, key, start if from_offset is None else from_offset, max_messages, standing, timeout)
+        shown = [c for c in _COLUMNS if (group or c.key != "state") and (config or c.key not in _OF_TABLES)]
+        Output(output).tables(shown, [list(rows)], blank_line=False)
+
+
+def _partition(text: str) -> TopicPartition:
+    from kafka import TopicPartition
+
+    from sharegroup.cli.share_groups.reset_plan import topics_of
+
+    ((topic, partitions),) = topics_of([text]).items()
+    if partitions is None or len(partitions) != 1:
+        raise CommandError(f"'{text}' is not one partition: TOPIC:PARTITION")
+    return TopicPartition(topic, partitions[0])
+
+
+def _standing(
+    bootstrap_server: str | None,
+    command_config: Path | None,
+    timeout_ms: int,
+    key: TopicPartition,
+    group: str | None,
+    config: Path | None,
+) -> tuple[int | None, Callable[[int], RecordStanding]]:
+    """The group's start offset, and what it has done with a record. Raises CommandError, KafkaError."""
+    with connected(bootstrap_server, command_config, timeout_ms) as admin:
+        if key not in admin.leaders([key.topic]):
+            raise CommandError(f'The partitions "{key.topic}-{key.partition}" do not exist')
+        if group is None:
+            return None, lambda offset: RecordStanding(None)
+        found = admin.list_group_offsets(group, [key]).get(key)
+    start = found.start_offset if found is not None else None
+    ranges = _ranges(config, group, key) if config is not None else None
+    return start, lambda offset: standing_of(offset, start, ranges)
+
+
+def _ranges(config: Path, group: str, key: TopicPartition) -> list[InFlightRange]:
+    from sharegroup.config import load_config
+    from sharegroup.tables import read_in_flight
+
+    job = load_config(config).job_of(group)
+    found = read_in_flight(job.tables_path, [group], job.delta_options)
+    return [row for row in found if (row.topic, row.partition) == key]
+
+
+def standing_of(offset: int, start: int | None, ranges: Iterable[InFlightRange] | None) -> RecordStanding:
+    """What a group with this start offset has done with a record; `ranges` are those in flight, None: not known."""
+    if start is None:
+        return RecordStanding(None)
+    if offset < start:
+        return RecordStanding(FINISHED)
+    if ranges is None:
+        return RecordStanding(UNFINISHED)
+    for found in ranges:
+        if found.first_offset <= offset <= found.last_offset:
+            deadline = None if found.lock_deadline_ms is None else time_text(found.lock_deadline_ms)
+            return RecordStanding(found.state.name, found.delivery_count, deadline, found.member_id)
+    return RecordStanding(AVAILABLE, 0)
+
+
+def _rows(
+    settings: dict[str, Any],
+    key: TopicPartition,
+    start: int | None,
+    limit: int,
+    standing: Callable[[int], RecordStanding],
+    timeout_ms: int,
+) -> Iterator[Row]:
+    for record in _records(settings, key, start, limit, timeout_ms):
+        yield {
+            "offset": record.offset,
+            "timestamp": time_text(record.timestamp),
+            **standing(record.offset)._asdict(),
+            "key": _text(record.key),
+            "value": _text(record.value),
+        }
+
+
+def _records(
+    settings: dict[str, Any], key: TopicPartition, start: int | None, limit: int, timeout_ms: int
+) -> list[Any]:
+    """Up to `limit` records, from an offset within the log to its present end. Raises CommandError, KafkaError."""
+    from kafka import KafkaConsumer
+
+    consumer = KafkaConsumer(**settings, group_id=None, enable_auto_commit=False, max_poll_records=limit)
+    deadline = time.monotonic() + timeout_ms / 1000
+    try:
+        consumer.assign([key])
+        first, end = consumer.beginning_offsets([key])[key], consumer.end_offsets([key])[key]
+        consumer.seek(key, min(max(first, start or 0), end))
+        found: list[Any] = []
+        while len(found) < limit and consumer.position(key) < end:
+            if time.monotonic() > deadline:
+                raise CommandError(f"{key.topic}-{key.partition} was not read within {timeout_ms} ms")
+            found += consumer.poll(timeout_ms=200).get(key, [])
+        return found[:limit]
+    finally:
+        consumer.close()
+
+
+def _text(value: bytes | None) -> str | None:
+    """UTF-8, what is none and line ends escaped; None for null."""
+    if value is None:
+        return None
+    return value.decode("utf-8", "backslashreplace").replace("\n", "\\n").replace("\r", "\\r")

@@ -1,0 +1,140 @@
+"""The command `sharegroup configs`: a group's configs, with the flags of Kafka's kafka-configs.sh for groups."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sharegroup.cli.connection import (
+    DEFAULT_TIMEOUT_MS,
+    BootstrapServer,
+    CommandConfig,
+    CommandError,
+    Timeout,
+    connected,
+    reported,
+)
+from sharegroup.cli.output import Output, OutputFormat
+
+if TYPE_CHECKING:
+    from sharegroup.admin import ConfigEntry, ShareGroupAdmin
+
+GROUPS = "groups"
+
+
+@dataclass(frozen=True)
+class _Arguments:
+    describe: bool
+    alter: bool
+    groups: tuple[str, ...]
+    all: bool
+    added: str | None
+    removed: str | None
+
+    def check(self) -> None:
+        """Raises CommandError, in Kafka's words (ConfigCommandOptions.checkArgs)."""
+        if self.describe == self.alter:
+            raise CommandError("Command must include exactly one action: --describe, --alter")
+        if len(self.groups) > 1:
+            raise CommandError("Only one of --entity-name and --group can be specified, and once")
+        if self.describe and (self.added is not None or self.removed is not None):
+            other = "add-config" if self.added is not None else "delete-config"
+            raise CommandError(f'Option "[describe]" can\'t be used with option "[{other}]"')
+        if self.alter and not self.groups:
+            raise CommandError("An entity name must be specified with --alter of groups")
+        if self.alter and self.all:
+            raise CommandError('Option "[all]" can\'t be used with option "[alter]"')
+        if self.alter and self.added is None and self.removed is None:
+            raise CommandError("At least one of --add-config and --delete-config must be specified with --alter")
+
+
+def configs(
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    entity_type: Annotated[str, typer.Option(help="groups, which are the only entities here.")] = GROUPS,
+    entity_name: Annotated[list[str] | None, typer.Option(help="The group's id.")] = None,
+    group: Annotated[list[str] | None, typer.Option(help="The same.")] = None,
+    describe: Annotated[
+        bool, typer.Option("--describe", help="Configs of the group, or of all groups that have some.")
+    ] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Describe all that are in force, whoever set them.")] = False,
+    alter: Annotated[bool, typer.Option("--alter", help="Set and remove configs, all at once.")] = False,
+    add_config: Annotated[str | None, typer.Option(help="To set: 'k1=v1,k2=[v1,v2]'.")] = None,
+    delete_config: Annotated[str | None, typer.Option(help="To remove: 'k1,k2'.")] = None,
+    timeout: Timeout = DEFAULT_TIMEOUT_MS,
+    output: Annotated[OutputFormat, typer.Option("--output", "-o", help="For people, or for machines.")] = (
+        OutputFormat.TABLE
+    ),
+) -> None:
+    """Describe and alter configs of share groups, as kafka-configs.sh does with --entity-type groups."""
+    groups = tuple(group_id for group_id in (*(entity_name or ()), *(group or ())))
+    arguments = _Arguments(describe, alter, groups, all_, add_config, delete_config)
+    with reported("config command"):
+        if entity_type != GROUPS:
+            raise CommandError(f"Invalid entity type {entity_type}, the entity type must be one of {GROUPS}")
+        arguments.check()
+        added, removed = added_configs(arguments.added or ""), removed_configs(arguments.removed or "")
+        with connected(bootstrap_server, command_config, timeout) as admin:
+            if arguments.describe:
+                _describe(admin, arguments, Output(output))
+            else:
+                admin.alter_group_configs(groups[0], added, removed=removed)
+                Output(output).say(f"Completed updating config for group {groups[0]}.")
+
+
+def added_configs(text: str) -> dict[str, str]:
+    """{name: value} of `k1=v1,k2=[v1,v2]`. Raises CommandError."""
+    pairs = [part.partition("=") for part in re.split(r",(?![^\[]*\])", text) if part.strip()]
+    if any(not equals or not name.strip() for name, equals, _ in pairs):
+        raise CommandError(
+            'Invalid entity config: all configs to be added must be in the format "key=val" or '
+            '"key=[val1,val2]" to group values which contain commas.'
+        )
+    return {name.strip(): re.sub(r"^\[(.*)\]$", r"\1", value.strip()) for name, _, value in pairs}
+
+
+def removed_configs(text: str) -> list[str]:
+    """The names of `k1,k2`."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _describe(admin: ShareGroupAdmin, arguments: _Arguments, output: Output) -> None:
+    group_ids = list(arguments.groups) or sorted({*_existing(admin), *admin.list_groups_with_configs()})
+    found = {
+        group_id: [entry for entry in entries.values() if arguments.all or entry.is_of_group]
+        for group_id, entries in admin.describe_group_configs(group_ids).items()
+    }
+    if output.kind is not OutputFormat.TABLE:
+        output.document([_row(group_id, entry) for group_id, entries in found.items() for entry in entries])
+        return
+    for group_id, entries in found.items():
+        if not entries and group_id not in _existing(admin):
+            output.say(f"The group '{group_id}' doesn't exist and doesn't have dynamic config.")
+            continue
+        output.say(f"{'All' if arguments.all else 'Dynamic'} configs for group {group_id} are:")
+        for entry in entries:
+            output.say(f"  {_line(entry)}")
+
+
+def _existing(admin: ShareGroupAdmin) -> set[str]:
+    return {group.group_id for group in admin.list_groups(types=())}
+
+
+def _line(entry: ConfigEntry) -> str:
+    synonyms = ", ".join(f"{source.name}:{name}={value}" for source, name, value in entry.synonyms)
+    return f"{entry.name}={entry.value} sensitive={str(entry.is_sensitive).lower()} synonyms={{{synonyms}}}"
+
+
+def _row(group_id: str, entry: ConfigEntry) -> Mapping[str, object]:
+    return {
+        "group": group_id,
+        "config": entry.name,
+        "value": entry.value,
+        "source": entry.source.name,
+        "sensitive": entry.is_sensitive,
+        "synonyms": [{"source": source.name, "config": name, "value": value} for source, name, value in entry.synonyms],
+    }

@@ -1,0 +1,35 @@
+"""Running the gateway until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+
+from sharegroup.config import Config
+from sharegroup.errors import ShareGroupError
+from sharegroup.gateway.server import running_gateway
+
+logger = logging.getLogger(__name__)
+
+
+def run_gateway(config: Config) -> int:
+    """Serve until SIGTERM or SIGINT; the exit code. 1: the upstream brokers or a port are not to be had."""
+    try:
+        asyncio.run(_serve(config))
+    except (ShareGroupError, OSError) as error:
+        print(f"gateway: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _serve(config: Config) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with running_gateway(config) as gateway:
+        served = ", ".join(f"broker {node}: {gateway.host}:{port}" for node, port in sorted(gateway.ports.items()))
+        print(f"gateway: listening ({served})", flush=True)
+        await stop.wait()

@@ -1,0 +1,256 @@
+"""What `share-groups` was asked for, and which combinations of options are refused, in Kafka's words.
+
+The order of the rules is Kafka's (ShareGroupCommandOptions.checkArgs), so that of several mistakes the same one is
+told. Options that are ours are refused in the same manner.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import permutations
+
+from sharegroup.cli.connection import CommandError
+from sharegroup.cli.optional_values import NO_VALUE
+
+ACTIONS = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
+KINDS = ("history", "in-flight", "members", "offsets", "state")
+SCENARIOS = ("from-file", "to-current", "to-datetime", "to-earliest", "to-latest", "to-offset")
+EMPTY, DEAD = "Empty", "Dead"
+STATES = ("Stable", EMPTY, DEAD)
+DEFAULT_WATCH_S = 2.0
+
+
+class UsageError(CommandError):
+    """Options that do not go together."""
+
+
+class Kind(StrEnum):
+    """What is described of a group."""
+
+    OFFSETS = "offsets"
+    MEMBERS = "members"
+    STATE = "state"
+    IN_FLIGHT = "in-flight"
+    HISTORY = "history"
+
+    @property
+    def needs_tables(self) -> bool:
+        """Whether the Delta tables tell it, and no response."""
+        return self in (Kind.IN_FLIGHT, Kind.HISTORY)
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The options as they were given; False, None or empty where they were not."""
+
+    list_: bool = False
+    describe: bool = False
+    delete: bool = False
+    delete_offsets: bool = False
+    reset_offsets: bool = False
+    group: tuple[str, ...] = ()
+    all_groups: bool = False
+    topic: tuple[str, ...] = ()
+    all_topics: bool = False
+    members: bool = False
+    offsets: bool = False
+    state: str | None = None
+    in_flight: bool = False
+    history: bool = False
+    verbose: bool = False
+    to_earliest: bool = False
+    to_latest: bool = False
+    to_current: bool = False
+    to_datetime: str | None = None
+    to_offset: int | None = None
+    from_file: str | None = None
+    export: bool = False
+    dry_run: bool = False
+    execute: bool = False
+    lag: str | None = None
+    offset: int | None = None
+    config: str | None = None
+    watch: str | None = None
+
+    def has(self, option: str) -> bool:
+        """Whether an option was given, by its name with dashes."""
+        value = getattr(self, "list_" if option == "list" else option.replace("-", "_"))
+        return value is not None and value is not False and value != ()
+
+    def given(self, *options: str) -> list[str]:
+        """Those of some options that were given."""
+        return [option for option in options if self.has(option)]
+
+    @property
+    def kind(self) -> Kind:
+        """What `--describe` shows."""
+        (kind,) = self.given(*KINDS) or [Kind.OFFSETS]
+        return Kind(kind)
+
+    @property
+    def watch_s(self) -> float | None:
+        """Seconds between two looks; None for a single one."""
+        if self.watch is None:
+            return None
+        return DEFAULT_WATCH_S if self.watch == NO_VALUE else float(self.watch)
+
+    def check(self) -> None:
+        """Raises UsageError for what does not go together, before anything is asked or changed."""
+        if len(self.given(*ACTIONS)) != 1:
+            raise UsageError(f"Command must include exactly one action: {', '.join(f'--{name}' for name in ACTIONS)}.")
+        (action,) = self.given(*ACTIONS)
+        _CHECKS[action](self)
+        _check_scopes(self)
+        _check_ours(self)
+
+
+def _check_list(a: Arguments) -> None:
+    _refuse_with(a, "list", "group")
+
+
+def _check_describe(a: Arguments) -> None:
+    if not a.given("group", "all-groups"):
+        raise UsageError("Option [describe] takes one of these options: [all-groups], [group]")
+    if len(a.given(*KINDS)) > 1:
+        raise UsageError(f"Option [describe] takes at most one of these options: {_names(KINDS)}")
+    if a.state:
+        raise UsageError("Option [describe] does not take a value for [state]")
+    if a.history and (not a.has("topic") or a.offset is None):
+        raise UsageError("Option [history] takes the following options: [offset], [topic]")
+
+
+def _check_delete(a: Arguments) -> None:
+    if not a.given("group", "all-groups"):
+        raise UsageError("Option [delete] takes the options [group] or [all-groups]")
+    if a.group and a.all_groups:
+        raise UsageError("Option [delete] takes either [group] or [all-groups], not both.")
+    if a.topic:
+        raise UsageError("Option [delete] does not take the option: [topic]")
+
+
+def _check_delete_offsets(a: Arguments) -> None:
+    if not a.group or not a.topic:
+        raise UsageError("Option [delete-offsets] takes the following options: [group], [topic]")
+    _one_group(a)
+
+
+def _check_reset_offsets(a: Arguments) -> None:
+    if a.dry_run and a.execute:
+        raise UsageError("Option [reset-offsets] only accepts one of [execute] and [dry-run]")
+    if not a.dry_run and not a.execute:
+        raise UsageError("Option [reset-offsets] takes the option: [execute] or [dry-run]")
+    if not a.group:
+        raise UsageError("Option [reset-offsets] takes the option: [group]")
+    scopes, scenarios = a.given("all-topics", "topic"), a.given(*SCENARIOS)
+    if not scopes and not a.from_file:
+        raise UsageError("Option [reset-offsets] takes one of these options: [all-topics], [topic]")
+    if not scenarios:
+        raise UsageError(f"Option [reset-offsets] takes one of these options: {_names(SCENARIOS)}")
+    for first, other in permutations((*scenarios, *scopes), 2):
+        if _excludes(first, other):
+            _refuse_with(a, other, first)
+    _one_group(a)
+
+
+def _excludes(first: str, other: str) -> bool:
+    """Two scenarios, two scopes; a file is a scope as well."""
+    return (first in SCENARIOS) == (other in SCENARIOS) or "from-file" in (first, other)
+
+
+_CHECKS: dict[str, Callable[[Arguments], None]] = {
+    "list": _check_list,
+    "describe": _check_describe,
+    "delete": _check_delete,
+    "delete-offsets": _check_delete_offsets,
+    "reset-offsets": _check_reset_offsets,
+}
+
+#: Which actions an option is for, where that is not all of them. A topic of `--describe` is that of a record's history.
+_SCOPES = {
+    "all-groups": ("list", "describe", "delete"),
+    "topic": ("describe", "delete-offsets", "reset-offsets"),
+    "all-topics": ("reset-offsets",),
+    **dict.fromkeys(SCENARIOS, ("reset-offsets",)),
+    "export": ("reset-offsets",),
+    "dry-run": ("reset-offsets",),
+    "execute": ("reset-offsets",),
+    "members": ("describe",),
+    "offsets": ("describe",),
+    "in-flight": ("describe",),
+    "history": ("describe",),
+    "verbose": ("describe",),
+    "state": ("list", "describe"),
+    "lag": ("describe",),
+    "offset": ("describe",),
+    "watch": ("list", "describe"),
+}
+
+
+def _check_scopes(a: Arguments) -> None:
+    (action,) = a.given(*ACTIONS)
+    for option in a.given(*_SCOPES):
+        if action not in _SCOPES[option]:
+            _refuse_with(a, action, option)
+    if a.describe and not a.history:
+        _refuse_with(a, "describe", "topic")
+
+
+def _check_ours(a: Arguments) -> None:
+    if a.describe:
+        if a.offset is not None and not a.history:
+            raise UsageError("Option [offset] takes the option: [history]")
+        if a.lag is not None and a.kind is not Kind.OFFSETS:
+            _refuse_with(a, a.kind.value, "lag")
+        if a.kind.needs_tables and a.config is None:
+            raise UsageError(f"Option [{a.kind.value}] takes the option: [config]")
+    if a.lag is not None:
+        lag_filter(a.lag)
+    if a.watch not in (None, NO_VALUE) and not re.fullmatch(r"[0-9]+(\.[0-9]+)?", str(a.watch)):
+        raise UsageError(f"Option [watch] takes seconds, not '{a.watch}'")
+
+
+def _one_group(a: Arguments) -> None:
+    if len(a.group) > 1:
+        raise UsageError("Found multiple arguments for option group, but you asked for only one")
+
+
+def _refuse_with(a: Arguments, option: str, *others: str) -> None:
+    for other in others:
+        if a.has(option) and a.has(other):
+            raise UsageError(f'Option "[{other}]" can\'t be used with option "[{option}]"')
+
+
+def _names(options: tuple[str, ...]) -> str:
+    return ", ".join(f"[{option}]" for option in options)
+
+
+def states(text: str) -> list[str]:
+    """The states of `--list --state S,S`; case does not matter. Raises UsageError."""
+    wanted = [name.strip() for name in text.split(",")] if text else []
+    known = {name.lower(): name for name in STATES}
+    if any(name.lower() not in known for name in wanted):
+        raise UsageError(f"Invalid state list '{text}'. Valid states are: {', '.join(STATES)}")
+    return [known[name.lower()] for name in wanted]
+
+
+_COMPARISONS: dict[str, Callable[[int, int], bool]] = {
+    ">": operator.gt,
+    ">=": operator.ge,
+    "<": operator.lt,
+    "<=": operator.le,
+    "=": operator.eq,
+    "": operator.eq,
+}
+
+
+def lag_filter(text: str) -> Callable[[int | None], bool]:
+    """Whether a lag is asked for by `>0`, `>=10`, `<5`, `<=5`, `=0`; an unknown one is not. Raises UsageError."""
+    match = re.fullmatch(r"\s*(>=|<=|>|<|=|)\s*([0-9]+)\s*", text)
+    if match is None:
+        raise UsageError(f"Invalid lag '{text}': a number with >, >=, <, <= or = before it")
+    compare, bound = _COMPARISONS[match[1]], int(match[2])
+    return lambda lag: lag is not None and compare(lag, bound)

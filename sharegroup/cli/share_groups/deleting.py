@@ -1,0 +1,75 @@
+"""`share-groups --delete` and `--delete-offsets`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kafka.errors import GroupIdNotFoundError, KafkaError, NonEmptyGroupError
+
+from sharegroup.admin import ShareGroupAdmin
+from sharegroup.admin.errors import text_of
+from sharegroup.cli.output import Column, Output, OutputFormat, warn
+from sharegroup.cli.share_groups.arguments import DEAD, EMPTY, Arguments
+
+_STATUS = (Column("TOPIC", "topic", 30), Column("STATUS", "status"))
+
+
+def delete_groups(admin: ShareGroupAdmin, arguments: Arguments, output: Output) -> int:
+    """Delete share groups that have no members, each by itself; the exit code. Groups of other kinds are left alone."""
+    states = {group.group_id: group.group_state for group in admin.list_groups()}
+    asked = sorted(states) if arguments.all_groups else list(dict.fromkeys(arguments.group))
+    refused = {group_id: why for group_id in asked if (why := _refusal(group_id, states.get(group_id))) is not None}
+    results: dict[str, str | None] = {**refused}
+    allowed = [group_id for group_id in asked if group_id not in refused]
+    if allowed:
+        results |= {key: _why(error) for key, error in admin.delete_groups(allowed).items()}
+    _tell_of_deletions({group_id: results[group_id] for group_id in asked}, output)
+    return 1 if any(results.values()) else 0
+
+
+def _refusal(group_id: str, state: str | None) -> str | None:
+    """Why a group is not even asked to be deleted."""
+    if state is None:
+        return f"Group '{group_id}' is not a share group."
+    if state == DEAD:
+        return f"Share group '{group_id}' group state is DEAD."
+    return None if state == EMPTY else f"Share group '{group_id}' is not EMPTY."
+
+
+def _why(error: KafkaError | None) -> str | None:
+    return None if error is None else text_of(error)
+
+
+def _tell_of_deletions(results: Mapping[str, str | None], output: Output) -> None:
+    if output.kind is not OutputFormat.TABLE:
+        output.document([{"group": group_id, "error": error} for group_id, error in results.items()])
+        return
+    deleted = ", ".join(f"'{group_id}'" for group_id, error in results.items() if error is None)
+    failed = {group_id: error for group_id, error in results.items() if error is not None}
+    if not failed:
+        output.say(f"Deletion of requested share groups ({deleted}) was successful.")
+        return
+    warn("Error: Deletion of some share groups failed:")
+    for group_id, error in failed.items():
+        warn(f"* Group '{group_id}' could not be deleted due to: {error}")
+    if deleted:
+        output.say(f"\nThese share groups were deleted successfully: {deleted}")
+
+
+def delete_offsets(admin: ShareGroupAdmin, arguments: Arguments, output: Output) -> int:
+    """Have a group without members forget topics, each by itself; the exit code."""
+    (group_id,) = arguments.group
+    topics = sorted(set(arguments.topic))
+    errors: Mapping[str, KafkaError | None]
+    try:
+        errors = admin.delete_group_offsets(group_id, topics)
+    except (NonEmptyGroupError, GroupIdNotFoundError) as error:
+        warn(f"\nError: {text_of(error)}")
+        errors = dict.fromkeys(topics, error)
+    rows = [{"topic": topic, "status": _status(errors[topic])} for topic in topics]
+    output.tables(_STATUS, [rows])
+    return 1 if any(errors.values()) else 0
+
+
+def _status(error: KafkaError | None) -> str:
+    return "Successful" if error is None else f"Error: {text_of(error)}"

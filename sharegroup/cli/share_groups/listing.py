@@ -1,0 +1,20 @@
+"""`share-groups --list`: ids, or with `--state` a table."""
+
+from __future__ import annotations
+
+from sharegroup.admin import ShareGroupAdmin
+from sharegroup.cli.output import Column, Output, OutputFormat
+from sharegroup.cli.share_groups.arguments import Arguments, states
+
+_COLUMNS = (Column("GROUP", "group"), Column("STATE", "state"))
+
+
+def list_groups(admin: ShareGroupAdmin, arguments: Arguments, output: Output) -> None:
+    """The share groups, all or in some states, by id."""
+    listed = admin.list_groups(states=states(arguments.state or ""))
+    if arguments.state is None and output.kind is OutputFormat.TABLE:
+        for group in listed:
+            output.say(group.group_id)
+        return
+    rows = [{"group": group.group_id, "state": group.group_state} for group in listed]
+    output.tables(_COLUMNS, [rows], blank_line=False)

@@ -1,0 +1,134 @@
+"""The command `sharegroup top`: all share groups, live."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sharegroup.cli.connection import DEFAULT_TIMEOUT_MS, BootstrapServer, CommandConfig, Timeout, connected, reported
+from sharegroup.cli.output import Column, Output, OutputFormat, Row
+from sharegroup.cli.watching import watching
+
+if TYPE_CHECKING:
+    from kafka import TopicPartition
+
+    from sharegroup.admin import LogOffsets, OldestRecord, ShareGroupAdmin, ShareGroupOffset
+    from sharegroup.config import Config
+
+_COLUMNS = (
+    Column("GROUP", "group"),
+    Column("STATE", "state", 8),
+    Column("#MEMBERS", "members", 9),
+    Column("LAG", "lag", 10),
+    Column("IN-FLIGHT", "in_flight", 10),
+    Column("RATE/S", "rate", 10, lambda rate: f"{rate:.1f}"),
+    Column("OLDEST-S", "oldest_s", 10, lambda seconds: f"{seconds:.0f}"),
+)
+
+
+def top(
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 2.0,
+    count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after so many looks.")] = None,
+    config: Annotated[
+        Path | None, typer.Option(help="The job's configuration file: then records in flight are counted.")
+    ] = None,
+    timeout: Timeout = DEFAULT_TIMEOUT_MS,
+    output: Annotated[OutputFormat, typer.Option("--output", "-o", help="For people, or for machines.")] = (
+        OutputFormat.TABLE
+    ),
+) -> None:
+    """Share groups with their lag, records in flight, rate and oldest record, until Ctrl-C."""
+    with reported("top command"), connected(bootstrap_server, command_config, timeout) as admin:
+        looks = Looks(admin, _load(config))
+        shown = [column for column in _COLUMNS if config is not None or column.key != "in_flight"]
+        code = watching(lambda: Output(output).tables(shown, [looks.look()], blank_line=False), interval, count=count)
+    raise typer.Exit(code)
+
+
+def _load(path: Path | None) -> Config | None:
+    if path is None:
+        return None
+    from sharegroup.config import load_config
+
+    return load_config(path)
+
+
+@dataclass
+class Looks:
+    """One look after the other. The rate is that of records finished since the look before; `config` is the tables'."""
+
+    admin: ShareGroupAdmin
+    config: Config | None = None
+    _finished: dict[str, int] = field(default_factory=dict)
+    _at: float | None = None
+    _oldest: dict[tuple[TopicPartition, int], OldestRecord | None] = field(default_factory=dict)
+
+    def look(self) -> list[Row]:
+        """A row for each group, those with the largest lag first. Raises KafkaError, TableUnavailableError."""
+        groups = self.admin.describe_groups([g.group_id for g in self.admin.list_groups()], missing_ok=True)
+        offsets = self.admin.list_groups_offsets(list(groups))
+        logs = self.admin.log_offsets(sorted({key for found in offsets.values() for key in found}))
+        now, in_flight = time.monotonic(), self._in_flight(list(groups))
+        finished = {group_id: finished_records(found, logs) for group_id, found in offsets.items()}
+        rows: list[Row] = [
+            {
+                "group": group_id,
+                "state": group.group_state,
+                "members": len(group.members),
+                "lag": total_lag(offsets[group_id]),
+                "in_flight": in_flight.get(group_id, 0) if self.config is not None else None,
+                "rate": self._rate(group_id, finished[group_id], now),
+                "oldest_s": self._oldest_s(offsets[group_id]),
+            }
+            for group_id, group in groups.items()
+        ]
+        self._finished, self._at = finished, now
+        return sorted(rows, key=lambda row: (-(row["lag"] or 0), row["group"]))
+
+    def _rate(self, group_id: str, finished: int, now: float) -> float | None:
+        if self._at is None or group_id not in self._finished or now <= self._at:
+            return None
+        return max(0.0, (finished - self._finished[group_id]) / (now - self._at))
+
+    def _oldest_s(self, offsets: Mapping[TopicPartition, ShareGroupOffset]) -> float | None:
+        """The age of the oldest record that is not finished. A record is looked up once: it does not change."""
+        starts = {(key, at.start_offset): at for key, at in offsets.items() if at.start_offset is not None and at.lag}
+        new = {key: at for (key, start), at in starts.items() if (key, start) not in self._oldest}
+        found = self.admin.oldest_unfinished(new)
+        self._oldest |= {(key, at.start_offset or 0): found.get(key) for key, at in new.items()}
+        times = [record.timestamp_ms for place in starts if (record := self._oldest[place]) is not None]
+        return max(0.0, time.time() - min(times) / 1000) if times else None
+
+    def _in_flight(self, group_ids: list[str]) -> dict[str, int]:
+        if self.config is None:
+            return {}
+        from sharegroup.tables import read_in_flight
+
+        counts: dict[str, int] = {}
+        jobs = {job.tables_path: job for job in map(self.config.job_of, group_ids)}
+        for path, job in jobs.items():
+            of_job = [group_id for group_id in group_ids if self.config.job_of(group_id).tables_path == path]
+            for row in read_in_flight(path, of_job, job.delta_options):
+                if not row.state.is_terminal:
+                    counts[row.group_id] = counts.get(row.group_id, 0) + row.last_offset - row.first_offset + 1
+        return counts
+
+
+def total_lag(offsets: Mapping[TopicPartition, ShareGroupOffset]) -> int | None:
+    """The sum of the lags that are known; None when none is."""
+    lags = [found.lag for found in offsets.values() if found.lag is not None]
+    return sum(lags) if lags else None
+
+
+def finished_records(
+    offsets: Mapping[TopicPartition, ShareGroupOffset], logs: Mapping[TopicPartition, LogOffsets]
+) -> int:
+    """Records of the logs that the group has finished or passed, where its lag is known: the log's end less the lag."""
+    return sum(logs[key].end - found.lag for key, found in offsets.items() if found.lag is not None and key in logs)

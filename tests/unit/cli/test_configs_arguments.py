@@ -1,0 +1,31 @@
+"""What `configs --add-config` takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from sharegroup.cli.configs import added_configs, removed_configs
+from sharegroup.cli.connection import CommandError
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("", {}),
+        ("a=1", {"a": "1"}),
+        ("a=1,b=[2,3], c = x=y ,", {"a": "1", "b": "2,3", "c": "x=y"}),
+        ("a=", {"a": ""}),
+    ],
+)
+def test_configs_to_set(text: str, values: dict[str, str]) -> None:
+    assert added_configs(text) == values
+
+
+@pytest.mark.parametrize("text", ["a", "a=1,b", "=1"])
+def test_configs_to_set_that_are_none(text: str) -> None:
+    with pytest.raises(CommandError, match="Invalid entity config"):
+        added_configs(text)
+
+
+def test_configs_to_remove() -> None:
+    assert removed_configs("a, b,") == ["a", "b"]

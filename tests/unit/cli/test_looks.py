@@ -1,0 +1,44 @@
+"""What `browse` says of a record, and `top` of a group."""
+
+from __future__ import annotations
+
+import pytest
+from kafka import TopicPartition
+
+from sharegroup.admin import LogOffsets, ShareGroupOffset
+from sharegroup.cli.browse import RecordStanding, standing_of
+from sharegroup.cli.top import finished_records, total_lag
+from sharegroup.tables import InFlightRange
+from sharegroup.types import RecordState
+
+RANGES = [
+    InFlightRange("g", "t", "id", 0, 5, 6, RecordState.ACQUIRED, 2, "m", 1_000),
+    InFlightRange("g", "t", "id", 0, 8, 8, RecordState.ACKNOWLEDGED, 1, None, None),
+]
+
+
+@pytest.mark.parametrize(
+    ("offset", "standing"),
+    [
+        (4, RecordStanding("FINISHED")),
+        (6, RecordStanding("ACQUIRED", 2, "1970-01-01T00:00:01.000Z", "m")),
+        (7, RecordStanding("AVAILABLE", 0)),
+        (8, RecordStanding("ACKNOWLEDGED", 1)),
+        (9, RecordStanding("AVAILABLE", 0)),
+    ],
+)
+def test_a_records_standing_by_the_tables(offset: int, standing: RecordStanding) -> None:
+    assert standing_of(offset, 5, RANGES) == standing
+
+
+def test_a_records_standing_over_the_wire() -> None:
+    assert [standing_of(offset, 5, None).state for offset in (4, 5)] == ["FINISHED", "UNFINISHED"]
+    assert standing_of(4, None, RANGES) == RecordStanding(None)
+
+
+def test_a_groups_figures() -> None:
+    read, unread = TopicPartition("t", 0), TopicPartition("t", 1)
+    offsets = {read: ShareGroupOffset(5, 1, 3), unread: ShareGroupOffset(None, None, None)}
+    logs = {read: LogOffsets(0, 10), unread: LogOffsets(0, 4)}
+    assert (total_lag(offsets), finished_records(offsets, logs)) == (3, 7)
+    assert total_lag({unread: offsets[unread]}) is None
