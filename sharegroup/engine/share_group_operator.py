@@ -17,6 +17,7 @@ from sharegroup.engine.output import Output
 from sharegroup.engine.parked_heartbeats import ParkedHeartbeats
 from sharegroup.engine.rows import InputRow, RequestRow
 from sharegroup.errors import InvalidRequestRow
+from sharegroup.group_coordinator.heartbeat_rules import JOIN_GROUP_EPOCH
 from sharegroup.group_coordinator.records import ShareGroupConfigRecord, TableRecord
 from sharegroup.group_coordinator.results import Configure, CoordinatorResult, ReleaseMember
 from sharegroup.group_coordinator.share_group import ShareGroup
@@ -35,6 +36,7 @@ from sharegroup.protocol.share_group_requests import (
     TopicDeletedNotice,
     decode_share_group_request,
 )
+from sharegroup.protocol.share_group_responses import HeartbeatResponse
 from sharegroup.protocol.share_partition_requests import ConfigureRequest, ReleaseMemberRequest
 
 #: The epochs of a deleted group are remembered for so long: requests of its time may still come.
@@ -155,9 +157,11 @@ class ShareGroupOperator:
         self._change(result)
         assert result.response is not None
         if not result.response.error_code:
-            self._parked.drop(request.member_id)
-            if self._group.awaits_assignment(request.member_id):
-                self._parked.park(request, row.value, row.append_ms)
+            assert isinstance(result.response, HeartbeatResponse)
+            member_id = result.response.member_id  # of a static member, which need not know it
+            self._parked.drop(member_id)
+            if self._group.awaits_assignment(member_id) and request.member_epoch >= JOIN_GROUP_EPOCH:
+                self._parked.park(member_id, row.value, row.append_ms)
                 return
         self._output.respond(result.response)
 

@@ -74,10 +74,11 @@ class _Row:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatRequest(_Row):
-    """A member joins (epoch 0), stays, or leaves (-1).
+    """A member joins (epoch 0), stays, or leaves (-1; -2: a static member that will be back, KIP-848).
 
     `subscribed_topic_names` is None when the subscription did not change; `topics` is the metadata of the subscribed
-    topics, as far as the requester knows it.
+    topics, as far as the requester knows it. `group_instance_id` is the name of a static member (KIP-345), None of a
+    dynamic one. `incarnation_id` is unique to the process that speaks as the member; None: it does not say.
     """
 
     type: ClassVar[str] = HEARTBEAT
@@ -90,6 +91,8 @@ class HeartbeatRequest(_Row):
     client_host: str = ""
     subscribed_topic_names: tuple[str, ...] | None = None
     topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
+    group_instance_id: str | None = None
+    incarnation_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +187,19 @@ def _heartbeat(row: Mapping[str, Any], common: _Common) -> HeartbeatRequest:
         *common,
         member_id=text(row, "member_id", may_be_empty=True, default=""),
         member_epoch=integer(row, "member_epoch", -MAX_INT32, MAX_INT32, default=-1),
-        rack_id=None if row.get("rack_id") is None else text(row, "rack_id", may_be_empty=True),
+        rack_id=_text_or_none(row, "rack_id"),
         client_id=text(row, "client_id", may_be_empty=True, default=""),
         client_host=text(row, "client_host", may_be_empty=True, default=""),
         subscribed_topic_names=share_group_fields.subscribed_topic_names(row),
         topics=share_group_fields.topic_metadata(row),
+        group_instance_id=_text_or_none(row, "group_instance_id"),
+        incarnation_id=_text_or_none(row, "incarnation_id"),
     )
+
+
+def _text_or_none(row: Mapping[str, Any], field: str) -> str | None:
+    """A text, which may be empty; null and left out mean the same."""
+    return None if row.get(field) is None else text(row, field, may_be_empty=True)
 
 
 def _initialized(row: Mapping[str, Any], common: _Common) -> InitializedNotice:
