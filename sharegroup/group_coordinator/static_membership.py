@@ -1,6 +1,6 @@
 """Static members: a name that outlives processes (KIP-345, for share groups; ours, as Kafka's refuse it).
 
-    join by a new name                    a new member, whose id the coordinator makes
+    join by a new name                    a new member, whose id it may bring; else the coordinator makes one
     join by a known name                  its stored id, with its epoch, assignment and locks: the process is the
                                           member's from now on, and the one before is fenced
     any other request by a known name     refused where its id is another, or its process was fenced
@@ -11,7 +11,8 @@ Which process speaks is told by `incarnation_id`. A dynamic member may have one,
 member id the latest to join is served. Without it nobody can tell them apart, as in Kafka.
 
 The KIP's first text has errors of its own, whose numbers mean other things today: MEMBER_ID_MISMATCH is answered as
-FENCED_INSTANCE_ID, DUPLICATE_STATIC_MEMBER as UNKNOWN_MEMBER_ID, with their names in the message.
+FENCED_INSTANCE_ID with that name in the message, and so is DUPLICATE_STATIC_MEMBER, which here is about an id that is
+somebody else's: members make their own ids by now (KIP-1082).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def member_id_of(group: GroupMetadata, request: HeartbeatRequest, is_join: bool)
     """Whose heartbeat it is: the id that it names, or the one that is stored for its name.
 
     The id of a new static member is made from the request, so that a batch that is run again makes the same one. Raises
-    RequestError: FENCED_INSTANCE_ID, UNKNOWN_MEMBER_ID.
+    RequestError: FENCED_INSTANCE_ID.
     """
     name = request.group_instance_id
     if name is None:
@@ -45,10 +46,10 @@ def member_id_of(group: GroupMetadata, request: HeartbeatRequest, is_join: bool)
         raise RequestError(ErrorCode.FENCED_INSTANCE_ID, message)
     if stored is not None:
         return stored
-    if is_join and request.member_id:
-        message = f"DUPLICATE_STATIC_MEMBER: {name} is new, so its member id must be empty, not {request.member_id}."
-        raise RequestError(ErrorCode.UNKNOWN_MEMBER_ID, message)
-    if is_join:
+    if is_join and request.member_id in group.members:
+        message = f"DUPLICATE_STATIC_MEMBER: {name} is new, and {request.member_id} is another member's id."
+        raise RequestError(ErrorCode.FENCED_INSTANCE_ID, message)
+    if is_join and not request.member_id:
         return hashlib.sha256("\n".join((group.group_id, name, request.id)).encode()).hexdigest()[:32]
     return request.member_id
 

@@ -100,10 +100,13 @@ class Member:
         with self._shared.turn() as (logic, now_ms):
             logic.stop_offering(now_ms)
 
-    def close(self) -> None:
-        """Wait for the last answers, give unused ranges back, leave the group, and end the thread."""
+    def close(self, leave_group: bool = False) -> None:
+        """Wait for the last answers, give unused ranges back, leave the group, and end the thread.
+
+        A static member stays in the group for its next process, unless it is to `leave_group`.
+        """
         with self._shared.turn() as (logic, now_ms):
-            logic.close(now_ms)
+            logic.close(now_ms, leave_group)
         if self._thread.is_alive():
             self._thread.join(3 * self._settings.leave_timeout_ms / 1000)
 

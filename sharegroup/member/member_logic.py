@@ -53,7 +53,7 @@ Request = ShareGroupRequest | SharePartitionRequest
 
 
 class MemberSettings(NamedTuple):
-    """Who the member is and how much it takes; times in milliseconds."""
+    """Who the member is and how much it takes; times in milliseconds. `group_instance_id` is a static member's name."""
 
     group_id: str
     member_id: str
@@ -65,6 +65,12 @@ class MemberSettings(NamedTuple):
     acknowledge_timeout_ms: int = 300_000
     max_processing_ms: int = 300_000
     leave_timeout_ms: int = 10_000
+    group_instance_id: str | None = None
+
+    @property
+    def is_static(self) -> bool:
+        """Whether the next process of its name goes on with what it holds (KIP-345)."""
+        return self.group_instance_id is not None
 
 
 def renews(requests: Iterable[Request]) -> bool:
@@ -89,20 +95,21 @@ class MemberLogic:
         self.renewal: AcknowledgementRound | None = None
         self._ids = map(f"{incarnation}-{{}}".format, itertools.count())
         self._membership = Membership(
-            settings.group_id, settings.member_id, settings.topics, settings.client_id, settings.client_host, self._ids
-        )
+            settings.group_id, settings.member_id, settings.topics, settings.client_id, settings.client_host, self._ids,
+            incarnation, settings.group_instance_id,
+        )  # fmt: skip
         target = READ_AHEAD * settings.max_records
         self._demands = FetchDemands(
             settings.group_id, settings.member_id, target, settings.fetch_max_wait_ms, self._ids
         )
-        self.holdings = HeldBatches(offers, incarnation, settings.max_records)
+        self.holdings = HeldBatches(offers, incarnation, settings.max_records, settings.is_static)
         self._metadata: Mapping[str, TopicMetadata] = {}
         self._topic_ids: dict[str, str] = {}
         self._metadata_due_ms = 0
         self._metadata_taken_ms = 0
         self._may_ask = True
         self._closing_until_ms: int | None = None
-        self._has_left = False
+        self._has_left = self._leaves_for_good = False
 
     # -- what can be seen ------------------------------------------------------------------------------------------
 
@@ -132,9 +139,12 @@ class MemberLogic:
         return until_ms is not None and (self._membership.left or self.failure is not None or now_ms > until_ms)
 
     def holds_batch(self, now_ms: int) -> bool:
-        """Whether the running batch's locks are all held for a moment more: nobody else gets its records meanwhile."""
+        """Whether the running batch's locks are all held for a moment more: nobody else gets its records meanwhile.
+
+        Nor does another process of the member handle them, which is why a member that has failed holds nothing.
+        """
         running = self.holdings.running
-        return running is not None and running.is_held(now_ms + COMMIT_MS)
+        return running is not None and self.failure is None and running.is_held(now_ms + COMMIT_MS)
 
     # -- the loop --------------------------------------------------------------------------------------------------
 
@@ -177,9 +187,13 @@ class MemberLogic:
         self._may_ask = False
         self.holdings.stop_offering(now_ms)
 
-    def close(self, now_ms: int) -> None:
-        """Wait for the last answers, give unused ranges back, leave the group; `is_over` tells when."""
+    def close(self, now_ms: int, leave_group: bool = False) -> None:
+        """Wait for the last answers, give unused ranges back, leave the group; `is_over` tells when.
+
+        A static member stays in the group for its next process, unless it is to `leave_group` (KIP-1092).
+        """
         self.stop_offering(now_ms)
+        self._leaves_for_good = leave_group
         self._closing_until_ms = now_ms + self.settings.leave_timeout_ms
 
     # -- the running batch -----------------------------------------------------------------------------------------
@@ -318,7 +332,7 @@ class MemberLogic:
         if self._closing_until_ms is not None and self.acknowledgements is None and not self._has_left:
             self._has_left = True
             requests += self._unacquire(self.holdings.give_all_back(now_ms))
-            leaving = self._membership.leave()
+            leaving = self._membership.leave(self._leaves_for_good)
             requests += [] if leaving is None else [leaving]
         return requests
 
@@ -338,7 +352,7 @@ class MemberLogic:
     def _renewal_of(self, ranges: Collection[HeldRange], granted: Collection[HeldRange]) -> AcknowledgementRound:
         return AcknowledgementRound(
             self.settings.group_id, self.settings.member_id, uniform(ranges, AcknowledgeType.RENEW), granted, self._ids,
-            is_renewal=True,
+            is_renewal=True, is_static=self.settings.is_static,
         )  # fmt: skip
 
     def _unacquire(self, ranges: Iterable[HeldRange]) -> list[Request]:

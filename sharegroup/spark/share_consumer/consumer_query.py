@@ -34,6 +34,7 @@ class ShareConsumerQuery:
         start: Callable[[], StreamingQuery],
     ) -> None:
         self._member, self._runner, self._stop, self._offers = member, runner, stop, offers
+        self._leave_group = False
         self._ended = threading.Event()
         started: threading.Event = threading.Event()
         runner.query_id = lambda: self._query_id(started)
@@ -88,8 +89,13 @@ class ShareConsumerQuery:
         """How many ranges were acknowledged too late: they were or will be delivered again."""
         return self._member.redelivered
 
-    def stop(self) -> None:
-        """End between batches: a batch that runs is finished first. Returns when the member has left the group."""
+    def stop(self, leave_group: bool = False) -> None:
+        """End between batches: a batch that runs is finished first. Returns when the member has left the group.
+
+        A static member stays in the group, for `share.static.session.timeout.ms`, and its next process goes on as it;
+        with `leave_group` it leaves for good (KIP-1092).
+        """
+        self._leave_group = leave_group
         self._stop.set()
         self._ended.wait()
 
@@ -132,7 +138,7 @@ class ShareConsumerQuery:
         except (Py4JError, ConnectionError) as error:  # the JVM is gone
             self._error = error
         finally:
-            self._member.close()
+            self._member.close(self._leave_group)
             self._offers.cleanup()
 
     def _cause(self) -> BaseException | None:

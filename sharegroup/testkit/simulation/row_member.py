@@ -138,7 +138,11 @@ class RowMember:
             self.epoch = -2
             self._send_heartbeat()
             self._stop()
-        self._clock.after(delay_ms, lambda: None if self.alive else self.start())
+        self._clock.after(delay_ms, self._start_again)
+
+    def _start_again(self) -> None:
+        if not self.alive and self.world.has("static_members"):
+            self.start()
 
     def _stop(self) -> None:
         self.alive = False

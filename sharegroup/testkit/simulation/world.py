@@ -156,6 +156,9 @@ def _config(random: Random) -> Mapping[str, object]:
             "group.share.max.heartbeat.interval.ms": 60_000,
             "group.share.session.timeout.ms": 180_000,
             "group.share.max.session.timeout.ms": 180_000,
+            # Who dies for good has left when half of the calm time is over.
+            "group.share.static.session.timeout.ms": 240_000,
+            "group.share.static.record.lock.duration.ms": 150_000,
             "group.share.record.lock.duration.ms": random.choice((15_000, 30_000)),
             "group.share.delivery.count.limit": random.choice((2, 3, 5)),
             "group.share.partition.max.record.locks": random.choice((100, 2_000)),

@@ -102,10 +102,14 @@ def test_a_known_name_with_another_id_is_fenced(epoch: int) -> None:
     assert refused(driver, row) == (ErrorCode.FENCED_INSTANCE_ID, told)
 
 
-def test_a_new_name_with_an_id_is_refused() -> None:
-    told = "DUPLICATE_STATIC_MEMBER: worker-1 is new, so its member id must be empty, not mine."
-    row = request("mine", 0, ["orders"], ORDERS, instance="worker-1", incarnation="p1")
-    assert refused(Driver(), row) == (ErrorCode.UNKNOWN_MEMBER_ID, told)
+def test_a_new_name_may_bring_its_id_but_not_another_members() -> None:
+    driver = Driver()
+    driver.join("dynamic")
+    told = "DUPLICATE_STATIC_MEMBER: worker-1 is new, and dynamic is another member's id."
+    row = request("dynamic", 0, ["orders"], ORDERS, instance="worker-1", incarnation="p1")
+    assert refused(driver, row) == (ErrorCode.FENCED_INSTANCE_ID, told)
+    assert join(driver, "p1", member_id="mine").member_id == "mine"
+    assert join(driver, "p2").member_id == join(driver, "p3", member_id="mine").member_id == "mine"
 
 
 @pytest.mark.parametrize("epoch", [0, 2, -1])
