@@ -10,8 +10,10 @@ from typing import Annotated
 import typer
 
 from sharegroup.cli.gateway import run_gateway
+from sharegroup.cli.invoke_consumer_rebalance import invoke_consumer_rebalance
 from sharegroup.cli.job import run_job
 from sharegroup.cli.move_group import run_move
+from sharegroup.cli.remove_member import remove_member
 from sharegroup.config import NO_CELL, Config, load_config
 from sharegroup.errors import InvalidConfigError
 from sharegroup.testkit.jars import JarsError
@@ -74,6 +76,10 @@ def move_group(
     """Move a group to another cell, while its members and the jobs of both cells are stopped."""
     _load(config)
     run_move(config, group, source)
+
+
+app.command()(invoke_consumer_rebalance)
+app.command()(remove_member)
 
 
 def _load(path: Path) -> Config:

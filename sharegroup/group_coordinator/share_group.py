@@ -51,6 +51,7 @@ from sharegroup.group_coordinator.heartbeat_rules import (
     existing_member,
     fence,
 )
+from sharegroup.group_coordinator.member_administration import invoke_consumer_rebalance, remove_members
 from sharegroup.group_coordinator.offset_alteration import alter_offsets
 from sharegroup.group_coordinator.records import (
     Assignment,
@@ -78,6 +79,8 @@ from sharegroup.protocol.share_group_requests import (
     DeleteGroupRequest,
     DeleteOffsetsRequest,
     HeartbeatRequest,
+    InvokeConsumerRebalanceRequest,
+    RemoveMembersRequest,
 )
 from sharegroup.protocol.share_group_responses import HeartbeatResponse
 
@@ -155,10 +158,11 @@ class ShareGroup:
         except RequestError as error:
             return refused(request, error)
 
-    def administer(self, request: AdministratorRequest, job: Config, now_ms: int) -> CoordinatorResult:
-        """alter_offsets, delete_offsets, delete_group or alter_configs. A refusal is a response with an error code.
+    def administer(self, request: AdministratorRequest, job: Config, append_ms: int, now_ms: int) -> CoordinatorResult:
+        """alter_offsets, delete_offsets, delete_group, alter_configs, invoke_consumer_rebalance or remove_members.
 
-        Codes: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, INVALID_CONFIG, INVALID_REQUEST.
+        `append_ms` is when the request was appended. A refusal is a response with an error code. Codes:
+        INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, INVALID_CONFIG, INVALID_REQUEST.
         """
         group = self.metadata
         try:
@@ -171,6 +175,11 @@ class ShareGroup:
                     return deletion.delete_group(group, request)
                 case DeleteOffsetsRequest():
                     return deletion.delete_offsets(group, request)
+                case InvokeConsumerRebalanceRequest():
+                    config = job.effective(group.group_id, group.configs).config
+                    return invoke_consumer_rebalance(group, request, append_ms, now_ms, config)
+                case RemoveMembersRequest():
+                    return remove_members(group, request, now_ms)
         except RequestError as error:
             return refused(request, error)
 

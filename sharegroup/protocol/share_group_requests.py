@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from sharegroup.protocol import share_group_fields
 from sharegroup.protocol.row_fields import MAX_INT32, AnswerableError, answerable, boolean, integer, json_object, text
-from sharegroup.protocol.share_group_fields import StartOffset, TopicMetadata
+from sharegroup.protocol.share_group_fields import MemberIdentity, StartOffset, TopicMetadata
 from sharegroup.protocol.typed_rows import row_values
 
 __all__ = [
@@ -24,6 +24,8 @@ __all__ = [
     "DELETE_OFFSETS",
     "HEARTBEAT",
     "INITIALIZED",
+    "INVOKE_CONSUMER_REBALANCE",
+    "REMOVE_MEMBERS",
     "SHARE_GROUP_REQUESTS",
     "TOPIC_DELETED",
     "AdministratorRequest",
@@ -35,6 +37,9 @@ __all__ = [
     "DeletedNotice",
     "HeartbeatRequest",
     "InitializedNotice",
+    "InvokeConsumerRebalanceRequest",
+    "MemberIdentity",
+    "RemoveMembersRequest",
     "ShareGroupRequest",
     "StartOffset",
     "TopicDeletedNotice",
@@ -50,6 +55,8 @@ ALTER_OFFSETS = "alter_offsets"
 DELETE_OFFSETS = "delete_offsets"
 DELETE_GROUP = "delete_group"
 ALTER_CONFIGS = "alter_configs"
+INVOKE_CONSUMER_REBALANCE = "invoke_consumer_rebalance"
+REMOVE_MEMBERS = "remove_members"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +171,31 @@ class AlterConfigsRequest(_Row):
     validate_only: bool = False
 
 
-AdministratorRequest = AlterOffsetsRequest | DeleteOffsetsRequest | DeleteGroupRequest | AlterConfigsRequest
+@dataclass(frozen=True, slots=True)
+class InvokeConsumerRebalanceRequest(_Row):
+    """Static members that are away are to leave now, and the group is to be rebalanced (KIP-345)."""
+
+    type: ClassVar[str] = INVOKE_CONSUMER_REBALANCE
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveMembersRequest(_Row):
+    """These members are to leave now."""
+
+    type: ClassVar[str] = REMOVE_MEMBERS
+
+    _: KW_ONLY
+    members: tuple[MemberIdentity, ...]
+
+
+AdministratorRequest = (
+    AlterOffsetsRequest
+    | DeleteOffsetsRequest
+    | DeleteGroupRequest
+    | AlterConfigsRequest
+    | InvokeConsumerRebalanceRequest
+    | RemoveMembersRequest
+)
 ShareGroupRequest = HeartbeatRequest | InitializedNotice | DeletedNotice | TopicDeletedNotice | AdministratorRequest
 
 
@@ -237,5 +268,7 @@ _DECODERS: dict[str, Callable[[Mapping[str, Any], _Common], ShareGroupRequest]] 
     DELETE_OFFSETS: _delete_offsets,
     DELETE_GROUP: lambda _, common: DeleteGroupRequest(*common),
     ALTER_CONFIGS: _alter_configs,
+    INVOKE_CONSUMER_REBALANCE: lambda _, common: InvokeConsumerRebalanceRequest(*common),
+    REMOVE_MEMBERS: lambda row, common: RemoveMembersRequest(*common, members=share_group_fields.members(row)),
 }
 SHARE_GROUP_REQUESTS = tuple(_DECODERS)

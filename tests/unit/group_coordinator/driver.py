@@ -90,7 +90,7 @@ class Driver:
 
     def administer(self, request: AdministratorRequest, job: Config | None = None) -> ShareGroupResponse:
         """Apply an administrator's request and return its response."""
-        response = self.apply(self.group.administer(request, job or Config(), self.now_ms)).response
+        response = self.apply(self.group.administer(request, job or Config(), self.now_ms, self.now_ms)).response
         assert response is not None
         return response
 

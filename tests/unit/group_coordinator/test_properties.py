@@ -21,6 +21,9 @@ from sharegroup.protocol.share_group_requests import (
     AlterOffsetsRequest,
     DeleteGroupRequest,
     DeleteOffsetsRequest,
+    InvokeConsumerRebalanceRequest,
+    MemberIdentity,
+    RemoveMembersRequest,
     StartOffset,
     TopicMetadata,
 )
@@ -196,6 +199,25 @@ class GroupLife(RuleBasedStateMachine):
         assert response.error_code == expected
         if expected is not ErrorCode.NONE:
             assert self.driver.group.dump() == before
+
+    @rule(members=st.lists(st.tuples(MEMBERS, st.none() | NAMES), min_size=1, max_size=3))
+    def some_members_are_removed(self, members: list[tuple[str, str | None]]) -> None:
+        before, existed = set(self.metadata.members), self.metadata.exists
+        named = tuple(MemberIdentity("" if name else member, name) for member, name in members)
+        known = {self.metadata.static_members.get(name, "") if name else member for member, name in named}
+        response = self.driver.administer(RemoveMembersRequest("x", GROUP, members=named))
+        assert response.error_code == (ErrorCode.NONE if existed else ErrorCode.GROUP_ID_NOT_FOUND)
+        assert set(self.metadata.members) == before - known
+        self.note_releases()
+
+    @rule()
+    def it_is_rebalanced(self) -> None:
+        before = dict(self.metadata.members)
+        response = self.driver.administer(InvokeConsumerRebalanceRequest("x", GROUP))
+        assert (response.error_code == ErrorCode.NONE) == bool(before)
+        assert all(member.is_static for m, member in before.items() if m not in self.metadata.members)
+        assert all(member.incarnation_id != "" for member in self.metadata.members.values())
+        self.note_releases()
 
     @rule(topic_ids=st.sets(st.sampled_from(["bills-1", "bills-2", "orders-1", "orders-2"]), min_size=1))
     def topics_are_deleted(self, topic_ids: set[str]) -> None:
