@@ -25,6 +25,7 @@ from sharegroup.member.fetch_demands import FetchDemands, ranges_of
 from sharegroup.member.held_batches import HeldBatches, Offers
 from sharegroup.member.membership import Membership
 from sharegroup.member.ranges import AssignedPartition, HeldRange, OfferedBatch
+from sharegroup.member.subscription import Subscription
 from sharegroup.protocol.response_rows import Response
 from sharegroup.protocol.share_group_requests import ShareGroupRequest, TopicMetadata
 from sharegroup.protocol.share_group_responses import HeartbeatResponse
@@ -53,7 +54,10 @@ Request = ShareGroupRequest | SharePartitionRequest
 
 
 class MemberSettings(NamedTuple):
-    """Who the member is and how much it takes; times in milliseconds. `group_instance_id` is a static member's name."""
+    """Who the member is and how much it takes; times in milliseconds. `group_instance_id` is a static member's name.
+
+    It begins with `topics`, or with those that match the `pattern`; `MemberLogic.subscribe` changes that.
+    """
 
     group_id: str
     member_id: str
@@ -66,6 +70,7 @@ class MemberSettings(NamedTuple):
     max_processing_ms: int = 300_000
     leave_timeout_ms: int = 10_000
     group_instance_id: str | None = None
+    pattern: str | None = None
 
     @property
     def is_static(self) -> bool:
@@ -88,6 +93,7 @@ class MemberLogic:
 
     def __init__(self, settings: MemberSettings, offers: Offers, incarnation: str) -> None:
         self.settings, self.incarnation = settings, incarnation
+        self.subscription = Subscription(settings.topics, settings.pattern)
         self.failure: Exception | None = None
         self.redelivered = 0
         self.is_open = False
@@ -165,10 +171,17 @@ class MemberLogic:
         if found != self._metadata:
             self._membership.hurry(now_ms)
         self._metadata, self._metadata_taken_ms = found, now_ms
-        missing = [name for name in self.settings.topics if name not in found]
+        names = self.subscription.topics if self.subscription.pattern is None else tuple(sorted(found))
+        self._membership.subscribe(names, now_ms)
+        missing = [name for name in names if name not in found]
         if missing:
             logger.info("subscribed topics that do not exist yet: %s", ", ".join(missing))
         self._metadata_due_ms = now_ms + (MISSING_TOPIC_INTERVAL_MS if missing else METADATA_INTERVAL_MS)
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Read other topics: as soon as these have been looked at, and the coordinator has been told."""
+        self.subscription = subscription
+        self._metadata_due_ms = 0
 
     def step(self, responses: Iterable[Response], now_ms: int) -> list[Request]:
         """Take responses in; what is to be sent now, in this order."""
@@ -320,7 +333,8 @@ class MemberLogic:
 
     def _due(self, now_ms: int) -> list[Request]:
         requests: list[Request] = []
-        heartbeat = self._membership.heartbeat(self._metadata, now_ms) if self._metadata else None
+        has_topics = bool(self._metadata) or self._membership.has_joined
+        heartbeat = self._membership.heartbeat(self._metadata, now_ms) if has_topics else None
         if heartbeat is not None:
             requests.append(heartbeat)
         requests += self._unacquire(self.holdings.step(now_ms))

@@ -66,6 +66,7 @@ class Membership:
         self.left = False
         self._topics, self._client_id, self._client_host = topics, client_id, client_host
         self._ids, self._incarnation, self._group_instance_id = ids, incarnation, group_instance_id
+        self._is_told = True  # by the join
         self._due_ms = 0
         self._unanswered: dict[str, int] = {}
         self._leaving = False
@@ -81,6 +82,12 @@ class Membership:
             return None
         self._due_ms = now_ms + RESPONSE_TIMEOUT_MS
         return self._request(self.member_epoch, metadata)
+
+    def subscribe(self, topics: tuple[str, ...], now_ms: int) -> None:
+        """Read these topics from now on; the coordinator is told with each heartbeat until it says so."""
+        if topics != self._topics:
+            self._topics, self._is_told = topics, False
+            self.hurry(now_ms)
 
     def hurry(self, now_ms: int) -> None:
         """There is news for the coordinator: the next heartbeat is due now."""
@@ -109,6 +116,8 @@ class Membership:
         if response.error_code != ErrorCode.NONE:
             return self._refused(response, epoch, now_ms)
         self.member_epoch = response.member_epoch
+        if response.subscribed_topic_names is not None:
+            self._is_told = response.subscribed_topic_names == tuple(sorted(self._topics))
         if response.assignment is not None:
             self.assignment = frozenset(
                 AssignedPartition(topic, topic_id, partition)
@@ -143,6 +152,7 @@ class Membership:
         return False
 
     def _request(self, member_epoch: int, metadata: Mapping[str, TopicMetadata]) -> HeartbeatRequest:
+        is_news = member_epoch > JOIN_EPOCH and not self._is_told
         request = HeartbeatRequest(
             next(self._ids),
             self.group_id,
@@ -151,7 +161,7 @@ class Membership:
             member_epoch=member_epoch,
             client_id=self._client_id,
             client_host=self._client_host,
-            subscribed_topic_names=self._topics if member_epoch == JOIN_EPOCH else None,
+            subscribed_topic_names=self._topics if member_epoch == JOIN_EPOCH or is_news else None,
             topics=metadata,
             group_instance_id=self._group_instance_id,
             incarnation_id=self._incarnation,

@@ -69,13 +69,13 @@ def row_topics(job: ShareGroupJobRun) -> dict[str, str]:
 
 
 def consumer(
-    spark: SparkSession, job: ShareGroupJobRun, group_id: str, topic: str, checkpoint: Path, **settings: Any
+    spark: SparkSession, job: ShareGroupJobRun, group_id: str, topic: str | None, checkpoint: Path, **settings: Any
 ) -> ShareConsumer:
     return ShareConsumer(
         spark,
         bootstrap_servers=job.bootstrap_servers,
         group_id=group_id,
-        topics=[topic],
+        topics=None if topic is None else [topic],
         checkpoint=str(checkpoint),
         **row_topics(job),
         **settings,
@@ -343,6 +343,25 @@ def test_a_static_member_stays_through_a_restart_until_it_leaves_for_good(
     fourth.stop(leave_group=True)
     assert members() == {}
     assert {counts[0] for counts in deliveries.seen.values()} == {1}
+
+
+def test_topics_are_subscribed_to_by_pattern_and_changed_while_the_query_runs(
+    spark: SparkSession, kafka: EmbeddedKafka, job: ShareGroupJobRun, topic: str, tmp_path: Path
+) -> None:
+    group_id, deliveries = job.new_group(), Deliveries()
+    another = f"{topic}-again"
+    with consumer(spark, job, group_id, None, tmp_path / "checkpoint", pattern=f"{topic}.*") as member:
+        query = member.start(lambda records, batch_id: deliveries.add(records) and None)
+        wait_until(lambda: {read.topic for read in query.assignment} == {topic}, "the topic that there is matches")
+        kafka.create_topic(another, partitions=3)
+        query.subscribe([another])
+        wait_until(lambda: {read.topic for read in query.assignment} == {another}, "it reads the other one alone")
+        produce(kafka, topic, 3)
+        of_another = produce(kafka, another, 3, partitions=3)
+        deliveries.wait_for(lambda: set(deliveries.seen) == of_another)
+        query.subscribe(pattern=f"{topic}.*")
+        wait_until(lambda: {read.topic for read in query.assignment} == {topic, another}, "it reads both")
+        deliveries.wait_for(lambda: sum(map(len, deliveries.seen.values())) == 3 * 3 + 2 * 3)
 
 
 def test_a_sink_leaves_out_what_it_has(

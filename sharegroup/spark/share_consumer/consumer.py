@@ -17,6 +17,7 @@ from sharegroup.member.member import Member
 from sharegroup.member.member_logic import MemberSettings
 from sharegroup.member.offer_file import OfferFile
 from sharegroup.member.ranges import ROW_SCHEMA
+from sharegroup.member.subscription import Subscription
 from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch
 from sharegroup.spark.share_consumer.batch_runner import BatchRunner, Handler
 from sharegroup.spark.share_consumer.consumer_query import ShareConsumerQuery
@@ -57,6 +58,10 @@ class ShareConsumer:
     share.static.record.lock.duration.ms, so that nobody else gets the batch while it restarts. Of two processes of a
     member the latest is served, and the query of the other one ends with FENCED_INSTANCE_ID.
 
+    In place of `topics` there may be a `pattern`, a regular expression that matches whole names: topics that match are
+    read when the member finds them, within 30 seconds. Topics whose names begin with two underscores are none of them.
+    `ShareConsumerQuery.subscribe` changes either while the query runs.
+
     `max_records` bounds a batch. `kafka` holds properties with
     Java's names, for the connections and for Spark's reader (but isolation.level is the group's, whatever is set
     here). Times are milliseconds. Spark Connect is not supported: the handler runs in the driver.
@@ -68,7 +73,8 @@ class ShareConsumer:
         *,
         bootstrap_servers: str,
         group_id: str,
-        topics: Sequence[str],
+        topics: Sequence[str] | None = None,
+        pattern: str | None = None,
         checkpoint: str,
         max_records: int = 1_000_000,
         kafka: Mapping[str, str] | None = None,
@@ -83,8 +89,7 @@ class ShareConsumer:
         share_partition_requests_topic: str = _DEFAULTS.partition_requests_topic,
         share_group_responses_topic: str = _DEFAULTS.responses_topic,
     ) -> None:
-        if isinstance(topics, str) or not topics:
-            raise ValueError("topics must be a list of at least one topic name")
+        subscription = Subscription.of(topics, pattern)
         if min(max_records, max_failures, max_processing_ms) < 1:
             raise ValueError("max_records, max_failures and max_processing_ms must be at least 1")
         if group_instance_id is not None and not group_instance_id.strip():
@@ -94,7 +99,7 @@ class ShareConsumer:
         self._settings = MemberSettings(
             group_id,
             member_id(self._checkpoint if group_instance_id is None else group_instance_id, group_id),
-            tuple(sorted(set(topics))),
+            subscription.topics,
             max_records,
             client_id,
             socket.gethostname(),
@@ -102,6 +107,7 @@ class ShareConsumer:
             acknowledge_timeout_ms,
             max_processing_ms,
             group_instance_id=group_instance_id,
+            pattern=subscription.pattern,
         )
         properties = dict(kafka or {})
         self._python_kafka = python_properties(bootstrap_servers, properties)

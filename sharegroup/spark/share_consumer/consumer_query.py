@@ -6,7 +6,7 @@ import contextlib
 import logging
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from sharegroup.member.member import Member
 from sharegroup.member.ranges import AssignedPartition
+from sharegroup.member.subscription import Subscription
 from sharegroup.spark.share_consumer.batch_runner import BatchRunner
 
 logger = logging.getLogger(__name__)
@@ -88,6 +89,13 @@ class ShareConsumerQuery:
     def redelivered(self) -> int:
         """How many ranges were acknowledged too late: they were or will be delivered again."""
         return self._member.redelivered
+
+    def subscribe(self, topics: Sequence[str] | None = None, *, pattern: str | None = None) -> None:
+        """Read these topics from now on in place of those before, or all that match a pattern, as `ShareConsumer` does.
+
+        What the member holds of the others is handled; their records go to other members after that. Raises ValueError.
+        """
+        self._member.subscribe(Subscription.of(topics, pattern))
 
     def stop(self, leave_group: bool = False) -> None:
         """End between batches: a batch that runs is finished first. Returns when the member has left the group.
