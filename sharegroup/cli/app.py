@@ -10,9 +10,11 @@ import typer
 from sharegroup.cli.browse import browse
 from sharegroup.cli.configs import configs
 from sharegroup.cli.gateway import gateway
+from sharegroup.cli.invoke_consumer_rebalance import invoke_consumer_rebalance
 from sharegroup.cli.job import job
 from sharegroup.cli.move_group import move_group
 from sharegroup.cli.optional_values import OptionalValues
+from sharegroup.cli.remove_member import remove_member
 from sharegroup.cli.share_groups.command import share_groups
 from sharegroup.cli.top import top
 from sharegroup.topics.kafka_client_log import set_up_kafka_client_log
@@ -42,6 +44,8 @@ app.command(cls=OptionalValues)(share_groups)
 app.command()(configs)
 app.command()(browse)
 app.command()(top)
+app.command()(invoke_consumer_rebalance)
+app.command()(remove_member)
 
 
 def main() -> None:

@@ -1,8 +1,9 @@
 """What a micro-batch of the group_coordinator query changed, in lines for the job's log.
 
-Who joined, left, timed out or was fenced, which groups are empty or gone, which topics came and went, and which
-share-partitions are ready. A line is made where the rows differ from those of the tables, so each thing is said once: a
-batch that is run again finds its own rows there, and most batches have nothing to say.
+Who joined, left, timed out, was removed or fenced, which static members restart, which groups are empty or gone, which
+topics came and went, and which share-partitions are ready. A line is made where the rows differ from those of the
+tables, so each thing is said once: a batch that is run again finds its own rows there, and most batches have nothing to
+say.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class Line(NamedTuple):
 
 def news(tables: Mapping[str, Iterable[Row]], responses: Iterable[Mapping[str, Any]], row_like: RowLike) -> list[Line]:
     """What a batch with these rows and responses changes; `row_like` gives the table's row before it, by its key."""
-    answers = [row for row in responses if row.get("type") == HEARTBEAT]
+    answered = list(responses)
+    answers = [row for row in answered if row.get("type") == HEARTBEAT]
     leaves = {
         (row["group_id"], row["member_id"])
         for row in answers
@@ -51,11 +53,18 @@ def news(tables: Mapping[str, Iterable[Row]], responses: Iterable[Mapping[str, A
     }
     return [
         *_topics(changes(SHARE_PARTITIONS, tables, row_like)),
-        *_members(changes(SHARE_GROUP_MEMBERS, tables, row_like), leaves),
+        *_members(changes(SHARE_GROUP_MEMBERS, tables, row_like), leaves, _removed(answered)),
         *(
             Line("group %s fences member %s: it has to join again", (row["group_id"], row["member_id"]))
             for row in answers
             if row["error_code"] == ErrorCode.FENCED_MEMBER_EPOCH
+        ),
+        *(
+            Line(
+                "group %s fences a process of member %s: %s", (row["group_id"], row["member_id"], row["error_message"])
+            )
+            for row in answers
+            if row["error_code"] == ErrorCode.FENCED_INSTANCE_ID
         ),
         *_groups(changes(SHARE_GROUPS, tables, row_like)),
     ]
@@ -79,16 +88,31 @@ def changes(
         yield before, row
 
 
-def _members(rows: Iterable[tuple[Row | None, Row]], leaves: set[tuple[str, str]]) -> Iterator[Line]:
+def _removed(responses: Iterable[Mapping[str, Any]]) -> set[tuple[str, str]]:
+    """Group and id of those whom an administrator has removed."""
+    return {
+        (row["group_id"], member_id)
+        for row in responses
+        for member_id, _, *error in (*row.get("removed", ()), *row.get("member_errors", ()))
+        if not any(error)
+    }
+
+
+def _members(
+    rows: Iterable[tuple[Row | None, Row]], leaves: set[tuple[str, str]], removed: set[tuple[str, str]]
+) -> Iterator[Line]:
     for before, row in rows:
         who = row["group_id"], row["member_id"]
         if row.get(DELETED):
-            text = "group %s: member %s left" if who in leaves else "group %s: member %s timed out"
+            how = "left" if who in leaves else "was removed" if who in removed else "timed out"
             if before is not None:
-                yield Line(text, who)
+                yield Line(f"group %s: member %s {how}", who)
         elif before is None:
             client = row["client_id"], row["client_host"], ", ".join(row["subscribed_topic_names"])
             yield Line("group %s: member %s joined (%s at %s), for %s", (*who, *client))
+        elif row.get("group_instance_id") is not None and row["incarnation_id"] != before.get("incarnation_id"):
+            what = "goes on in another process" if row["incarnation_id"] else "left for a restart"
+            yield Line(f"group %s: static member %s, %s, {what}", (*who, row["group_instance_id"]))
 
 
 def _groups(rows: Iterable[tuple[Row | None, Row]]) -> Iterator[Line]:

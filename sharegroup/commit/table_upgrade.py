@@ -7,6 +7,9 @@ row in `share_partitions` tells; the rows of before stay, as history, without an
 Before tables of current state had chunks (see `current_rows`), each was one file. Now they are written anew, with the
 column `chunk` as their partition column. Readers, and checkpoints, go by the rows, which are the same.
 
+Before there were static members, `share_group_members` had no column for their names. Now it has, with nulls; readers
+and checkpoints go by the rows here, too.
+
     dies anywhere    a table is upgraded by ONE commit, which brings the columns together with the rows: a table that
                      lacks columns has not been upgraded, one that has them has been, and is left alone
     two at once      the commit is a compare-and-set on the table's version: one of them does it, the other sees it done
@@ -54,7 +57,7 @@ logger = logging.getLogger(__name__)
 
 #: The transaction of an upgrade, whose version is that of the tables' form.
 APP_ID = "sharegroup.upgrade"
-FORM = 3
+FORM = 4
 
 
 class OlderCheckpointError(ShareGroupError):
@@ -103,8 +106,11 @@ def _missing(tables: Tables, spec: TableSpec) -> tuple[str, ...]:
 
 def _lacks(tables: Tables, spec: TableSpec) -> tuple[str, ...]:
     """What a table lacks of its form: columns, and what it is partitioned by."""
+    there = {field.name for field in pa.schema(tables[spec.name].schema())}
     partitioned_by = tables[spec.name].metadata().partition_columns
-    return (*_missing(tables, spec), *(column for column in spec.partition_by if column not in partitioned_by))
+    lacking = {column: None for column in spec.added if column in spec.schema.names and column not in there}
+    lacking |= {column: None for column in spec.partition_by if column not in partitioned_by}
+    return (*_missing(tables, spec), *lacking)
 
 
 def _upgrade(tables: Tables, spec: TableSpec, made: Callable[[], Upgrade]) -> None:

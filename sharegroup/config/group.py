@@ -21,11 +21,13 @@ __all__ = ["BOUNDED", "JOB_KEYS", "GroupConfig", "GroupOverrides", "IsolationLev
 #: Ends of the keys that exist four times: group.share.X with its group.share.min.X and group.share.max.X, and share.X.
 BOUNDED = (
     "session.timeout.ms",
+    "static.session.timeout.ms",
     "heartbeat.interval.ms",
     "assignment.interval.ms",
     "partition.max.record.locks",
     "delivery.count.limit",
     "record.lock.duration.ms",
+    "static.record.lock.duration.ms",
 )
 #: The job-level key of each key of a group that has one.
 JOB_KEYS = {f"share.{end}": f"group.share.{end}" for end in (*BOUNDED, "auto.offset.reset", "isolation.level")} | {
@@ -42,6 +44,12 @@ class GroupOverrides(ConfigFamily):
         ge=1,
         description="A member without heartbeat for so long has left.",
     )
+    static_session_timeout_ms: Whole | None = Field(
+        default=None,
+        alias="share.static.session.timeout.ms",
+        ge=1,
+        description="The same of a static member (KIP-345; ours).",
+    )
     heartbeat_interval_ms: Whole | None = Field(
         default=None, alias="share.heartbeat.interval.ms", ge=1, description="How often members are told to heartbeat."
     )
@@ -50,6 +58,12 @@ class GroupOverrides(ConfigFamily):
         alias="share.record.lock.duration.ms",
         ge=1_000,
         description="How long an acquired record is locked for its member.",
+    )
+    static_record_lock_duration_ms: Whole | None = Field(
+        default=None,
+        alias="share.static.record.lock.duration.ms",
+        ge=1_000,
+        description="How long a record is locked for a static member, if that is longer (ours).",
     )
     auto_offset_reset: Reset | None = Field(
         default=None,
@@ -98,8 +112,10 @@ class GroupConfig:
     """The values in force for one group. Times are milliseconds."""
 
     session_timeout_ms: int
+    static_session_timeout_ms: int
     heartbeat_interval_ms: int
     record_lock_duration_ms: int
+    static_record_lock_duration_ms: int
     delivery_count_limit: int
     partition_max_record_locks: int
     renew_acknowledge_enable: bool

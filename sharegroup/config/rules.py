@@ -14,7 +14,7 @@ from sharegroup.config.share_group import ShareGroupConfig
 
 __all__ = ["Clamped", "clamp", "group_problems", "job_problems"]
 
-_SESSION, _HEARTBEAT = "session.timeout.ms", "heartbeat.interval.ms"
+_SESSIONS, _HEARTBEAT = ("session.timeout.ms", "static.session.timeout.ms"), "heartbeat.interval.ms"
 _ASSIGNOR, _ASSIGNORS = "share.assignor", "group.share.assignors"
 
 
@@ -33,7 +33,7 @@ def job_problems(values: Mapping[str, Any], wrong: Collection[str]) -> list[str]
         for upper, lower in pairs
         if not {upper, lower} & set(wrong) and values[upper] < values[lower]
     ]
-    return problems + _session_problem("group.share.", values, wrong)
+    return problems + _session_problems("group.share.", values, wrong)
 
 
 def group_problems(overrides: GroupOverrides, job: ShareGroupConfig, wrong: Collection[str]) -> list[str]:
@@ -51,10 +51,10 @@ def group_problems(overrides: GroupOverrides, job: ShareGroupConfig, wrong: Coll
     assignor = given.get(_ASSIGNOR)
     if assignor is not None and _ASSIGNOR not in wrong and _ASSIGNORS not in wrong and assignor not in job.assignors:
         problems.append(f"{_ASSIGNOR} must be one of {_ASSIGNORS} ({assignor.value} and {_listed(job)})")
-    if {f"share.{_SESSION}", f"share.{_HEARTBEAT}"} & set(given):
+    if {f"share.{end}" for end in (*_SESSIONS, _HEARTBEAT)} & set(given):
         in_force = {f"share.{end}": given.get(f"share.{end}", frames[f"group.share.{end}"]) for end in BOUNDED}
         unsure = {name.removeprefix("group.") for name in wrong}
-        problems += _session_problem("share.", in_force, unsure)
+        problems += _session_problems("share.", in_force, unsure)
     return problems
 
 
@@ -73,11 +73,12 @@ def clamp(given: Mapping[str, Any], job: ShareGroupConfig) -> Clamped:
     if assignor is not None and assignor not in job.assignors:
         warnings.append(f"{_ASSIGNOR} {assignor.value} is not one of {_ASSIGNORS} {_listed(job)}: the first is used")
         del values[_ASSIGNOR]
-    session, heartbeat = (values.get(f"share.{end}", frames[f"group.share.{end}"]) for end in (_SESSION, _HEARTBEAT))
-    if session <= heartbeat:
-        both = f"share.{_SESSION}", f"share.{_HEARTBEAT}"
-        warnings.append(f"{both[0]} {session} is not greater than {both[1]} {heartbeat}: the job's values are used")
-        values = {name: value for name, value in values.items() if name not in both}
+    for end in _SESSIONS:
+        session, heartbeat = (values.get(f"share.{e}", frames[f"group.share.{e}"]) for e in (end, _HEARTBEAT))
+        if session <= heartbeat:
+            both = f"share.{end}", f"share.{_HEARTBEAT}"
+            warnings.append(f"{both[0]} {session} is not greater than {both[1]} {heartbeat}: the job's values are used")
+            values = {name: value for name, value in values.items() if name not in both}
     return Clamped(values, tuple(warnings))
 
 
@@ -93,8 +94,10 @@ def _frame(end: str) -> Iterator[tuple[str, str]]:
     yield value, low
 
 
-def _session_problem(prefix: str, values: Mapping[str, Any], wrong: Collection[str]) -> list[str]:
-    session, heartbeat = prefix + _SESSION, prefix + _HEARTBEAT
-    if {session, heartbeat} & set(wrong) or values[session] > values[heartbeat]:
-        return []
-    return [f"{session} must be greater than {heartbeat} ({values[session]} and {values[heartbeat]})"]
+def _session_problems(prefix: str, values: Mapping[str, Any], wrong: Collection[str]) -> list[str]:
+    heartbeat = prefix + _HEARTBEAT
+    return [
+        f"{session} must be greater than {heartbeat} ({values[session]} and {values[heartbeat]})"
+        for session in (prefix + end for end in _SESSIONS)
+        if not {session, heartbeat} & set(wrong) and values[session] <= values[heartbeat]
+    ]

@@ -14,6 +14,8 @@ __all__ = ["MAX_RECORD_LOCKS", "AssignorName", "IsolationLevel", "Reset", "Share
 
 #: Kafka stops at 10,000; a window here is ranges, whose cost does not grow with the number of records.
 MAX_RECORD_LOCKS = 10_000_000
+#: The cap of KIP-345: longer than any restart takes.
+MAX_STATIC_MS = 1_800_000
 
 
 class AssignorName(str, Enum):
@@ -80,6 +82,28 @@ class ShareGroupConfig(ConfigFamily):
     )
     max_session_timeout_ms: Whole = Field(
         default=60_000, alias="group.share.max.session.timeout.ms", ge=1, description="Greatest session timeout."
+    )
+
+    static_session_timeout_ms: Whole = Field(
+        default=300_000,
+        alias="group.share.static.session.timeout.ms",
+        ge=1,
+        le=MAX_STATIC_MS,
+        description="The same of a static member (KIP-345; ours).",
+    )
+    min_static_session_timeout_ms: Whole = Field(
+        default=45_000,
+        alias="group.share.min.static.session.timeout.ms",
+        ge=1,
+        le=MAX_STATIC_MS,
+        description="Least session timeout of static members.",
+    )
+    max_static_session_timeout_ms: Whole = Field(
+        default=MAX_STATIC_MS,
+        alias="group.share.max.static.session.timeout.ms",
+        ge=1,
+        le=MAX_STATIC_MS,
+        description="Greatest session timeout of static members.",
     )
 
     heartbeat_interval_ms: Whole = Field(
@@ -183,6 +207,27 @@ class ShareGroupConfig(ConfigFamily):
         default=IsolationLevel.READ_UNCOMMITTED,
         alias="group.share.isolation.level",
         description="Whether records of open and aborted transactions are delivered (ours, too).",
+    )
+    static_record_lock_duration_ms: Whole = Field(
+        default=300_000,
+        alias="group.share.static.record.lock.duration.ms",
+        ge=1_000,
+        le=MAX_STATIC_MS,
+        description="How long a record is locked for a static member, if that is longer (ours).",
+    )
+    min_static_record_lock_duration_ms: Whole = Field(
+        default=15_000,
+        alias="group.share.min.static.record.lock.duration.ms",
+        ge=1_000,
+        le=MAX_STATIC_MS,
+        description="Least lock duration of static members.",
+    )
+    max_static_record_lock_duration_ms: Whole = Field(
+        default=MAX_STATIC_MS,
+        alias="group.share.max.static.record.lock.duration.ms",
+        ge=1_000,
+        le=MAX_STATIC_MS,
+        description="Greatest lock duration of static members.",
     )
 
     @property

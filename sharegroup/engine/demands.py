@@ -18,6 +18,7 @@ class Demand(NamedTuple):
     max_records: int
     deadline_ms: int
     append_ms: int = 0
+    is_static: bool = False
 
     def is_abandoned(self, now_ms: int) -> bool:
         """Whether nobody waits for the answer any more: what it acquired would only wait for its locks to run out."""

@@ -29,9 +29,9 @@ class ParkedHeartbeats:
         """What is parked, JSON-able; the constructor reads it back."""
         return self._parked
 
-    def park(self, request: HeartbeatRequest, value: str, append_ms: int) -> None:
-        """Let a heartbeat wait; `value` is its row."""
-        self._parked[request.member_id] = _ParkedHeartbeat(value, append_ms + PARKED_MS)
+    def park(self, member_id: str, value: str, append_ms: int) -> None:
+        """Let the member's heartbeat wait; `value` is its row."""
+        self._parked[member_id] = _ParkedHeartbeat(value, append_ms + PARKED_MS)
 
     def drop(self, member_id: str) -> None:
         """The member has sent another request, so nobody waits for this one's answer any more."""

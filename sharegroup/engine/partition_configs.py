@@ -36,6 +36,7 @@ class PartitionConfig(NamedTuple):
             record_lock_duration_ms=config.record_lock_duration_ms,
             max_record_locks=config.partition_max_record_locks,
             renew_enabled=config.renew_acknowledge_enable,
+            static_record_lock_duration_ms=config.static_record_lock_duration_ms,
         )
         read_committed = config.isolation_level is IsolationLevel.READ_COMMITTED
         return cls(machine, read_committed, config.auto_offset_reset.strategy is OffsetResetStrategy.LATEST)

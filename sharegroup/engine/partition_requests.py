@@ -108,7 +108,7 @@ class PartitionRequests:
         raise RequestError(ErrorCode.UNKNOWN_TOPIC_ID, message)
 
     def _acknowledge(self, row: RequestRow, request: AcknowledgeRequest, led: LedPartition) -> AcknowledgeResponse:
-        now_ms, config = self._state.now_ms, self._state.config(request.partition)
+        now_ms, config = self._state.now_ms, self._state.config(request.partition).for_member(request.is_static)
         renewed = led.acknowledge(request, row.append_ms, now_ms, config)
         deadline_ms = now_ms + config.record_lock_duration_ms if renewed else -1
         return AcknowledgeResponse(*request_named(request), acquired=renewed, lock_deadline_ms=deadline_ms)
@@ -117,8 +117,9 @@ class PartitionRequests:
         """One demand stands for each member: a new one takes the old one's place, which is answered with nothing."""
         deadline_ms = row.append_ms + request.max_wait_ms
         demand = Demand(
-            request.id, request.reply_to, request.member_id, request.max_records, deadline_ms, row.append_ms
-        )
+            request.id, request.reply_to, request.member_id, request.max_records, deadline_ms, row.append_ms,
+            request.is_static,
+        )  # fmt: skip
         replaced = self._state.demands.add(request.partition, demand)
         return [self._state.demand_response(request.partition, old) for old in replaced]
 

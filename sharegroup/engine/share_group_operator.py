@@ -7,7 +7,7 @@ expire at ticks only, whose clock is a time before which all heartbeats have bee
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, assert_never
+from typing import Any
 
 from sharegroup.config import Config, GroupConfig
 from sharegroup.engine import rows
@@ -16,7 +16,8 @@ from sharegroup.engine.output import Output
 from sharegroup.engine.parked_heartbeats import ParkedHeartbeats
 from sharegroup.engine.rows import InputRow, RequestRow
 from sharegroup.errors import InvalidRequestRow
-from sharegroup.group_coordinator.records import ShareGroupConfigRecord, TableRecord
+from sharegroup.group_coordinator.heartbeat_rules import JOIN_GROUP_EPOCH
+from sharegroup.group_coordinator.records import ShareGroupConfigRecord, ShareGroupMemberRecord, TableRecord
 from sharegroup.group_coordinator.results import Configure, CoordinatorResult, ReleaseMember
 from sharegroup.group_coordinator.share_group import ShareGroup
 from sharegroup.json_text import from_json, to_json
@@ -24,17 +25,15 @@ from sharegroup.protocol.broadcasts import MemberLeftBroadcast
 from sharegroup.protocol.response_rows import share_group_refusal
 from sharegroup.protocol.share_group_requests import (
     AlterConfigsRequest,
-    AlterOffsetsRequest,
     AnswerableError,
     DeletedNotice,
-    DeleteGroupRequest,
-    DeleteOffsetsRequest,
     HeartbeatRequest,
     InitializedNotice,
     ShareGroupRequest,
     TopicDeletedNotice,
     decode_share_group_request,
 )
+from sharegroup.protocol.share_group_responses import HeartbeatResponse
 from sharegroup.protocol.share_partition_requests import ConfigureRequest, ReleaseMemberRequest
 
 #: The epochs of a deleted group are remembered for so long: requests of its time may still come.
@@ -130,11 +129,11 @@ class ShareGroupOperator:
         if isinstance(request, HeartbeatRequest):
             self._heartbeat(request, row)
         else:
-            self._apply(self._handled(request))
+            self._apply(self._handled(request, row.append_ms))
             if isinstance(request, AlterConfigsRequest):
                 self._config = self._config_in_force(self._group.metadata.configs)
 
-    def _handled(self, request: ShareGroupRequest) -> CoordinatorResult:
+    def _handled(self, request: ShareGroupRequest, append_ms: int) -> CoordinatorResult:
         match request:
             case HeartbeatRequest():
                 return self._group.heartbeat(request, self._now_ms, self._config)
@@ -144,20 +143,20 @@ class ShareGroupOperator:
                 return self._group.deleted(request.deleted)
             case TopicDeletedNotice():
                 return self._group.topic_deleted(request.topic_ids, self._now_ms)
-            case AlterOffsetsRequest() | DeleteOffsetsRequest() | DeleteGroupRequest() | AlterConfigsRequest():
-                return self._group.administer(request, self._job, self._now_ms)
             case _:
-                assert_never(request)
+                return self._group.administer(request, self._job, append_ms, self._now_ms)
 
     def _heartbeat(self, request: HeartbeatRequest, row: RequestRow) -> None:
         """Answered at once, or parked until its assignment is what it should be; what it changes is changed now."""
-        result = self._handled(request)
+        result = self._handled(request, row.append_ms)
         self._change(result)
         assert result.response is not None
         if not result.response.error_code:
-            self._parked.drop(request.member_id)
-            if self._group.awaits_assignment(request.member_id):
-                self._parked.park(request, row.value, row.append_ms)
+            assert isinstance(result.response, HeartbeatResponse)
+            member_id = result.response.member_id  # of a static member, which need not know it
+            self._parked.drop(member_id)
+            if self._group.awaits_assignment(member_id) and request.member_epoch >= JOIN_GROUP_EPOCH:
+                self._parked.park(member_id, row.value, row.append_ms)
                 return
         self._output.respond(result.response)
 
@@ -170,6 +169,8 @@ class ShareGroupOperator:
         self._group.apply(result)
         for record in result.records:
             self._output.append(*table_row(record))
+            if isinstance(record, ShareGroupMemberRecord) and record.is_tombstone:
+                self._parked.drop(record.member_id)  # it would join again by what it asked before
         for release in result.releases:
             for request in _releases(release):
                 self._output.send(request)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.group_coordinator.group_metadata import GroupMetadata
 
-__all__ = ["check_alterable", "check_deletable"]
+__all__ = ["check_alterable", "check_deletable", "check_existing"]
 
 
 def check_alterable(group: GroupMetadata) -> None:
@@ -22,10 +22,15 @@ def check_alterable(group: GroupMetadata) -> None:
 
 def check_deletable(group: GroupMetadata) -> None:
     """The same of a group that has to exist. Raise RequestError: GROUP_ID_NOT_FOUND, also when it was deleted."""
+    check_existing(group)
+    _check_empty(group)
+
+
+def check_existing(group: GroupMetadata) -> None:
+    """Raise RequestError: INVALID_GROUP_ID for a blank id, GROUP_ID_NOT_FOUND, also when it was deleted."""
     _check_group_id(group)
     if not group.exists:
         raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group.group_id} not found.")
-    _check_empty(group)
 
 
 def _check_group_id(group: GroupMetadata) -> None:

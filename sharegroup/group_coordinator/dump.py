@@ -45,6 +45,8 @@ def dump(group: GroupMetadata) -> dict[str, Any]:
             index(group.targets[member_id]),
             group.session_deadlines[member_id],
             *group.told[member_id],
+            member.group_instance_id,
+            member.incarnation_id,
         ]
         for member_id, member in sorted(group.members.items())
     ]
@@ -87,15 +89,20 @@ def restore(group_id: str, content: dict[str, Any]) -> GroupMetadata:
         tuple(TopicPartitions(topic, topic_id, tuple(_partitions(ranges))) for topic, topic_id, ranges in item)
         for item in content["assignments"]
     ]
-    for member_id, epoch, previous, rack, client_id, host, topics, assignment, target, deadline_ms, *told in content[
+    for member_id, epoch, previous, rack, client_id, host, topics, assignment, target, deadline_ms, *rest in content[
         "members"
     ]:
-        group.members[member_id] = ShareGroupMemberRecord(
-            group_id, member_id, epoch, rack, client_id, host, tuple(topics), assignments[assignment], previous
-        )
+        reply_to, others_until_ms, *static = rest  # the state of a job without static members ends here
+        instance_id, incarnation_id = static or (None, None)
+        group.replay(
+            ShareGroupMemberRecord(
+                group_id, member_id, epoch, rack, client_id, host, tuple(topics), assignments[assignment], previous,
+                group_instance_id=instance_id, incarnation_id=incarnation_id,
+            )
+        )  # fmt: skip
         group.targets[member_id] = assignments[target]
         group.session_deadlines[member_id] = deadline_ms
-        group.told[member_id] = told[0], told[1]
+        group.told[member_id] = reply_to, others_until_ms
     for topic_id, (topic, runs) in content["share_partitions"].items():
         group.share_partitions[topic_id] = {
             partition: SharePartitionRecord(

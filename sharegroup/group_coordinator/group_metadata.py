@@ -38,7 +38,7 @@ class GroupMetadata:
     are the values that requests have set, by name; they outlive the group. `deleted_topics` maps the ids of topics that
     are no more, the newest last, to the time that was told. `assignor` and `assignment_timestamp_ms` tell of the
     assignor's last run: its name ("" before the first one), and when, None if it had nothing to assign. `departed` are
-    the ids of those that have left since.
+    the ids of those that have left since. `static_members` maps the names of static members to their ids (KIP-345).
     """
 
     group_id: str
@@ -55,6 +55,7 @@ class GroupMetadata:
     assignor: str = ""
     assignment_timestamp_ms: int | None = None
     departed: set[str] = field(default_factory=set)
+    static_members: dict[str, str] = field(default_factory=dict)
 
     @property
     def exists(self) -> bool:
@@ -114,6 +115,7 @@ class GroupMetadata:
             self.assignor,
             self.assignment_timestamp_ms,
             set(self.departed),
+            dict(self.static_members),
         )
 
     def replay(self, record: Record) -> None:
@@ -161,8 +163,12 @@ class GroupMetadata:
     def _replay_member(self, record: ShareGroupMemberRecord) -> None:
         if not record.is_tombstone:
             self.members[record.member_id] = record
+            if record.group_instance_id is not None:
+                self.static_members[record.group_instance_id] = record.member_id
             return
         self.departed.add(record.member_id)
+        if record.group_instance_id is not None:
+            self.static_members.pop(record.group_instance_id, None)
         for by_member in (self.members, self.targets, self.session_deadlines, self.told):
             by_member.pop(record.member_id, None)
 
@@ -175,7 +181,8 @@ class GroupMetadata:
         self.assignment_epoch = record.assignment_epoch
         self.group_state = record.group_state
         if record.group_state is GroupState.DEAD:
-            for content in (self.members, self.targets, self.session_deadlines, self.told, self.departed):
+            by_member = (self.members, self.targets, self.session_deadlines, self.told, self.departed)
+            for content in (*by_member, self.static_members):
                 content.clear()
             self.assignor, self.assignment_timestamp_ms = "", None
             self.share_partitions = {

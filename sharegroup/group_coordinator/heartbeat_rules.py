@@ -9,10 +9,20 @@ from sharegroup.protocol.row_fields import MAX_MEMBER_ID_LENGTH
 from sharegroup.protocol.share_group_requests import HeartbeatRequest
 from sharegroup.types import is_topic_name
 
-__all__ = ["JOIN_GROUP_EPOCH", "LEAVE_GROUP_EPOCH", "check_capacity", "check_request", "existing_member", "fence"]
+__all__ = [
+    "JOIN_GROUP_EPOCH",
+    "LEAVE_GROUP_EPOCH",
+    "LEAVE_GROUP_STATIC_MEMBER_EPOCH",
+    "check_capacity",
+    "check_request",
+    "existing_member",
+    "fence",
+]
 
 JOIN_GROUP_EPOCH = 0
 LEAVE_GROUP_EPOCH = -1
+#: A static member leaves, and will be back (KIP-848).
+LEAVE_GROUP_STATIC_MEMBER_EPOCH = -2
 
 
 def check_request(request: HeartbeatRequest) -> None:
@@ -20,16 +30,19 @@ def check_request(request: HeartbeatRequest) -> None:
 
     INVALID_REQUEST, or INVALID_TOPIC_EXCEPTION for a subscription to what no topic can be called.
     """
+    is_static, is_join = request.group_instance_id is not None, request.member_epoch == JOIN_GROUP_EPOCH
+    least_epoch = LEAVE_GROUP_STATIC_MEMBER_EPOCH if is_static else LEAVE_GROUP_EPOCH
+    may_ask_for_its_id = is_static and is_join and not request.member_id
     faults = (
-        (not request.member_id.strip(), "MemberId can't be empty."),
+        (not request.member_id.strip() and not may_ask_for_its_id, "MemberId can't be empty."),
         (len(request.member_id) > MAX_MEMBER_ID_LENGTH, f"MemberId has more than {MAX_MEMBER_ID_LENGTH} characters."),
         (not request.group_id.strip(), "GroupId can't be empty."),
         (request.rack_id is not None and not request.rack_id.strip(), "RackId can't be empty."),
-        (
-            request.member_epoch == JOIN_GROUP_EPOCH and not request.subscribed_topic_names,
-            "SubscribedTopicNames must be set in first request.",
-        ),
-        (request.member_epoch < LEAVE_GROUP_EPOCH, "MemberEpoch is invalid."),
+        (is_join and not request.subscribed_topic_names, "SubscribedTopicNames must be set in first request."),
+        (request.group_instance_id is not None and not request.group_instance_id.strip(), "InstanceId can't be empty."),
+        (request.incarnation_id is not None and not request.incarnation_id.strip(), "IncarnationId can't be empty."),
+        (is_static and request.incarnation_id is None, "IncarnationId must be set of a static member."),
+        (request.member_epoch < least_epoch, "MemberEpoch is invalid."),
     )
     for is_wrong, message in faults:
         if is_wrong:

@@ -80,7 +80,9 @@ class ShareGroupMemberRecord(NamedTuple):
     """A row of `share_group_members`; a tombstone takes it away.
 
     `assignment` is what the member was told at `member_epoch`. `previous_member_epoch` (-1: not known) is accepted once
-    more, from a member that did not get its last response.
+    more, from a member that did not get its last response. `group_instance_id` is the name of a static member, None of
+    a dynamic one. `incarnation_id` is of the process that joined as the member last: "" when it has left for a restart,
+    None when it did not say.
     """
 
     group_id: str
@@ -93,6 +95,13 @@ class ShareGroupMemberRecord(NamedTuple):
     assignment: Assignment
     previous_member_epoch: int = -1
     is_tombstone: bool = False
+    group_instance_id: str | None = None
+    incarnation_id: str | None = None
+
+    @property
+    def is_static(self) -> bool:
+        """Whether its identity outlives its processes (KIP-345)."""
+        return self.group_instance_id is not None
 
 
 class SharePartitionRecord(NamedTuple):

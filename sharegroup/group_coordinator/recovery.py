@@ -16,6 +16,7 @@ from sharegroup.group_coordinator.records import (
     TargetAssignmentMetadataRecord,
     TargetAssignmentRecord,
 )
+from sharegroup.group_coordinator.static_membership import session_timeout_ms
 from sharegroup.group_coordinator.target_assignment import assigned
 
 __all__ = ["load"]
@@ -41,7 +42,7 @@ def load(group_id: str, rows: Iterable[TableRecord], now_ms: int, config: GroupC
         group.replay(TargetAssignmentMetadataRecord(config.assignor.value, None))
     for member_id, assignment in assigned(group, config, told).items():
         group.replay(TargetAssignmentRecord(member_id, assignment))
-        group.replay(SessionRecord(member_id, now_ms + config.session_timeout_ms))
+        group.replay(SessionRecord(member_id, now_ms + session_timeout_ms(group.members[member_id], config)))
     newest = _newest_epoch(group)
     if newest > group.group_epoch or _somebody_would_never_be_told(group) or _state(group) is not group.group_state:
         group.replay(ShareGroupRecord(group_id, newest + 1, group.assignment_epoch, _state(group)))

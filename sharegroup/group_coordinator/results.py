@@ -14,6 +14,8 @@ from sharegroup.protocol.share_group_requests import (
     DeleteGroupRequest,
     DeleteOffsetsRequest,
     HeartbeatRequest,
+    InvokeConsumerRebalanceRequest,
+    RemoveMembersRequest,
 )
 from sharegroup.protocol.share_group_responses import (
     AlterConfigsResponse,
@@ -21,6 +23,8 @@ from sharegroup.protocol.share_group_responses import (
     DeleteGroupResponse,
     DeleteOffsetsResponse,
     HeartbeatResponse,
+    InvokeConsumerRebalanceResponse,
+    RemoveMembersResponse,
     ShareGroupResponse,
 )
 
@@ -85,3 +89,7 @@ def _refusal(
             return DeleteGroupResponse(*refusal)
         case AlterConfigsRequest():
             return AlterConfigsResponse(*refusal)
+        case InvokeConsumerRebalanceRequest():
+            return InvokeConsumerRebalanceResponse(*refusal)
+        case RemoveMembersRequest():
+            return RemoveMembersResponse(*refusal)

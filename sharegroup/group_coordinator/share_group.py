@@ -18,6 +18,8 @@ The session deadlines say when `expire` is due (`next_deadline_ms`). `heartbeat`
 job the heartbeats of all members wait in the request topic, and none of them was late. So the caller runs `expire`
 after the requests of its batch. A member that heartbeats past its deadline, but before `expire`, stays.
 
+A static member (`static_membership`) has a session timeout of its own, and is not removed when it leaves for a restart.
+
 A member that leaves or times out yields a `ReleaseMember`: its acquired records become available (but where it leaves
 through one gateway, and another was told that its session lasts: then its locks run out). It names the
 member's epoch; a member that joins again has a higher one, so a notice that arrives twice or late does no harm. Joining
@@ -28,6 +30,7 @@ Members subscribe to names; everything else goes by the topic's id (`discovery`)
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
@@ -42,11 +45,13 @@ from sharegroup.group_coordinator.group_metadata import GroupMetadata
 from sharegroup.group_coordinator.heartbeat_rules import (
     JOIN_GROUP_EPOCH,
     LEAVE_GROUP_EPOCH,
+    LEAVE_GROUP_STATIC_MEMBER_EPOCH,
     check_capacity,
     check_request,
     existing_member,
     fence,
 )
+from sharegroup.group_coordinator.member_administration import invoke_consumer_rebalance, remove_members
 from sharegroup.group_coordinator.offset_alteration import alter_offsets
 from sharegroup.group_coordinator.records import (
     Assignment,
@@ -59,6 +64,13 @@ from sharegroup.group_coordinator.records import (
     TargetAssignmentRecord,
 )
 from sharegroup.group_coordinator.results import CoordinatorResult, ReleaseMember, named, refused
+from sharegroup.group_coordinator.static_membership import (
+    GONE,
+    check_identity,
+    check_incarnation,
+    member_id_of,
+    session_timeout_ms,
+)
 from sharegroup.group_coordinator.target_assignment import is_pending, next_run_ms, update_target_assignment
 from sharegroup.protocol.share_group_requests import (
     AdministratorRequest,
@@ -67,6 +79,8 @@ from sharegroup.protocol.share_group_requests import (
     DeleteGroupRequest,
     DeleteOffsetsRequest,
     HeartbeatRequest,
+    InvokeConsumerRebalanceRequest,
+    RemoveMembersRequest,
 )
 from sharegroup.protocol.share_group_responses import HeartbeatResponse
 
@@ -127,23 +141,28 @@ class ShareGroup:
             self.replay(record)
 
     def heartbeat(self, request: HeartbeatRequest, now_ms: int, config: GroupConfig) -> CoordinatorResult:
-        """Join (epoch 0), leave (-1) or stay (n). A refusal is a response with an error code, and no records.
+        """Join (epoch 0), leave (-1, or -2 for a restart) or stay (n).
 
-        Codes: INVALID_REQUEST, INVALID_TOPIC_EXCEPTION, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,
-        GROUP_MAX_SIZE_REACHED.
+        A refusal is a response with an error code, and no records. Codes: INVALID_REQUEST, INVALID_TOPIC_EXCEPTION,
+        GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED.
         """
         try:
             check_request(request)
+            member_id = member_id_of(self.metadata, request, request.member_epoch == JOIN_GROUP_EPOCH)
+            known = request if request.member_id == member_id else dataclasses.replace(request, member_id=member_id)
             if request.member_epoch == LEAVE_GROUP_EPOCH:
-                return self._leave(request, now_ms)
-            return self._join_or_stay(request, now_ms, config)
+                return self._leave(known, now_ms)
+            if request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
+                return self._leave_for_a_restart(known, now_ms, config)
+            return self._join_or_stay(known, now_ms, config)
         except RequestError as error:
             return refused(request, error)
 
-    def administer(self, request: AdministratorRequest, job: Config, now_ms: int) -> CoordinatorResult:
-        """alter_offsets, delete_offsets, delete_group or alter_configs. A refusal is a response with an error code.
+    def administer(self, request: AdministratorRequest, job: Config, append_ms: int, now_ms: int) -> CoordinatorResult:
+        """alter_offsets, delete_offsets, delete_group, alter_configs, invoke_consumer_rebalance or remove_members.
 
-        Codes: INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, INVALID_CONFIG, INVALID_REQUEST.
+        `append_ms` is when the request was appended. A refusal is a response with an error code. Codes:
+        INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP, INVALID_CONFIG, INVALID_REQUEST.
         """
         group = self.metadata
         try:
@@ -156,6 +175,11 @@ class ShareGroup:
                     return deletion.delete_group(group, request)
                 case DeleteOffsetsRequest():
                     return deletion.delete_offsets(group, request)
+                case InvokeConsumerRebalanceRequest():
+                    config = job.effective(group.group_id, group.configs).config
+                    return invoke_consumer_rebalance(group, request, append_ms, now_ms, config)
+                case RemoveMembersRequest():
+                    return remove_members(group, request, now_ms)
         except RequestError as error:
             return refused(request, error)
 
@@ -200,7 +224,7 @@ class ShareGroup:
         return self._remove([member_id for member_id, deadline_ms in deadlines if deadline_ms <= now_ms])
 
     def _leave(self, request: HeartbeatRequest, now_ms: int) -> CoordinatorResult:
-        existing_member(self.metadata, request.member_id)
+        self._identified(request)
         others_rely = self._others_rely_on(request, now_ms)
         result = self._remove([request.member_id])
         if others_rely:
@@ -208,6 +232,31 @@ class ShareGroup:
         return result._replace(
             response=HeartbeatResponse(*named(request), member_id=request.member_id, member_epoch=LEAVE_GROUP_EPOCH)
         )
+
+    def _leave_for_a_restart(self, request: HeartbeatRequest, now_ms: int, config: GroupConfig) -> CoordinatorResult:
+        """The member keeps its assignment and what it holds for one more session; its process is the member's no more.
+
+        Who relies on an earlier deadline may go on doing so: nothing is released before.
+        """
+        member = self._identified(request)
+        deadline_ms = self._session_deadline_ms(member, now_ms, config)
+        left = HeartbeatResponse(
+            *named(request), member_id=request.member_id, member_epoch=LEAVE_GROUP_STATIC_MEMBER_EPOCH
+        )
+        session = SessionRecord(member.member_id, deadline_ms, request.reply_to, self._told_to_others_ms(request))
+        return CoordinatorResult((member._replace(incarnation_id=GONE),), (session,), left)
+
+    def _identified(self, request: HeartbeatRequest) -> ShareGroupMemberRecord:
+        """The member that a process may speak for, whatever its epoch. Raises RequestError."""
+        member = existing_member(self.metadata, request.member_id)
+        check_identity(member, request)
+        check_incarnation(member, request)
+        return member
+
+    def _session_deadline_ms(self, member: ShareGroupMemberRecord, now_ms: int, config: GroupConfig) -> int:
+        """Not earlier than before: a clock that steps back must not shorten a session."""
+        deadline_ms = now_ms + session_timeout_ms(member, config)
+        return max(deadline_ms, self.metadata.session_deadlines.get(member.member_id, 0))
 
     def _others_rely_on(self, request: HeartbeatRequest, now_ms: int) -> bool:
         """Whether a gateway may still take the member for one that is leaving through another.
@@ -232,8 +281,7 @@ class ShareGroup:
         before = self._member(request, config)
         change = self._joined_or_stayed(before, request, now_ms, config)
         told = change.after.members[before.member_id]
-        # Not earlier than before: a clock that steps back must not shorten a session.
-        deadline_ms = max(now_ms + config.session_timeout_ms, self.metadata.session_deadlines.get(told.member_id, 0))
+        deadline_ms = self._session_deadline_ms(told, now_ms, config)
         records, soft_records = change.records()
         response = HeartbeatResponse(
             *named(request),
@@ -286,15 +334,18 @@ class ShareGroup:
         """The member as it is before this heartbeat, a new one with epoch 0; RequestError when it may not be one."""
         group = self.metadata
         if request.member_epoch != JOIN_GROUP_EPOCH:
-            member = existing_member(group, request.member_id)
+            member = self._identified(request)
             fence(member, request.member_epoch)
             return member
         if request.member_id in group.members:
-            return group.members[request.member_id]
+            member = group.members[request.member_id]
+            check_identity(member, request)
+            return member
         check_capacity(group, config.max_size)
         return ShareGroupMemberRecord(
-            group.group_id, request.member_id, 0, None, request.client_id, request.client_host, (), ()
-        )
+            group.group_id, request.member_id, 0, None, request.client_id, request.client_host, (), (),
+            group_instance_id=request.group_instance_id,
+        )  # fmt: skip
 
 
 def _with_request(member: ShareGroupMemberRecord, request: HeartbeatRequest) -> ShareGroupMemberRecord:
@@ -311,6 +362,7 @@ def _with_request(member: ShareGroupMemberRecord, request: HeartbeatRequest) -> 
         rack_id=member.rack_id if request.rack_id is None else request.rack_id,
         client_id=request.client_id,
         client_host=request.client_host,
+        incarnation_id=member.incarnation_id if request.incarnation_id is None else request.incarnation_id,
     )
 
 

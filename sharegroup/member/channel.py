@@ -23,6 +23,9 @@ class Channel(Protocol):
     def send(self, requests: Sequence[Request], wait: bool = False) -> None:
         """Produce rows; with `wait` they are durable afterwards."""
 
+    def topic_names(self) -> set[str]:
+        """The topics that there are, and that may be seen."""
+
     def topics_metadata(self, names: Sequence[str]) -> dict[str, TopicMetadata]:
         """Ids and partition counts of those of these topics that exist."""
 

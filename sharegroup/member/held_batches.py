@@ -4,7 +4,8 @@
                   |
                   +--> given back (`unacquire`) when half of the lock is gone
 
-Only the running batch's locks are renewed, and not for ever. What waits in front of a slow handler is given back for
+Only the running batch's locks are renewed, and not for ever; those of a static member at once, so that they outlast a
+restart from then on. What waits in front of a slow handler is given back for
 others to have, and the member is *stalled* until its handler is through: it holds nothing else, and asks for nothing.
 So it is when it is granted what its handler still has: these locks were lost.
 """
@@ -116,7 +117,8 @@ class RunningBatch:
 class HeldBatches:
     """All that a member holds, from the grant to the acknowledgement."""
 
-    def __init__(self, offers: Offers, incarnation: str, max_records: int) -> None:
+    def __init__(self, offers: Offers, incarnation: str, max_records: int, renews_at_once: bool = False) -> None:
+        self._renews_at_once = renews_at_once
         self._offers, self._incarnation, self._max_records = offers, incarnation, max_records
         self._queued: list[HeldRange] = []
         self._unwanted: list[HeldRange] = []
@@ -252,6 +254,8 @@ class HeldBatches:
     def _claimed(self, now_ms: int) -> None:
         assert self._offered is not None
         self.running = RunningBatch(self._offered.seq, self._offered.ranges, now_ms)
+        if self._renews_at_once:
+            self.running.renew_at_ms = now_ms
         self._offered = None
         self.is_stalled = False
 

@@ -37,6 +37,7 @@ from sharegroup.member.member_logic import MemberLogic, MemberSettings, Request
 from sharegroup.member.member_loop import PAUSE_S, MemberLoop
 from sharegroup.member.ranges import AssignedPartition, HeldRange, OfferedBatch, records_in
 from sharegroup.member.shared_logic import SharedLogic
+from sharegroup.member.subscription import Subscription
 from sharegroup.types import AcknowledgementBatch
 
 logger = logging.getLogger(__name__)
@@ -61,7 +62,7 @@ class Member:
         self.incarnation = uuid.uuid4().hex[:12]
         self._settings, self._channel = settings, channel
         self._shared = SharedLogic(MemberLogic(settings, offers, self.incarnation), now_ms)
-        loop = MemberLoop(self._shared, channel, settings.topics, on_failure)
+        loop = MemberLoop(self._shared, channel, on_failure)
         self._thread = threading.Thread(target=loop.run, name="share-consumer-member", daemon=True)
 
     # -- what can be seen ------------------------------------------------------------------------------------------
@@ -100,15 +101,23 @@ class Member:
         """Join the group and begin to ask, when the job's topics are there. To be called once, before `close`."""
         self._thread.start()
 
+    def subscribe(self, subscription: Subscription) -> None:
+        """Read other topics from now on; what is held of the others is worked on."""
+        with self._shared.turn() as (logic, _):
+            logic.subscribe(subscription)
+
     def stop_offering(self) -> None:
         """Offer no further batch and ask for nothing more; the running batch goes on."""
         with self._shared.turn() as (logic, now_ms):
             logic.stop_offering(now_ms)
 
-    def close(self) -> None:
-        """Wait for the last answers, give unused ranges back, leave the group, and end the thread."""
+    def close(self, leave_group: bool = False) -> None:
+        """Wait for the last answers, give unused ranges back, leave the group, and end the thread.
+
+        A static member stays in the group for its next process, unless it is to `leave_group`.
+        """
         with self._shared.turn() as (logic, now_ms):
-            logic.close(now_ms)
+            logic.close(now_ms, leave_group)
         if self._thread.is_alive():
             self._thread.join(3 * self._settings.leave_timeout_ms / 1000)
 

@@ -25,6 +25,7 @@ from sharegroup.member.fetch_demands import FetchDemands, ranges_of
 from sharegroup.member.held_batches import HeldBatches, Offers
 from sharegroup.member.membership import Membership
 from sharegroup.member.ranges import AssignedPartition, HeldRange, OfferedBatch
+from sharegroup.member.subscription import Subscription
 from sharegroup.metrics.member_counts import MemberCounts
 from sharegroup.protocol.response_rows import Response
 from sharegroup.protocol.share_group_requests import HeartbeatRequest, ShareGroupRequest, TopicMetadata
@@ -55,7 +56,10 @@ Request = ShareGroupRequest | SharePartitionRequest
 
 
 class MemberSettings(NamedTuple):
-    """Who the member is and how much it takes; times in milliseconds."""
+    """Who the member is and how much it takes; times in milliseconds. `group_instance_id` is a static member's name.
+
+    It begins with `topics`, or with those that match the `pattern`; `MemberLogic.subscribe` changes that.
+    """
 
     group_id: str
     member_id: str
@@ -67,6 +71,13 @@ class MemberSettings(NamedTuple):
     acknowledge_timeout_ms: int = 300_000
     max_processing_ms: int = 300_000
     leave_timeout_ms: int = 10_000
+    group_instance_id: str | None = None
+    pattern: str | None = None
+
+    @property
+    def is_static(self) -> bool:
+        """Whether the next process of its name goes on with what it holds (KIP-345)."""
+        return self.group_instance_id is not None
 
 
 def renews(requests: Iterable[Request]) -> bool:
@@ -84,6 +95,7 @@ class MemberLogic:
 
     def __init__(self, settings: MemberSettings, offers: Offers, incarnation: str) -> None:
         self.settings, self.incarnation = settings, incarnation
+        self.subscription = Subscription(settings.topics, settings.pattern)
         self.failure: Exception | None = None
         self.redelivered = 0
         self.counts = MemberCounts()
@@ -92,20 +104,21 @@ class MemberLogic:
         self.renewal: AcknowledgementRound | None = None
         self._ids = map(f"{incarnation}-{{}}".format, itertools.count())
         self._membership = Membership(
-            settings.group_id, settings.member_id, settings.topics, settings.client_id, settings.client_host, self._ids
-        )
+            settings.group_id, settings.member_id, settings.topics, settings.client_id, settings.client_host, self._ids,
+            incarnation, settings.group_instance_id,
+        )  # fmt: skip
         target = READ_AHEAD * settings.max_records
         self._demands = FetchDemands(
             settings.group_id, settings.member_id, target, settings.fetch_max_wait_ms, self._ids
         )
-        self.holdings = HeldBatches(offers, incarnation, settings.max_records)
+        self.holdings = HeldBatches(offers, incarnation, settings.max_records, settings.is_static)
         self._metadata: Mapping[str, TopicMetadata] = {}
         self._topic_ids: dict[str, str] = {}
         self._metadata_due_ms = 0
         self._metadata_taken_ms = 0
         self._may_ask = True
         self._closing_until_ms: int | None = None
-        self._has_left = False
+        self._has_left = self._leaves_for_good = False
 
     # -- what can be seen ------------------------------------------------------------------------------------------
 
@@ -135,9 +148,12 @@ class MemberLogic:
         return until_ms is not None and (self._membership.left or self.failure is not None or now_ms > until_ms)
 
     def holds_batch(self, now_ms: int) -> bool:
-        """Whether the running batch's locks are all held for a moment more: nobody else gets its records meanwhile."""
+        """Whether the running batch's locks are all held for a moment more: nobody else gets its records meanwhile.
+
+        Nor does another process of the member handle them, which is why a member that has failed holds nothing.
+        """
         running = self.holdings.running
-        return running is not None and running.is_held(now_ms + COMMIT_MS)
+        return running is not None and self.failure is None and running.is_held(now_ms + COMMIT_MS)
 
     # -- the loop --------------------------------------------------------------------------------------------------
 
@@ -158,10 +174,17 @@ class MemberLogic:
         if found != self._metadata:
             self._membership.hurry(now_ms)
         self._metadata, self._metadata_taken_ms = found, now_ms
-        missing = [name for name in self.settings.topics if name not in found]
+        names = self.subscription.topics if self.subscription.pattern is None else tuple(sorted(found))
+        self._membership.subscribe(names, now_ms)
+        missing = [name for name in names if name not in found]
         if missing:
             logger.info("subscribed topics that do not exist yet: %s", ", ".join(missing))
         self._metadata_due_ms = now_ms + (MISSING_TOPIC_INTERVAL_MS if missing else METADATA_INTERVAL_MS)
+
+    def subscribe(self, subscription: Subscription) -> None:
+        """Read other topics: as soon as these have been looked at, and the coordinator has been told."""
+        self.subscription = subscription
+        self._metadata_due_ms = 0
 
     def step(self, responses: Iterable[Response], now_ms: int) -> list[Request]:
         """Take responses in; what is to be sent now, in this order."""
@@ -189,9 +212,13 @@ class MemberLogic:
         self._may_ask = False
         self.holdings.stop_offering(now_ms)
 
-    def close(self, now_ms: int) -> None:
-        """Wait for the last answers, give unused ranges back, leave the group; `is_over` tells when."""
+    def close(self, now_ms: int, leave_group: bool = False) -> None:
+        """Wait for the last answers, give unused ranges back, leave the group; `is_over` tells when.
+
+        A static member stays in the group for its next process, unless it is to `leave_group` (KIP-1092).
+        """
         self.stop_offering(now_ms)
+        self._leaves_for_good = leave_group
         self._closing_until_ms = now_ms + self.settings.leave_timeout_ms
 
     # -- the running batch -----------------------------------------------------------------------------------------
@@ -325,7 +352,8 @@ class MemberLogic:
 
     def _due(self, now_ms: int) -> list[Request]:
         requests: list[Request] = []
-        heartbeat = self._membership.heartbeat(self._metadata, now_ms) if self._metadata else None
+        has_topics = bool(self._metadata) or self._membership.has_joined
+        heartbeat = self._membership.heartbeat(self._metadata, now_ms) if has_topics else None
         if heartbeat is not None:
             requests.append(heartbeat)
         requests += self._unacquire(self.holdings.step(now_ms))
@@ -337,7 +365,7 @@ class MemberLogic:
         if self._closing_until_ms is not None and self.acknowledgements is None and not self._has_left:
             self._has_left = True
             requests += self._unacquire(self.holdings.give_all_back(now_ms))
-            leaving = self._membership.leave()
+            leaving = self._membership.leave(self._leaves_for_good)
             requests += [] if leaving is None else [leaving]
         return requests
 
@@ -357,7 +385,7 @@ class MemberLogic:
     def _renewal_of(self, ranges: Collection[HeldRange], granted: Collection[HeldRange]) -> AcknowledgementRound:
         return AcknowledgementRound(
             self.settings.group_id, self.settings.member_id, uniform(ranges, AcknowledgeType.RENEW), granted, self._ids,
-            is_renewal=True,
+            is_renewal=True, is_static=self.settings.is_static,
         )  # fmt: skip
 
     def _unacquire(self, ranges: Iterable[HeldRange]) -> list[Request]:

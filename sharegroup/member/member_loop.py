@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from kafka.errors import KafkaError
 
@@ -26,10 +26,8 @@ PAUSE_S = 1
 class MemberLoop:
     """Drives a `MemberLogic` in the order that it asks for. `on_failure` is called once, however often it fails."""
 
-    def __init__(
-        self, shared: SharedLogic, channel: Channel, topics: Sequence[str], on_failure: Callable[[], None]
-    ) -> None:
-        self._shared, self._channel, self._topics, self._on_failure = shared, channel, topics, on_failure
+    def __init__(self, shared: SharedLogic, channel: Channel, on_failure: Callable[[], None]) -> None:
+        self._shared, self._channel, self._on_failure = shared, channel, on_failure
         self._is_open = self._is_told = False
 
     def run(self) -> None:
@@ -78,11 +76,15 @@ class MemberLoop:
 
     def _refresh_metadata(self) -> None:
         with self._shared.turn() as (logic, now_ms):
-            is_due = logic.metadata_is_due(now_ms)
+            is_due, subscription = logic.metadata_is_due(now_ms), logic.subscription
         if is_due:
-            found = self._channel.topics_metadata(self._topics)
+            names = subscription.topics
+            if subscription.pattern is not None:
+                names = subscription.matching(self._channel.topic_names())
+            found = self._channel.topics_metadata(names)
             with self._shared.turn() as (logic, now_ms):
-                logic.take_metadata(found, now_ms)
+                if logic.subscription == subscription:  # else it is due again
+                    logic.take_metadata(found, now_ms)
 
     def _fail(self, error: Exception) -> None:
         """What came first is the failure; what comes after it is only logged."""

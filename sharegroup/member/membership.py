@@ -1,7 +1,8 @@
 """A member's heartbeats (KIP-932, ShareGroupHeartbeat), without I/O: `now_ms` and responses in, requests out.
 
     joining (epoch 0) --answer--> member (epoch n, assignment) --UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH--> joining
-                                                               --leave (epoch -1)--> left
+                                                               --leave (epoch -1, -2)--> left
+                                                               --FENCED_INSTANCE_ID--> fatal
 
 A heartbeat is sent at the interval that the coordinator told, sooner while nothing is assigned, and again when no
 answer came in time. Answers to earlier, unanswered heartbeats count too, or a slow coordinator would never be heard.
@@ -21,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
+#: A static member leaves, and will be back (KIP-848).
+LEAVE_FOR_A_RESTART_EPOCH = -2
 #: An unanswered heartbeat is sent again after so long.
 RESPONSE_TIMEOUT_MS = 5_000
 UNASSIGNED_INTERVAL_MS = 1_000
@@ -41,7 +44,8 @@ _FENCED = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH,
 
 class Membership:
     """Joins the group, stays in it and leaves it. `ids` makes request ids; `fatal` is set when the coordinator refuses
-    the member for good."""
+    the member for good: also when another process has joined as the member, for this one has the same `incarnation`
+    as long as it lives. `group_instance_id` is the name of a static member (KIP-345)."""
 
     def __init__(
         self,
@@ -51,6 +55,8 @@ class Membership:
         client_id: str,
         client_host: str,
         ids: Iterator[str],
+        incarnation: str,
+        group_instance_id: str | None = None,
     ) -> None:
         self.group_id = group_id
         self.member_id = member_id
@@ -59,7 +65,8 @@ class Membership:
         self.fatal: RequestError | None = None
         self.left = False
         self._topics, self._client_id, self._client_host = topics, client_id, client_host
-        self._ids = ids
+        self._ids, self._incarnation, self._group_instance_id = ids, incarnation, group_instance_id
+        self._is_told = True  # by the join
         self._due_ms = 0
         self._unanswered: dict[str, int] = {}
         self._leaving = False
@@ -76,29 +83,41 @@ class Membership:
         self._due_ms = now_ms + RESPONSE_TIMEOUT_MS
         return self._request(self.member_epoch, metadata)
 
+    def subscribe(self, topics: tuple[str, ...], now_ms: int) -> None:
+        """Read these topics from now on; the coordinator is told with each heartbeat until it says so."""
+        if topics != self._topics:
+            self._topics, self._is_told = topics, False
+            self.hurry(now_ms)
+
     def hurry(self, now_ms: int) -> None:
         """There is news for the coordinator: the next heartbeat is due now."""
         self._due_ms = min(self._due_ms, now_ms)
 
-    def leave(self) -> HeartbeatRequest | None:
-        """The last heartbeat, None for one who never asked to join; `left` is set by its answer."""
+    def leave(self, for_good: bool = True) -> HeartbeatRequest | None:
+        """The last heartbeat, None for one who never asked to join; `left` is set by its answer.
+
+        A static member that does not leave for good stays in the group for the next process of its name.
+        """
         self._leaving = True
         if not self.has_joined and not self._unanswered:
             self.left = True
             return None
-        return self._request(LEAVE_EPOCH, {})
+        stays = self._group_instance_id is not None and not for_good
+        return self._request(LEAVE_FOR_A_RESTART_EPOCH if stays else LEAVE_EPOCH, {})
 
     def take(self, response: HeartbeatResponse, now_ms: int) -> bool:
         """Take an answer in; True when the member was fenced, and so holds nothing any more."""
         epoch = self._unanswered.pop(response.id, None)
         if epoch is None:
             return False
-        if epoch == LEAVE_EPOCH:
+        if epoch <= LEAVE_EPOCH:
             self.left = True
             return False
         if response.error_code != ErrorCode.NONE:
             return self._refused(response, epoch, now_ms)
         self.member_epoch = response.member_epoch
+        if response.subscribed_topic_names is not None:
+            self._is_told = response.subscribed_topic_names == tuple(sorted(self._topics))
         if response.assignment is not None:
             self.assignment = frozenset(
                 AssignedPartition(topic, topic_id, partition)
@@ -133,6 +152,7 @@ class Membership:
         return False
 
     def _request(self, member_epoch: int, metadata: Mapping[str, TopicMetadata]) -> HeartbeatRequest:
+        is_news = member_epoch > JOIN_EPOCH and not self._is_told
         request = HeartbeatRequest(
             next(self._ids),
             self.group_id,
@@ -141,8 +161,10 @@ class Membership:
             member_epoch=member_epoch,
             client_id=self._client_id,
             client_host=self._client_host,
-            subscribed_topic_names=self._topics if member_epoch == JOIN_EPOCH else None,
+            subscribed_topic_names=self._topics if member_epoch == JOIN_EPOCH or is_news else None,
             topics=metadata,
+            group_instance_id=self._group_instance_id,
+            incarnation_id=self._incarnation,
         )
         self._unanswered[request.id] = member_epoch
         while len(self._unanswered) > 100:

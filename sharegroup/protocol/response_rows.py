@@ -13,13 +13,17 @@ from typing import Any
 from sharegroup.errors import ErrorCode
 from sharegroup.json_text import from_json
 from sharegroup.protocol.row_fields import MAX_INT32, is_integer, said_back
+from sharegroup.protocol.share_group_requests import MemberIdentity
 from sharegroup.protocol.share_group_responses import (
     AlterConfigsResponse,
     AlterOffsetsResponse,
     DeleteGroupResponse,
     DeleteOffsetsResponse,
     HeartbeatResponse,
+    InvokeConsumerRebalanceResponse,
+    MemberError,
     PartitionError,
+    RemoveMembersResponse,
     ShareGroupRefusal,
     ShareGroupResponse,
     TopicError,
@@ -56,16 +60,30 @@ _OF_SHARE_PARTITION = _by_type(
     (FetchResponse, AcknowledgeResponse, UnacquireResponse, ReleaseMemberResponse, WantedNotice)
 )
 _OF_GROUP = _by_type(
-    (HeartbeatResponse, AlterOffsetsResponse, DeleteOffsetsResponse, DeleteGroupResponse, AlterConfigsResponse)
+    (
+        HeartbeatResponse,
+        AlterOffsetsResponse,
+        DeleteOffsetsResponse,
+        DeleteGroupResponse,
+        AlterConfigsResponse,
+        InvokeConsumerRebalanceResponse,
+        RemoveMembersResponse,
+    )
 )
 _KINDS = (*_OF_SHARE_PARTITION.values(), SharePartitionRefusal, *_OF_GROUP.values(), ShareGroupRefusal)
 _NEEDED: dict[type[Any], tuple[str, ...]] = {
     kind: tuple(field.name for field in fields(kind) if field.default is MISSING) for kind in _KINDS
 }
 #: What is left out of a row where it says nothing.
-_SELDOM = ("partition_errors", "topic_errors", "renewals_off", "read_committed")
+_SELDOM = ("partition_errors", "topic_errors", "member_errors", "removed", "renewals_off", "read_committed")
 #: What is a list of lists in JSON.
-_NESTED = {"acquired": AcquiredRange, "partition_errors": PartitionError, "topic_errors": TopicError}
+_NESTED = {
+    "acquired": AcquiredRange,
+    "partition_errors": PartitionError,
+    "topic_errors": TopicError,
+    "member_errors": MemberError,
+    "removed": MemberIdentity,
+}
 
 
 def encode_response(response: Response) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from sharegroup.types import MAX_TOPIC_NAME_LENGTH, is_topic_name
 #: clusters have topics of some thousands, and 200,000 partitions in all.
 MAX_TOPIC_PARTITIONS = 10_000
 MAX_PARTITIONS = 100_000
+#: As many as a group can have.
+MAX_MEMBERS = 1_000
 
 
 class TopicMetadata(NamedTuple):
@@ -27,6 +29,27 @@ class StartOffset(NamedTuple):
     topic: str
     partition: int
     start_offset: int
+
+
+class MemberIdentity(NamedTuple):
+    """Who is meant: by its member id, or by its group instance id and perhaps ("": not) the member id, too."""
+
+    member_id: str
+    group_instance_id: str | None
+
+
+def members(row: Mapping[str, Any]) -> tuple[MemberIdentity, ...]:
+    """[[member_id, group_instance_id or null], ...]; whether there are such members is the group's business."""
+    items = row.get("members")
+    if (
+        not isinstance(items, list)
+        or len(items) > MAX_MEMBERS
+        or not all(isinstance(item, list) and len(item) == 2 and _is_short(item[0]) for item in items)
+        or not all(item[1] is None or _is_short(item[1]) for item in items)
+    ):
+        told = f"members must be a list of at most {MAX_MEMBERS} of [member_id, group_instance_id or null]"
+        raise AnswerableError(told, row)
+    return tuple(MemberIdentity(*item) for item in items)
 
 
 def subscribed_topic_names(row: Mapping[str, Any]) -> tuple[str, ...] | None:

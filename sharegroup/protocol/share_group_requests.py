@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from sharegroup.json_text import to_json
 from sharegroup.protocol import share_group_fields
 from sharegroup.protocol.row_fields import MAX_INT32, AnswerableError, answerable, boolean, integer, json_object, text
-from sharegroup.protocol.share_group_fields import StartOffset, TopicMetadata
+from sharegroup.protocol.share_group_fields import MemberIdentity, StartOffset, TopicMetadata
 from sharegroup.protocol.typed_rows import row_values
 
 __all__ = [
@@ -24,6 +24,8 @@ __all__ = [
     "DELETE_OFFSETS",
     "HEARTBEAT",
     "INITIALIZED",
+    "INVOKE_CONSUMER_REBALANCE",
+    "REMOVE_MEMBERS",
     "SHARE_GROUP_REQUESTS",
     "TOPIC_DELETED",
     "AdministratorRequest",
@@ -35,6 +37,9 @@ __all__ = [
     "DeletedNotice",
     "HeartbeatRequest",
     "InitializedNotice",
+    "InvokeConsumerRebalanceRequest",
+    "MemberIdentity",
+    "RemoveMembersRequest",
     "ShareGroupRequest",
     "StartOffset",
     "TopicDeletedNotice",
@@ -50,6 +55,8 @@ ALTER_OFFSETS = "alter_offsets"
 DELETE_OFFSETS = "delete_offsets"
 DELETE_GROUP = "delete_group"
 ALTER_CONFIGS = "alter_configs"
+INVOKE_CONSUMER_REBALANCE = "invoke_consumer_rebalance"
+REMOVE_MEMBERS = "remove_members"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +81,11 @@ class _Row:
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatRequest(_Row):
-    """A member joins (epoch 0), stays, or leaves (-1).
+    """A member joins (epoch 0), stays, or leaves (-1; -2: a static member that will be back, KIP-848).
 
     `subscribed_topic_names` is None when the subscription did not change; `topics` is the metadata of the subscribed
-    topics, as far as the requester knows it.
+    topics, as far as the requester knows it. `group_instance_id` is the name of a static member (KIP-345), None of a
+    dynamic one. `incarnation_id` is unique to the process that speaks as the member; None: it does not say.
     """
 
     type: ClassVar[str] = HEARTBEAT
@@ -90,6 +98,8 @@ class HeartbeatRequest(_Row):
     client_host: str = ""
     subscribed_topic_names: tuple[str, ...] | None = None
     topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
+    group_instance_id: str | None = None
+    incarnation_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +171,31 @@ class AlterConfigsRequest(_Row):
     validate_only: bool = False
 
 
-AdministratorRequest = AlterOffsetsRequest | DeleteOffsetsRequest | DeleteGroupRequest | AlterConfigsRequest
+@dataclass(frozen=True, slots=True)
+class InvokeConsumerRebalanceRequest(_Row):
+    """Static members that are away are to leave now, and the group is to be rebalanced (KIP-345)."""
+
+    type: ClassVar[str] = INVOKE_CONSUMER_REBALANCE
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveMembersRequest(_Row):
+    """These members are to leave now."""
+
+    type: ClassVar[str] = REMOVE_MEMBERS
+
+    _: KW_ONLY
+    members: tuple[MemberIdentity, ...]
+
+
+AdministratorRequest = (
+    AlterOffsetsRequest
+    | DeleteOffsetsRequest
+    | DeleteGroupRequest
+    | AlterConfigsRequest
+    | InvokeConsumerRebalanceRequest
+    | RemoveMembersRequest
+)
 ShareGroupRequest = HeartbeatRequest | InitializedNotice | DeletedNotice | TopicDeletedNotice | AdministratorRequest
 
 
@@ -184,12 +218,19 @@ def _heartbeat(row: Mapping[str, Any], common: _Common) -> HeartbeatRequest:
         *common,
         member_id=text(row, "member_id", may_be_empty=True, default=""),
         member_epoch=integer(row, "member_epoch", -MAX_INT32, MAX_INT32, default=-1),
-        rack_id=None if row.get("rack_id") is None else text(row, "rack_id", may_be_empty=True),
+        rack_id=_text_or_none(row, "rack_id"),
         client_id=text(row, "client_id", may_be_empty=True, default=""),
         client_host=text(row, "client_host", may_be_empty=True, default=""),
         subscribed_topic_names=share_group_fields.subscribed_topic_names(row),
         topics=share_group_fields.topic_metadata(row),
+        group_instance_id=_text_or_none(row, "group_instance_id"),
+        incarnation_id=_text_or_none(row, "incarnation_id"),
     )
+
+
+def _text_or_none(row: Mapping[str, Any], field: str) -> str | None:
+    """A text, which may be empty; null and left out mean the same."""
+    return None if row.get(field) is None else text(row, field, may_be_empty=True)
 
 
 def _initialized(row: Mapping[str, Any], common: _Common) -> InitializedNotice:
@@ -227,5 +268,7 @@ _DECODERS: dict[str, Callable[[Mapping[str, Any], _Common], ShareGroupRequest]] 
     DELETE_OFFSETS: _delete_offsets,
     DELETE_GROUP: lambda _, common: DeleteGroupRequest(*common),
     ALTER_CONFIGS: _alter_configs,
+    INVOKE_CONSUMER_REBALANCE: lambda _, common: InvokeConsumerRebalanceRequest(*common),
+    REMOVE_MEMBERS: lambda row, common: RemoveMembersRequest(*common, members=share_group_fields.members(row)),
 }
 SHARE_GROUP_REQUESTS = tuple(_DECODERS)

@@ -13,6 +13,9 @@ from sharegroup.protocol.share_group_requests import (
     DELETE_GROUP,
     DELETE_OFFSETS,
     HEARTBEAT,
+    INVOKE_CONSUMER_REBALANCE,
+    REMOVE_MEMBERS,
+    MemberIdentity,
 )
 
 __all__ = [
@@ -21,7 +24,10 @@ __all__ = [
     "DeleteGroupResponse",
     "DeleteOffsetsResponse",
     "HeartbeatResponse",
+    "InvokeConsumerRebalanceResponse",
+    "MemberError",
     "PartitionError",
+    "RemoveMembersResponse",
     "ShareGroupRefusal",
     "ShareGroupResponse",
     "TopicError",
@@ -41,6 +47,15 @@ class TopicError(NamedTuple):
     """What happened to one topic of delete_offsets; error code 0 where its offsets are deleted."""
 
     topic: str
+    error_code: int
+    error_message: str | None
+
+
+class MemberError(NamedTuple):
+    """What happened to one member of remove_members; error code 0 where it was removed."""
+
+    member_id: str
+    group_instance_id: str | None
     error_code: int
     error_message: str | None
 
@@ -111,6 +126,26 @@ class AlterConfigsResponse(_Response):
 
 
 @dataclass(frozen=True, slots=True)
+class InvokeConsumerRebalanceResponse(_Response):
+    """`removed` are the static members that were away and have left."""
+
+    type: ClassVar[str] = INVOKE_CONSUMER_REBALANCE
+
+    _: KW_ONLY
+    removed: tuple[MemberIdentity, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveMembersResponse(_Response):
+    """`member_errors` has an entry for each member of the request, unless that was refused as a whole."""
+
+    type: ClassVar[str] = REMOVE_MEMBERS
+
+    _: KW_ONLY
+    member_errors: tuple[MemberError, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ShareGroupRefusal(_Response):
     """The answer to a row that is of no kind, or to a notice that is wrong; `type` is what it said."""
 
@@ -124,5 +159,7 @@ ShareGroupResponse = (
     | DeleteOffsetsResponse
     | DeleteGroupResponse
     | AlterConfigsResponse
+    | InvokeConsumerRebalanceResponse
+    | RemoveMembersResponse
     | ShareGroupRefusal
 )

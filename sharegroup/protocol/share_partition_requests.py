@@ -105,13 +105,20 @@ class _Request:
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest(_Request):
-    """A member wants `max_records` records at most, and waits for them for `max_wait_ms` from the row's append on."""
+    """A member wants `max_records` records at most, and waits for them for `max_wait_ms` from the row's append on.
+
+    `is_static`: the locks are to outlast a restart of the member, which is a static one (KIP-345).
+    """
 
     type: ClassVar[str] = FETCH
 
     _: KW_ONLY
     max_records: int
     max_wait_ms: int = 0
+    is_static: bool = False
+
+    def _left_out(self) -> tuple[str, ...]:
+        return () if self.is_static else ("is_static",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +128,7 @@ class AcknowledgeRequest(_Request):
     `acquired` are the grants that it answers, with the delivery counts that they were granted with; it applies to these
     alone. Without any it applies to what the member holds, whenever it got it. `lock_deadline_ms` is when the first of
     their locks ends, as the requester knows it (-1: it does not): what is appended later is not taken for records that
-    are finished by then, whoever finished them.
+    are finished by then, whoever finished them. `is_static`: what is renewed is to outlast a restart of the member.
     """
 
     type: ClassVar[str] = ACKNOWLEDGE
@@ -131,10 +138,15 @@ class AcknowledgeRequest(_Request):
     is_renew_ack: bool = False
     acquired: tuple[AcquiredRange, ...] = ()
     lock_deadline_ms: int = -1
+    is_static: bool = False
 
     def _left_out(self) -> tuple[str, ...]:
-        unknown = () if self.lock_deadline_ms >= 0 else ("lock_deadline_ms",)
-        return unknown if self.acquired else ("acquired", *unknown)
+        known = {
+            "acquired": bool(self.acquired),
+            "lock_deadline_ms": self.lock_deadline_ms >= 0,
+            "is_static": self.is_static,
+        }
+        return tuple(name for name, is_known in known.items() if not is_known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +221,7 @@ def _fetch(row: Mapping[str, Any]) -> FetchRequest:
         *_common(row),
         max_records=integer(row, "max_records", 1, MAX_INT32),
         max_wait_ms=integer(row, "max_wait_ms", 0, MAX_INT32),
+        is_static=boolean(row, "is_static"),
     )
 
 
@@ -219,6 +232,7 @@ def _acknowledge(row: Mapping[str, Any]) -> AcknowledgeRequest:
         is_renew_ack=boolean(row, "is_renew_ack"),
         acquired=acquired_ranges(row, "acquired") if "acquired" in row else (),
         lock_deadline_ms=integer(row, "lock_deadline_ms", -1, MAX_OFFSET, default=-1),
+        is_static=boolean(row, "is_static"),
     )
 
 

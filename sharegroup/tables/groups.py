@@ -20,7 +20,11 @@ class GroupListing(NamedTuple):
 
 
 class MemberDescription(NamedTuple):
-    """A member; `assignment` is {topic: (topic id, partitions)}."""
+    """A member; `assignment` is {topic: (topic id, partitions)}.
+
+    `group_instance_id` is the name of a static member, `incarnation_id` the process that joined as it last: "" while it
+    restarts, None where it is not told.
+    """
 
     member_id: str
     member_epoch: int
@@ -29,6 +33,8 @@ class MemberDescription(NamedTuple):
     client_host: str
     subscribed_topic_names: tuple[str, ...]
     assignment: Mapping[str, tuple[str, tuple[int, ...]]]
+    group_instance_id: str | None = None
+    incarnation_id: str | None = None
 
 
 class SharePartitionDescription(NamedTuple):
@@ -139,4 +145,6 @@ def _member(row: Mapping[str, Any]) -> MemberDescription:
         row["client_host"],
         tuple(row["subscribed_topic_names"]),
         assignment,
+        row.get("group_instance_id"),  # a table of before static members does not have it
+        row.get("incarnation_id"),
     )

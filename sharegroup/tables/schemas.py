@@ -27,12 +27,16 @@ _CHUNK = _column(CHUNK, pa.int32(), "rows that are written together; the partiti
 
 @dataclass(frozen=True)
 class TableSpec:
-    """A table's name and form. `key` is empty for a table that only grows; else its rows are current state, by key."""
+    """A table's name and form. `key` is empty for a table that only grows; else its rows are current state, by key.
+
+    `added` are the columns that rows can be read without: those of an earlier version do not have them.
+    """
 
     name: str
     schema: pa.Schema
     partition_by: tuple[str, ...] = ()
     key: tuple[str, ...] = ()
+    added: tuple[str, ...] = (CHUNK,)
 
     @property
     def is_append_only(self) -> bool:
@@ -40,11 +44,8 @@ class TableSpec:
         return not self.key
 
     def missing_columns(self, schema: pa.Schema) -> tuple[str, ...]:
-        """The columns, and fields in them, that a table of this schema lacks: an earlier version made it.
-
-        Rows can be read without their chunk.
-        """
-        there = {CHUNK, *_names(schema)}
+        """The columns, and fields in them, that a table of this schema lacks: an earlier version made it."""
+        there = {*self.added, *_names(schema)}
         return tuple(name for name in _names(self.schema) if name not in there)
 
 
@@ -198,12 +199,20 @@ SHARE_GROUP_MEMBERS = TableSpec(
                 ),
                 "partitions assigned, by topic",
             ),
+            _column("group_instance_id", pa.string(), "name of a static member (KIP-345); null of a dynamic one"),
+            _column(
+                "incarnation_id",
+                pa.string(),
+                "of the process that joined as the member last; empty while a static member that left for a restart "
+                "is away; null where it did not say",
+            ),
             _column("time", _TIMESTAMP, "when the row was written"),
             _CHUNK,
         ]
     ),
     partition_by=(CHUNK,),
     key=("group_id", "member_id"),
+    added=(CHUNK, "group_instance_id", "incarnation_id"),
 )
 
 SHARE_PARTITIONS = TableSpec(

@@ -99,6 +99,10 @@ class RowChannel:
             for future in futures:
                 future.get(timeout=APPEND_TIMEOUT_S)
 
+    def topic_names(self) -> set[str]:
+        """The topics that there are, and that may be seen. Raises KafkaError."""
+        return self._topics_of_cluster.names()
+
     def topics_metadata(self, names: Iterable[str]) -> dict[str, TopicMetadata]:
         """Those topics that exist, as they are now. Raises KafkaError."""
         return self._topics_of_cluster.look(names)

@@ -20,21 +20,29 @@ class TopicLookup:
         self._admin: KafkaAdminClient | None = None
         self._cluster_id: str | None = None
 
+    def names(self) -> set[str]:
+        """The topics that there are, and that may be seen."""
+        return set(self._connected().list_topics())
+
     def look(self, names: Iterable[str]) -> dict[str, TopicMetadata]:
         """Those of the topics that exist, as they are now."""
-        if self._admin is None:
-            self._admin = KafkaAdminClient(**self._settings)
-        present = set(self._admin.list_topics())  # asking for a missing one could create it
+        present = self.names()  # asking for a missing one could create it
         wanted = [name for name in names if name in present]
-        described = self._admin.describe_topics(wanted) if wanted else []
+        admin = self._connected()
+        described = admin.describe_topics(wanted) if wanted else []
         return {
             topic["name"]: TopicMetadata(
-                topic_id_text(self._topic_id(self._admin, topic["name"], topic.get("topic_id"))),
+                topic_id_text(self._topic_id(admin, topic["name"], topic.get("topic_id"))),
                 len(topic["partitions"]),
             )
             for topic in described
             if not topic["error_code"] and topic["partitions"]
         }
+
+    def _connected(self) -> KafkaAdminClient:
+        if self._admin is None:
+            self._admin = KafkaAdminClient(**self._settings)
+        return self._admin
 
     def _topic_id(self, admin: KafkaAdminClient, name: str, of_broker: uuid.UUID | str | None) -> uuid.UUID:
         """The broker's id; one from before 2.8 has none, and the gateway and the job make the same of the name."""

@@ -16,10 +16,15 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
+from sharegroup.errors import RequestError
 from sharegroup.member.member import Member
+from sharegroup.protocol.share_group_requests import HeartbeatRequest
+from sharegroup.protocol.share_group_responses import HeartbeatResponse
 from sharegroup.spark import DeltaSink, ShareConsumer
 from sharegroup.spark.share_consumer.consumer import member_id
+from sharegroup.spark.share_consumer.consumer_query import ShareConsumerQuery
 from sharegroup.spark.share_consumer.lock_guard import LocksLostError
+from sharegroup.tables import read_group
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
 from sharegroup.testkit.raw_member import RawMember
 from sharegroup.testkit.share_group_job import ShareGroupJobRun
@@ -64,13 +69,13 @@ def row_topics(job: ShareGroupJobRun) -> dict[str, str]:
 
 
 def consumer(
-    spark: SparkSession, job: ShareGroupJobRun, group_id: str, topic: str, checkpoint: Path, **settings: Any
+    spark: SparkSession, job: ShareGroupJobRun, group_id: str, topic: str | None, checkpoint: Path, **settings: Any
 ) -> ShareConsumer:
     return ShareConsumer(
         spark,
         bootstrap_servers=job.bootstrap_servers,
         group_id=group_id,
-        topics=[topic],
+        topics=None if topic is None else [topic],
         checkpoint=str(checkpoint),
         **row_topics(job),
         **settings,
@@ -303,6 +308,66 @@ def test_a_slow_member_holds_up_nobody(
         go_on.set()
     assert 0 < len(slow.seen) <= 100 + 10
     assert set(slow.seen).isdisjoint(fast.seen)
+
+
+def test_a_static_member_stays_through_a_restart_until_it_leaves_for_good(
+    spark: SparkSession, kafka: EmbeddedKafka, job: ShareGroupJobRun, topic: str, tmp_path: Path
+) -> None:
+    """Another checkpoint is the same member; the latest of two processes is served, the other one ends."""
+    group_id, deliveries = job.new_group(), Deliveries()
+
+    def members() -> dict[str | None, tuple[str, bool]]:
+        group = read_group(str(job.tables_path), group_id)
+        found = group.members if group else ()
+        return {m.group_instance_id: (m.member_id, m.incarnation_id == "") for m in found}
+
+    def started(checkpoint: str) -> ShareConsumerQuery:
+        made = consumer(spark, job, group_id, topic, tmp_path / checkpoint, group_instance_id="worker-1")
+        return made.start(lambda records, batch_id: deliveries.add(records) and None)
+
+    first = started("first")
+    wait_until(lambda: bool(first.assignment), "it is assigned its share-partitions")
+    sent = produce(kafka, topic, 10)
+    deliveries.wait_for(lambda: set(deliveries.seen) == sent)
+    first.stop()
+    assert members() == {"worker-1": (first.member_id, True)}
+    second = started("second")
+    wait_until(lambda: members() == {"worker-1": (first.member_id, False)}, "it is back")
+    client = job.client()
+    third = HeartbeatRequest(
+        client.next_id(), group_id, client.reply_to, member_id="", member_epoch=0, subscribed_topic_names=(topic,),
+        group_instance_id="worker-1", incarnation_id="third",
+    )  # fmt: skip
+    answer = client.call(third)
+    assert isinstance(answer, HeartbeatResponse)
+    assert answer.member_id == first.member_id
+    with pytest.raises(RequestError, match="FENCED_INSTANCE_ID"):
+        second.await_termination(PATIENCE_S)
+    assert members() == {"worker-1": (first.member_id, False)}
+    fourth = started("fourth")
+    wait_until(lambda: bool(fourth.assignment), "it has joined")
+    fourth.stop(leave_group=True)
+    assert members() == {}
+    assert {counts[0] for counts in deliveries.seen.values()} == {1}
+
+
+def test_topics_are_subscribed_to_by_pattern_and_changed_while_the_query_runs(
+    spark: SparkSession, kafka: EmbeddedKafka, job: ShareGroupJobRun, topic: str, tmp_path: Path
+) -> None:
+    group_id, deliveries = job.new_group(), Deliveries()
+    another = f"{topic}-again"
+    with consumer(spark, job, group_id, None, tmp_path / "checkpoint", pattern=f"{topic}.*") as member:
+        query = member.start(lambda records, batch_id: deliveries.add(records) and None)
+        wait_until(lambda: {read.topic for read in query.assignment} == {topic}, "the topic that there is matches")
+        kafka.create_topic(another, partitions=3)
+        query.subscribe([another])
+        wait_until(lambda: {read.topic for read in query.assignment} == {another}, "it reads the other one alone")
+        produce(kafka, topic, 3)
+        of_another = produce(kafka, another, 3, partitions=3)
+        deliveries.wait_for(lambda: set(deliveries.seen) == of_another)
+        query.subscribe(pattern=f"{topic}.*")
+        wait_until(lambda: {read.topic for read in query.assignment} == {topic, another}, "it reads both")
+        deliveries.wait_for(lambda: sum(map(len, deliveries.seen.values())) == 3 * 3 + 2 * 3)
 
 
 def test_a_sink_leaves_out_what_it_has(

@@ -132,7 +132,9 @@ def test_both_forms_are_read(earlier: Path, is_upgraded: bool) -> None:
     assert poll.in_force(T0)["g0"]["record_lock_duration_ms"] == 2_000
     pinned = PinnedGroups({spec.name: table_path(root, spec) for spec in GROUP_COORDINATOR_TABLES}, {})
     groups = pinned.groups(pinned.newest_versions())
-    assert groups["g0"]["share_group_members"] == [{**MEMBER, "rack_id": None}]
+    assert groups["g0"]["share_group_members"] == [
+        {**MEMBER, "rack_id": None, "group_instance_id": None, "incarnation_id": None}
+    ]
     assert sum(len(of_group.get("share_partitions", ())) for of_group in groups.values()) == COUNT + 1
     counted = query(root, "SELECT count(*) AS n FROM share_partitions WHERE status = 'deleting'").to_pylist()
     assert counted == [{"n": 1}]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 
 import pytest
@@ -16,6 +17,9 @@ from sharegroup.protocol.share_group_requests import (
     DeleteGroupRequest,
     HeartbeatRequest,
     InitializedNotice,
+    InvokeConsumerRebalanceRequest,
+    MemberIdentity,
+    RemoveMembersRequest,
     ShareGroupRequest,
     TopicDeletedNotice,
     TopicMetadata,
@@ -131,6 +135,25 @@ def test_one_that_is_not_heard_of_timed_out_and_one_with_a_wrong_epoch_is_fenced
         "group billing: member m2 timed out",
         "group billing is empty: its last member has gone",
     ]
+
+
+def test_a_static_members_processes_and_who_is_removed(job: Job) -> None:
+    def of(process: str, epoch: int) -> HeartbeatRequest:
+        return dataclasses.replace(heartbeat(epoch), group_instance_id="worker", incarnation_id=process)
+
+    job.batch(of("p1", 0))
+    assert job.batch(of("p1", -2)) == ["group billing: static member m1, worker, left for a restart"]
+    assert job.batch(of("p2", 0)) == ["group billing: static member m1, worker, goes on in another process"]
+    told = "This process is member m1 no more: another process has joined as it."
+    assert job.batch(of("p1", 1)) == [f"group billing fences a process of member m1: {told}"]
+    removed = RemoveMembersRequest("r", GROUP, "me", members=(MemberIdentity("", "worker"),))
+    assert job.batch(removed) == [
+        "group billing: member m1 was removed",
+        "group billing is empty: its last member has gone",
+    ]
+    job.batch(of("p3", 0))
+    job.batch(of("p3", -2))
+    assert job.batch(InvokeConsumerRebalanceRequest("i", GROUP, "me"))[0] == "group billing: member m1 was removed"
 
 
 def test_one_that_came_and_went_in_a_batch_is_told_whole(job: Job) -> None:

@@ -17,6 +17,7 @@ from sharegroup.member.member import Member
 from sharegroup.member.member_logic import MemberSettings
 from sharegroup.member.offer_file import OfferFile
 from sharegroup.member.ranges import ROW_SCHEMA
+from sharegroup.member.subscription import Subscription
 from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch
 from sharegroup.spark.share_consumer.batch_runner import BatchRunner, Handler
 from sharegroup.spark.share_consumer.consumer_query import ShareConsumerQuery
@@ -53,7 +54,16 @@ class ShareConsumer:
     once there is `DeltaSink`.
 
     `checkpoint` is a directory on any file system that Spark knows; the member's id is made from it, so that the job is
-    the same member after a restart and keeps its locks. `max_records` bounds a batch. `kafka` holds properties with
+    the same member after a restart and keeps its locks, while they last. With `group_instance_id` it is a static
+    member (docs/static_members.md): its id is made from that name, and the locks of the batch that it works on last for
+    share.static.record.lock.duration.ms, so that nobody else gets the batch while it restarts. Of two processes of a
+    member the latest is served, and the query of the other one ends with FENCED_INSTANCE_ID.
+
+    In place of `topics` there may be a `pattern`, a regular expression that matches whole names: topics that match are
+    read when the member finds them, within 30 seconds. Topics whose names begin with two underscores are none of them.
+    `ShareConsumerQuery.subscribe` changes either while the query runs.
+
+    `max_records` bounds a batch. `kafka` holds properties with
     Java's names, for the connections and for Spark's reader (but isolation.level is the group's, whatever is set
     here). Times are milliseconds. Spark Connect is not supported: the handler runs in the driver.
     """
@@ -64,7 +74,8 @@ class ShareConsumer:
         *,
         bootstrap_servers: str,
         group_id: str,
-        topics: Sequence[str],
+        topics: Sequence[str] | None = None,
+        pattern: str | None = None,
         checkpoint: str,
         max_records: int = 1_000_000,
         kafka: Mapping[str, str] | None = None,
@@ -74,26 +85,30 @@ class ShareConsumer:
         max_processing_ms: int = 300_000,
         fetch_max_wait_ms: int = 10_000,
         acknowledge_timeout_ms: int = 300_000,
+        group_instance_id: str | None = None,
         share_group_requests_topic: str = _DEFAULTS.group_requests_topic,
         share_partition_requests_topic: str = _DEFAULTS.partition_requests_topic,
         share_group_responses_topic: str = _DEFAULTS.responses_topic,
     ) -> None:
-        if isinstance(topics, str) or not topics:
-            raise ValueError("topics must be a list of at least one topic name")
+        subscription = Subscription.of(topics, pattern)
         if min(max_records, max_failures, max_processing_ms) < 1:
             raise ValueError("max_records, max_failures and max_processing_ms must be at least 1")
+        if group_instance_id is not None and not group_instance_id.strip():
+            raise ValueError("group_instance_id must not be empty")
         self._spark = spark
         self._checkpoint = checkpoint if "://" in checkpoint else str(Path(checkpoint).resolve())
         self._settings = MemberSettings(
             group_id,
-            member_id(self._checkpoint, group_id),
-            tuple(sorted(set(topics))),
+            member_id(self._checkpoint if group_instance_id is None else group_instance_id, group_id),
+            subscription.topics,
             max_records,
             client_id,
             socket.gethostname(),
             fetch_max_wait_ms,
             acknowledge_timeout_ms,
             max_processing_ms,
+            group_instance_id=group_instance_id,
+            pattern=subscription.pattern,
         )
         properties = dict(kafka or {})
         self._python_kafka = python_properties(bootstrap_servers, properties)
@@ -108,7 +123,7 @@ class ShareConsumer:
 
     @property
     def member_id(self) -> str:
-        """The member's id, a UUID made from the checkpoint's path and the group."""
+        """The member's id, a UUID made from the group and the checkpoint's path, or a static member's name."""
         return self._settings.member_id
 
     @property
@@ -159,6 +174,6 @@ class ShareConsumer:
             self._query.stop()
 
 
-def member_id(checkpoint: str, group_id: str) -> str:
-    """The same checkpoint and group give the same member."""
-    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{checkpoint}\n{group_id}"))
+def member_id(name: str, group_id: str) -> str:
+    """The same checkpoint or group instance id, and the same group, give the same member."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{name}\n{group_id}"))

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -14,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from sharegroup.member.member import Member
 from sharegroup.member.ranges import AssignedPartition
+from sharegroup.member.subscription import Subscription
 from sharegroup.spark.share_consumer.batch_runner import BatchRunner
 
 logger = logging.getLogger(__name__)
@@ -34,6 +35,7 @@ class ShareConsumerQuery:
         start: Callable[[], StreamingQuery],
     ) -> None:
         self._member, self._runner, self._stop, self._offers = member, runner, stop, offers
+        self._leave_group = False
         self._ended = threading.Event()
         started: threading.Event = threading.Event()
         runner.query_id = lambda: self._query_id(started)
@@ -95,8 +97,20 @@ class ShareConsumerQuery:
         """
         return self._member.metrics()
 
-    def stop(self) -> None:
-        """End between batches: a batch that runs is finished first. Returns when the member has left the group."""
+    def subscribe(self, topics: Sequence[str] | None = None, *, pattern: str | None = None) -> None:
+        """Read these topics from now on in place of those before, or all that match a pattern, as `ShareConsumer` does.
+
+        What the member holds of the others is handled; their records go to other members after that. Raises ValueError.
+        """
+        self._member.subscribe(Subscription.of(topics, pattern))
+
+    def stop(self, leave_group: bool = False) -> None:
+        """End between batches: a batch that runs is finished first. Returns when the member has left the group.
+
+        A static member stays in the group, for `share.static.session.timeout.ms`, and its next process goes on as it;
+        with `leave_group` it leaves for good (KIP-1092).
+        """
+        self._leave_group = leave_group
         self._stop.set()
         self._ended.wait()
 
@@ -139,7 +153,7 @@ class ShareConsumerQuery:
         except (Py4JError, ConnectionError) as error:  # the JVM is gone
             self._error = error
         finally:
-            self._member.close()
+            self._member.close(self._leave_group)
             self._offers.cleanup()
 
     def _cause(self) -> BaseException | None:

@@ -62,6 +62,10 @@ class MemberChannel:
         if then is not None:
             self._time.after(APPEND_TIMEOUT_S * 1000, sending.give_up)
 
+    def topic_names(self) -> set[str]:
+        """The topics that there are."""
+        return set(self._world.kafka.topics)
+
     def topics_metadata(self, names: Sequence[str]) -> dict[str, TopicMetadata]:
         """Ids and partition counts, as some broker has them."""
         lag_ms = self._random.choice((0, 0, 1_000, 20_000)) if self._world.has("slow_metadata") else 0

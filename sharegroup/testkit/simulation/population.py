@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 
 from sharegroup.testkit.simulation.administrators import Administrator
@@ -81,6 +82,8 @@ class Group:
             return self._fleet.member(name, self.group_id, topics, is_good)
         if self._spark.is_next():
             return self._spark.member(name, self.group_id, topics, GOOD if is_good else None)
+        if not is_good and self._world.has("static_members") and self._world.random("names").random() < 0.6:
+            habits = dataclasses.replace(habits, is_static=True)
         return RowMember(self._world, name, self.group_id, topics, habits)
 
     def _habits(self) -> Habits:

@@ -48,6 +48,7 @@ class Habits:
     renews: bool = False
     gives_back: float = 0.02
     max_wait_ms: int = 300_000
+    is_static: bool = False
 
 
 @dataclass
@@ -72,11 +73,14 @@ class _Held:
 
 
 class RowMember:
-    """One process with one member. `member_id` may be an earlier process's."""
+    """One process with one member. `member_id` may be an earlier process's.
+
+    A static one is told its id, and its next process goes on with what it holds.
+    """
 
     def __init__(self, world: World, name: str, group_id: str, topics: tuple[str, ...], habits: Habits) -> None:
         self.world, self.name, self.group_id, self.topics, self.habits = world, name, group_id, topics, habits
-        self.member_id = name
+        self.member_id = "" if habits.is_static else name
         self.epoch = 0
         self.alive = False
         self._clock, self._judge, self._trace = world.clock, world.judge, world.trace
@@ -85,6 +89,9 @@ class RowMember:
         self._assignment: frozenset[Key] = frozenset()
         #: What it has been assigned since it joined: what it holds of that, it may acknowledge.
         self._known: dict[tuple[str, str, int], Key] = {}
+        #: What a static member has not acknowledged yet, also through a restart: by the first request that got it.
+        self._held: dict[str, tuple[Key, _Held]] = {}
+        self._is_back = False
         self._fetches: dict[Key, FetchRequest] = {}
         self._acknowledgements: dict[str, _Sent] = {}
         self._seen: set[str] = set()
@@ -103,6 +110,7 @@ class RowMember:
         self.alive = True
         self.epoch, self._told_subscription = 0, False
         self._forget()
+        self._is_back = bool(self._held)
         self._sender = RowSender(self._clock, self.world.kafka, self.world.weather)
         self._tail = RowTail(self._clock, self.world.kafka, self.world.weather, RESPONSES, self._on_row)
         self._heartbeat()
@@ -116,16 +124,36 @@ class RowMember:
     def leave(self) -> None:
         """Leave the group, and end."""
         if self.alive:
-            self._judge.session_over(self.group_id, self.member_id)
+            self._judge.session_over(self.group_id, self.identity)
+            self._held = {}
             self.epoch = -1
             self._send_heartbeat()
             self._stop()
+
+    def _restart(self, delay_ms: int) -> None:
+        """The process ends, with a word or without, and another one goes on for it: of a static member."""
+        if self._random.random() < 0.5:
+            self.die()
+        else:
+            self.epoch = -2
+            self._send_heartbeat()
+            self._stop()
+        self._clock.after(delay_ms, self._start_again)
+
+    def _start_again(self) -> None:
+        if not self.alive and self.world.has("static_members"):
+            self.start()
 
     def _stop(self) -> None:
         self.alive = False
         self._process += 1
         self._sender.close()
         self._tail.close()
+
+    @property
+    def identity(self) -> str:
+        """Who the member is through all its processes."""
+        return self.name if self.habits.is_static else self.member_id
 
     @property
     def reply_to(self) -> str:
@@ -159,19 +187,21 @@ class RowMember:
             client_id=self.name,
             subscribed_topic_names=self.topics if is_full and self.epoch >= 0 else None,
             topics=known,
+            group_instance_id=self.name if self.habits.is_static else None,
+            incarnation_id=f"{self.name}-{self._process}" if self.habits.is_static else None,
         )
         self._heartbeat_id = request.id
         self._judge.wants(self.group_id, [topic.topic_id for topic in known.values()])
         if is_full:
             self._trace.add(self.name, f"joins {self.group_id}: {', '.join(sorted(known))}")
         elif self.epoch < 0:
-            self._trace.add(self.name, f"leaves {self.group_id}")
-        member_id = self.member_id
-        session_ms = self.world.session_timeout_ms(self.group_id)
+            self._trace.add(self.name, f"leaves {self.group_id}{' for a restart' if self.epoch == -2 else ''}")
+        identity = self.identity
+        session_ms = self.world.session_timeout_ms(self.group_id, self.habits.is_static)
 
         def appended(answer: object) -> None:
-            if isinstance(answer, LogBatch) and request.member_epoch >= 0:
-                self._judge.heartbeat_appended(self.group_id, member_id, answer.append_ms, session_ms)
+            if isinstance(answer, LogBatch) and request.member_epoch != -1:
+                self._judge.heartbeat_appended(self.group_id, identity, answer.append_ms, session_ms)
 
         self._sender.send(GROUP_REQUESTS, request.kafka_key, request.encode(), appended)
 
@@ -182,14 +212,22 @@ class RowMember:
         if response.error_code:
             self._trace.add(self.name, f"heartbeat refused: {ErrorCode(response.error_code).name}")
             if response.error_code in _UNKNOWN:
-                self._judge.session_over(self.group_id, self.member_id)
+                self._judge.session_over(self.group_id, self.identity)
                 self.epoch, self._told_subscription = 0, False
                 self._forget()
+                self._held, self._is_back = {}, False
+                self.member_id = "" if self.habits.is_static else self.member_id
+            if response.error_code == ErrorCode.FENCED_INSTANCE_ID:  # a join of an earlier process came late
+                self._restart(1_000)
             self._in_a_while(1_000, self._heartbeat)
             return
+        if self.habits.is_static:
+            self.member_id = response.member_id
         self.epoch, self._told_subscription = response.member_epoch, True
         if response.assignment is not None:
             self._assigned(response)
+        if self._is_back:
+            self._go_on()
         self._in_a_while(response.heartbeat_interval_ms, self._heartbeat)
 
     def _forget(self) -> None:
@@ -211,13 +249,25 @@ class RowMember:
             if key not in self._fetches:
                 self._in_a_while(self._random.uniform(0, 200), lambda key=key: self._fetch(key))
 
+    def _go_on(self) -> None:
+        """Handle what an earlier process was granted: it is still the member's."""
+        self._is_back = False
+        for key, held in list(self._held.values()):
+            self._known[row_adapter.response_key(key)] = key
+            self._trace.add(self.name, f"goes on with {key} {_ranges(held.acquired)}", str(key))
+            work_ms = self._random.uniform(*self.habits.work_ms)
+            self._in_a_while(work_ms, lambda key=key, held=held: self._acknowledge(key, held))
+
     # -- records ---------------------------------------------------------------------------------------------------
 
     def _fetch(self, key: Key) -> None:
         if key in self._fetches or key not in self._assignment:
             return
         max_wait_ms = self.habits.max_wait_ms
-        request = FetchRequest(*self._named(key), max_records=self.habits.max_records, max_wait_ms=max_wait_ms)
+        request = FetchRequest(
+            *self._named(key), max_records=self.habits.max_records, max_wait_ms=max_wait_ms,
+            is_static=self.habits.is_static and not self.habits.renews,
+        )  # fmt: skip
         self._fetches[key] = request
         self._send(request)
         self._in_a_while(max_wait_ms + _ANSWER_MS, lambda: self._fetch_again(key, request))
@@ -258,13 +308,24 @@ class RowMember:
             f"gets {key} {_ranges(acquired)} until {_seconds(self, response.lock_deadline_ms)}",
             str(key),
         )
-        self._judge.delivered(self.member_id, key, acquired, response.lock_deadline_ms, response.id)
-        held = _Held(acquired, self._judge.grant(self.group_id, self.member_id, response.lock_deadline_ms))
+        self._judge.delivered(self.identity, key, acquired, response.lock_deadline_ms, response.id)
+        held = _Held(acquired, self._judge.grant(self.group_id, self.identity, response.lock_deadline_ms))
         work_ms = self._random.uniform(*self.habits.work_ms)
+        if self.habits.is_static:
+            self._work_through_restarts(key, held, response.id, work_ms)
         left_ms = response.lock_deadline_ms - self._clock.now_ms
         if self.habits.renews and work_ms > 0.6 * left_ms:
             self._in_a_while(0.6 * max(0, left_ms), lambda: self._renew(key, held))
         self._in_a_while(work_ms, lambda: self._acknowledge(key, held))
+
+    def _work_through_restarts(self, key: Key, held: _Held, response_id: str, work_ms: float) -> None:
+        """What a static member works on is locked for long, by its fetch or by a renewal: through its restarts."""
+        self._held[response_id] = key, held
+        if self.habits.renews:
+            self._renew(key, held)
+        if self.world.has("static_members") and self._random.random() < 0.2:
+            delay_ms = self._random.choice((0, 1_000, 30_000, 120_000))
+            self._in_a_while(self._random.uniform(0, work_ms), lambda: self._restart(delay_ms))
 
     def _give_back(self, key: Key, acquired: tuple[AcquiredRange, ...]) -> None:
         self._trace.add(self.name, f"gives back {key} {_ranges(acquired)}", str(key))
@@ -273,6 +334,7 @@ class RowMember:
     def _acknowledge(self, key: Key, held: _Held) -> None:
         if row_adapter.response_key(key) not in self._known:
             return
+        self._held = {id_: item for id_, item in self._held.items() if item[1] is not held}
         acquired, grant = held.acquired, held.grant
         batches = tuple(self._batch(first, last) for first, last, _ in acquired)
         counts = {offset: count for first, last, count in acquired for offset in range(first, last + 1)}
@@ -280,7 +342,7 @@ class RowMember:
             *self._named(key), batches=batches, acquired=acquired, lock_deadline_ms=grant.deadline_ms
         )
         self._trace.add(self.name, f"acknowledges {key} {_acks(batches)}", str(key))
-        self._judge.acknowledges(self.member_id, key, batches)
+        self._judge.acknowledges(self.identity, key, batches)
         sent = self._acknowledgements[request.id] = _Sent(request, key, counts, grant, held=held)
 
         def appended(answer: object) -> None:
@@ -295,8 +357,9 @@ class RowMember:
         batches = tuple(AcknowledgementBatch(a.first_offset, a.last_offset, (AcknowledgeType.RENEW,)) for a in acquired)
         deadline_ms = held.grant.deadline_ms
         request = AcknowledgeRequest(
-            *self._named(key), batches=batches, acquired=acquired, lock_deadline_ms=deadline_ms, is_renew_ack=True
-        )
+            *self._named(key), batches=batches, acquired=acquired, lock_deadline_ms=deadline_ms, is_renew_ack=True,
+            is_static=self.habits.is_static,
+        )  # fmt: skip
         self._acknowledgements[request.id] = _Sent(request, key, {}, held=held)
         held.is_renewing = True
         self._send(request)
@@ -326,13 +389,13 @@ class RowMember:
                 self._judge.acknowledgement_refused(key, told, sent.grant, appended_ms, name)
             self._trace.add(self.name, f"acknowledgement of {key} {_acks(request.batches)} refused: {name}", str(key))
         elif request.is_renew_ack:
-            self._judge.renewed(self.member_id, key, response.acquired, response.lock_deadline_ms)
+            self._judge.renewed(self.identity, key, response.acquired, response.lock_deadline_ms)
             if sent.held is not None and _offsets(response.acquired) >= _offsets(sent.held.acquired):
                 sent.held.is_renewing = False
                 sent.held.grant = sent.held.grant._replace(deadline_ms=response.lock_deadline_ms)
         else:
             self._trace.add(self.name, f"acknowledgement of {key} {_acks(request.batches)} OK", str(key))
-            self._judge.acknowledged_ok(self.member_id, key, request.batches, sent.counts)
+            self._judge.acknowledged_ok(self.identity, key, request.batches, sent.counts)
             if sent.grant and sent.appended_ms is not None and sent.held and not sent.held.is_renewing:
                 # A renewal before it may have been decided since it was sent.
                 self._judge.is_in_time(key, _acks(request.batches), sent.held.grant, sent.appended_ms)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from sharegroup.testkit.simulation.simulated_sink import SimulatedSink
 from sharegroup.testkit.simulation.sink_judge import SinkJudge
 from sharegroup.testkit.simulation.spark_member import SparkMember
@@ -38,7 +40,8 @@ class SparkFleet:
         self, name: str, group_id: str, topics: tuple[str, ...], habits: SparkHabits | None = None
     ) -> SparkMember:
         """A member, to be started; `habits` in place of any."""
-        found = SparkMember(self._world, name, group_id, topics, habits or self._habits(), self.place(group_id))
+        habits = habits or dataclasses.replace(self._habits(), is_static=self._is_static())
+        found = SparkMember(self._world, name, group_id, topics, habits, self.place(group_id))
         self._members.append(found)
         return found
 
@@ -60,6 +63,9 @@ class SparkFleet:
             max_wait_ms=self._random.choice((60_000, 600_000)),
             max_processing_ms=self._random.choice((20_000, 300_000)),
         )
+
+    def _is_static(self) -> bool:
+        return self._world.has("static_members") and self._world.random("names of Spark members").random() < 0.6
 
     def _plan(self) -> None:
         self._world.clock.after(self._random.expovariate(1 / _FAULT_MS), self._act)

@@ -23,7 +23,7 @@ class SparkMember:
         self.member_id = name
         self.place = place
         self._random = world.random(f"member {name}")
-        self._witness = SparkWitness(world, group_id, name)
+        self._witness = SparkWitness(world, group_id, name, habits.is_static)
         self._numbers: Iterator[int] = itertools.count(1)
         self._is_wanted = False
         self.process: SparkProcess | None = None
@@ -61,7 +61,7 @@ class SparkMember:
         """End between batches and leave the group; that takes a while."""
         self._is_wanted = False
         if self.process is not None:
-            self.process.end("it is to leave")
+            self.process.end("it is to leave", leave_group=True)
 
     def pause(self, ms: float) -> None:
         """Its process stands still for so long."""

@@ -29,6 +29,7 @@ class SparkHabits:
     fails: float = 0.0
     max_wait_ms: int = 60_000
     max_processing_ms: int = 300_000
+    is_static: bool = False
 
 
 class SparkProcess:
@@ -50,7 +51,7 @@ class SparkProcess:
         self.dies_at = ""
         self._world, self._witness, self._habits, self._random = world, witness, habits, random
         self._on_end = on_end
-        self._is_ending = False
+        self._is_ending = self._leaves_group = False
         self.time = ProcessTime(world.clock)
         self._channel = MemberChannel(world, self.time, random, witness, lambda: self._thread.wake())
         self._query = SparkQuery(
@@ -60,6 +61,7 @@ class SparkProcess:
         settings = MemberSettings(
             witness.group_id, witness.member_id, topics, habits.max_records, fetch_max_wait_ms=habits.max_wait_ms,
             max_processing_ms=habits.max_processing_ms,
+            group_instance_id=witness.member_id if habits.is_static else None,
         )  # fmt: skip
         self.logic = self._query.logic = MemberLogic(settings, self._query.offers, name)
         self._thread = MemberThread(
@@ -81,8 +83,9 @@ class SparkProcess:
         """It cannot reach Kafka for so long."""
         self._channel.cut_off(ms)
 
-    def end(self, why: str) -> None:
+    def end(self, why: str, leave_group: bool = False) -> None:
         """As `ShareConsumerQuery`: offer nothing, let the batch that runs finish, leave the group."""
+        self._leaves_group |= leave_group
         if not self._is_ending:
             self._is_ending = True
             self._witness.tells(f"{self.logic.incarnation} ends: {why}")
@@ -93,7 +96,7 @@ class SparkProcess:
         if self._query.is_busy:
             self.time.after(_LOOK_MS, self._close_when_idle)
         else:
-            self.logic.close(self.time.now_ms)
+            self.logic.close(self.time.now_ms, self._leaves_group)
             self._thread.wake()
 
     def _gone(self) -> None:

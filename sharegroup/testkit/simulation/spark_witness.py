@@ -38,9 +38,9 @@ class _Sent:
 class SparkWitness:
     """Tells the judge what one Spark member was given and what it answered."""
 
-    def __init__(self, world: World, group_id: str, member_id: str) -> None:
+    def __init__(self, world: World, group_id: str, member_id: str, is_static: bool = False) -> None:
         self._world, self._judge, self._trace = world, world.judge, world.trace
-        self.group_id, self.member_id = group_id, member_id
+        self.group_id, self.member_id, self._is_static = group_id, member_id, is_static
         #: The generation in which each fetch was sent.
         self._asked: dict[str, int] = {}
         self._fetched: set[str] = set()
@@ -83,14 +83,14 @@ class SparkWitness:
                 self._acknowledged(self._acknowledgements.pop(response.id), response)
 
     def _heartbeat(self, request: HeartbeatRequest) -> OnAppended:
-        if request.member_epoch < 0:
+        if request.member_epoch == -1:
             self._trace.add(self.member_id, f"leaves {self.group_id}")
             self._judge.session_over(self.group_id, self.member_id)
             return lambda answer: None
         if request.member_epoch == 0:
             self._trace.add(self.member_id, f"joins {self.group_id}: {', '.join(sorted(request.topics))}")
         self._judge.wants(self.group_id, [topic.topic_id for topic in request.topics.values()])
-        session_ms = self._world.session_timeout_ms(self.group_id)
+        session_ms = self._world.session_timeout_ms(self.group_id, self._is_static)
 
         def appended(answer: object) -> None:
             if isinstance(answer, LogBatch):

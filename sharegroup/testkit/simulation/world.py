@@ -45,6 +45,7 @@ FAULTS = (
     "gateway_paused",
     "gateway_clock",
     "gateway_moves",
+    "static_members",  # some have names, and their processes are restarted
 )
 
 #: What a run's brokers may be beside that.
@@ -83,9 +84,10 @@ class World:
         """When the last fault is over: from then on everything must be delivered in time."""
         return max(self.clock.start_ms + 60_000, self.end_ms - 600_000)
 
-    def session_timeout_ms(self, group_id: str) -> int:
+    def session_timeout_ms(self, group_id: str, is_static: bool = False) -> int:
         """Of a group: no administrator changes it."""
-        return self.config.group_config(group_id).session_timeout_ms
+        config = self.config.group_config(group_id)
+        return config.static_session_timeout_ms if is_static else config.session_timeout_ms
 
     def longest_lock_ms(self, group_id: str) -> int:
         """How long a lock of a group can be, whatever its administrator has asked for up to now."""
@@ -154,6 +156,9 @@ def _config(random: Random) -> Mapping[str, object]:
             "group.share.max.heartbeat.interval.ms": 60_000,
             "group.share.session.timeout.ms": 180_000,
             "group.share.max.session.timeout.ms": 180_000,
+            # Who dies for good has left when half of the calm time is over.
+            "group.share.static.session.timeout.ms": 240_000,
+            "group.share.static.record.lock.duration.ms": 150_000,
             "group.share.record.lock.duration.ms": random.choice((15_000, 30_000)),
             "group.share.delivery.count.limit": random.choice((2, 3, 5)),
             "group.share.partition.max.record.locks": random.choice((100, 2_000)),

@@ -36,8 +36,10 @@ def test_defaults_are_kafkas() -> None:
     config = DEFAULTS.group_config("any")
     assert config.to_json() == {
         "session_timeout_ms": 45_000,
+        "static_session_timeout_ms": 300_000,
         "heartbeat_interval_ms": 5_000,
         "record_lock_duration_ms": 30_000,
+        "static_record_lock_duration_ms": 300_000,
         "delivery_count_limit": 5,
         "partition_max_record_locks": 2_000,
         "renew_acknowledge_enable": True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -120,6 +121,8 @@ def member_row(epoch: int, partitions: list[int], member: str = "m1") -> dict[st
         "client_host": "/10.0.0.1",
         "subscribed_topic_names": ["orders"],
         "assignment": [{"topic": "orders", "topic_id": "id-orders", "partitions": partitions}] if partitions else [],
+        "group_instance_id": None,
+        "incarnation_id": None,
     }
 
 
@@ -179,6 +182,21 @@ def test_a_member_joins_and_is_assigned_what_has_been_initialized() -> None:
 
     stays = group.send(heartbeat("h3", 2), at=5_000)
     assert (stays.tables, stays.responses) == ({}, [answered("h3", 2, 5_000, deadline=5_000 + SESSION_MS)])
+
+
+def test_a_static_member_that_waits_for_its_share_partitions_is_answered_with_its_id() -> None:
+    """Two processes of one name: only the latest one hears of it, once."""
+    group = GroupDriver()
+    for process in ("p1", "p2"):
+        join = heartbeat(f"join-{process}", 0, "", ORDERS)
+        named = dataclasses.replace(join, group_instance_id="worker", incarnation_id=process)
+        assert group.send(named, at=0).responses == []
+    told = group.send(initialized(0, 1), at=10)
+    (response,) = told.responses
+    (row,) = told.tables["share_group_members"]
+    assert (response["id"], response["member_id"]) == ("join-p2", row["member_id"])
+    assert (row["group_instance_id"], row["incarnation_id"]) == ("worker", "p2")
+    assert response["assignment"] == {"orders": ["id-orders", [0, 1]]}
 
 
 def test_who_joins_within_the_assignment_interval_is_answered_when_the_assignor_has_run() -> None:

@@ -32,10 +32,13 @@ def request(
     metadata: Mapping[str, TopicMetadata] | None = None,
     rack_id: str | None = None,
     group_id: str = GROUP,
+    instance: str | None = None,
+    incarnation: str | None = None,
+    id_: str | None = None,
 ) -> HeartbeatRequest:
     """A heartbeat; `topics` is None when the subscription is not repeated."""
     return HeartbeatRequest(
-        f"request-{member_id}",
+        id_ or f"request-{member_id}",
         group_id,
         "gateway-1",
         member_id=member_id,
@@ -45,6 +48,8 @@ def request(
         client_host="/10.0.0.1",
         subscribed_topic_names=None if topics is None else tuple(topics),
         topics=metadata or {},
+        group_instance_id=instance,
+        incarnation_id=incarnation,
     )
 
 
@@ -85,7 +90,7 @@ class Driver:
 
     def administer(self, request: AdministratorRequest, job: Config | None = None) -> ShareGroupResponse:
         """Apply an administrator's request and return its response."""
-        response = self.apply(self.group.administer(request, job or Config(), self.now_ms)).response
+        response = self.apply(self.group.administer(request, job or Config(), self.now_ms, self.now_ms)).response
         assert response is not None
         return response
 

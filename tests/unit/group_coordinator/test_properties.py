@@ -21,12 +21,17 @@ from sharegroup.protocol.share_group_requests import (
     AlterOffsetsRequest,
     DeleteGroupRequest,
     DeleteOffsetsRequest,
+    InvokeConsumerRebalanceRequest,
+    MemberIdentity,
+    RemoveMembersRequest,
     StartOffset,
     TopicMetadata,
 )
 from tests.unit.group_coordinator.driver import CONFIG, GROUP, Driver, request
 
 MEMBERS = st.sampled_from("abcd")
+NAMES = st.sampled_from(["n1", "n2"])
+PROCESSES = st.sampled_from(["p1", "p2"])
 TOPICS = st.lists(st.sampled_from(["bills", "events", "orders"]), min_size=1, max_size=3)
 TOPIC_IDS = {"bills": ["bills-1", "bills-1", "bills-2"], "orders": ["orders-1", "orders-1", "orders-2"]}
 METADATA = st.fixed_dictionaries(
@@ -99,6 +104,40 @@ class GroupLife(RuleBasedStateMachine):
             assert response.member_epoch == told.member_epoch == self.metadata.assignment_epoch
             assert told.assignment == self.metadata.targets[member]
 
+    @rule(name=NAMES, process=PROCESSES, topics=TOPICS, metadata=METADATA)
+    def join_by_name(self, name: str, process: str, topics: list[str], metadata: Mapping[str, TopicMetadata]) -> None:
+        stored = self.metadata.static_members.get(name)
+        epoch = self.metadata.members[stored].member_epoch if stored else 0
+        is_full = stored is None and len(self.metadata.members) >= self.driver.config.max_size
+        row = request("", 0, topics, metadata, instance=name, incarnation=process, id_=f"join-{name}")
+        response = self.driver.send(row)
+        assert response.error_code == (ErrorCode.GROUP_MAX_SIZE_REACHED if is_full else ErrorCode.NONE)
+        if not is_full:
+            assert stored in (None, response.member_id)
+            assert response.member_epoch >= epoch
+            assert self.metadata.members[response.member_id].incarnation_id == process
+            assert self.driver.last.releases == ()
+
+    @rule(name=NAMES, process=PROCESSES, epoch=st.sampled_from([None, 1, -1, -2]), member=st.none() | MEMBERS)
+    def speak_by_name(self, name: str, process: str, epoch: int | None, member: str | None) -> None:
+        """Stay, leave, and leave for a restart, by the process that is the member and by one that is not."""
+        stored = self.metadata.members.get(self.metadata.static_members.get(name, ""))
+        member_id = member or (stored.member_id if stored else "nobody")
+        sent = epoch or (stored.member_epoch if stored else 1)
+        before = self.driver.group.dump()
+        response = self.driver.send(request(member_id, sent, instance=name, incarnation=process))
+        is_the_member = stored is not None and member_id == stored.member_id and process == stored.incarnation_id
+        epochs = {-1, -2, *((stored.member_epoch, stored.previous_member_epoch) if stored else ())}
+        assert (response.error_code == ErrorCode.NONE) == (is_the_member and sent in epochs)
+        if response.error_code:
+            assert self.driver.group.dump() == before
+        elif sent == -1:
+            assert name not in self.metadata.static_members
+        else:
+            assert self.driver.last.releases == ()
+            assert self.metadata.static_members[name] == member_id
+        self.note_releases()
+
     @rule(member=MEMBERS)
     def leave(self, member: str) -> None:
         was_member = member in self.metadata.members
@@ -160,6 +199,25 @@ class GroupLife(RuleBasedStateMachine):
         assert response.error_code == expected
         if expected is not ErrorCode.NONE:
             assert self.driver.group.dump() == before
+
+    @rule(members=st.lists(st.tuples(MEMBERS, st.none() | NAMES), min_size=1, max_size=3))
+    def some_members_are_removed(self, members: list[tuple[str, str | None]]) -> None:
+        before, existed = set(self.metadata.members), self.metadata.exists
+        named = tuple(MemberIdentity("" if name else member, name) for member, name in members)
+        known = {self.metadata.static_members.get(name, "") if name else member for member, name in named}
+        response = self.driver.administer(RemoveMembersRequest("x", GROUP, members=named))
+        assert response.error_code == (ErrorCode.NONE if existed else ErrorCode.GROUP_ID_NOT_FOUND)
+        assert set(self.metadata.members) == before - known
+        self.note_releases()
+
+    @rule()
+    def it_is_rebalanced(self) -> None:
+        before = dict(self.metadata.members)
+        response = self.driver.administer(InvokeConsumerRebalanceRequest("x", GROUP))
+        assert (response.error_code == ErrorCode.NONE) == bool(before)
+        assert all(member.is_static for m, member in before.items() if m not in self.metadata.members)
+        assert all(member.incarnation_id != "" for member in self.metadata.members.values())
+        self.note_releases()
 
     @rule(topic_ids=st.sets(st.sampled_from(["bills-1", "bills-2", "orders-1", "orders-2"]), min_size=1))
     def topics_are_deleted(self, topic_ids: set[str]) -> None:
@@ -252,6 +310,12 @@ class GroupLife(RuleBasedStateMachine):
         assert set(group.members) == set(group.targets) == set(group.session_deadlines)
         if group.exists:
             assert group.group_state is (GroupState.STABLE if group.members else GroupState.EMPTY)
+
+    @invariant()
+    def a_name_is_one_member(self) -> None:
+        group = self.metadata
+        named = {(m.group_instance_id, member_id) for member_id, m in group.members.items() if m.is_static}
+        assert named == set(group.static_members.items())
 
     @invariant()
     def all_records_replayed_give_the_same_group(self) -> None:

@@ -215,6 +215,13 @@ def test_a_rejoin_of_a_member_keeps_its_epoch_and_releases_nothing() -> None:
     assert (driver.last.records, driver.last.releases) == ((), ())
 
 
+def test_who_subscribes_to_nothing_any_more_stays_a_member_and_reads_nothing() -> None:
+    driver = stable("a")
+    response = driver.send(request("a", 2, []))
+    assert (response.error_code, response.assignment, response.subscribed_topic_names) == (0, {}, ())
+    assert driver.send(request("a", response.member_epoch, ["orders"], ORDERS)).assignment == ALL_ORDERS
+
+
 def test_a_topic_without_metadata_is_subscribed_and_unassigned() -> None:
     driver = Driver()
     response = driver.join("a", ["unheard-of"], {})

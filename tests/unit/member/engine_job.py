@@ -56,6 +56,7 @@ class EngineJob:
         self.closed: list[str] = []
         self.topic_id = TOPIC_ID
         self.looks = 0
+        self.topics = {TOPIC}
         self.assigned_partitions = [0]
         self._assigned: dict[str, dict[str, list[object]]] = {}
         self._shard = ShardDriver(restarts=False)
@@ -152,9 +153,12 @@ class EngineJob:
     def open(self) -> bool:
         return True
 
+    def topic_names(self) -> set[str]:
+        return set(self.topics)
+
     def topics_metadata(self, names: Sequence[str]) -> dict[str, TopicMetadata]:
         self.looks += 1
-        return {name: TopicMetadata(self.topic_id, 1) for name in names}
+        return {name: TopicMetadata(self.topic_id, 1) for name in names if name in self.topics}
 
     def take(self, member_id: str, timeout_ms: int) -> list[Response]:
         with self.changed:
@@ -217,6 +221,7 @@ class MemberChannel:
     def __init__(self, job: EngineJob, member_id: str) -> None:
         self._job, self._member_id = job, member_id
         self.open, self.topics_metadata, self.send = job.open, job.topics_metadata, job.send
+        self.topic_names = job.topic_names
 
     def poll(self, timeout_ms: int) -> list[Response]:
         return self._job.take(self._member_id, timeout_ms)

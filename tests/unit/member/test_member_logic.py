@@ -29,9 +29,13 @@ ANSWER_MS = 20_000
 class Drive:
     """A process of member m and the job, in steps."""
 
-    def __init__(self, job: EngineJob, incarnation: str = "now", max_records: int = 100) -> None:
+    def __init__(
+        self, job: EngineJob, incarnation: str = "now", max_records: int = 100, name: str | None = None
+    ) -> None:
         self.job, self.offers = job, Offers()
-        settings = MemberSettings(GROUP, "m", (TOPIC,), max_records, acknowledge_timeout_ms=ANSWER_MS)
+        settings = MemberSettings(
+            GROUP, "m", (TOPIC,), max_records, acknowledge_timeout_ms=ANSWER_MS, group_instance_id=name
+        )
         self.logic = MemberLogic(settings, self.offers, incarnation)
         self.logic.opened()
 

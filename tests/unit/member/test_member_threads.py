@@ -53,6 +53,10 @@ class WatchedChannel:
         self._watch("send")
         self._channel.send(requests, wait)
 
+    def topic_names(self) -> set[str]:
+        self._watch("topic_names")
+        return self._channel.topic_names()
+
     def topics_metadata(self, names: Sequence[str]) -> dict[str, TopicMetadata]:
         self._watch("topics_metadata")
         return self._channel.topics_metadata(names)

@@ -16,7 +16,7 @@ INTERVAL_MS = 5_000
 
 @pytest.fixture
 def member() -> Membership:
-    return Membership("g", "m", ("t",), "client", "host", map(str, itertools.count()))
+    return Membership("g", "m", ("t",), "client", "host", map(str, itertools.count()), "p1")
 
 
 def answer(

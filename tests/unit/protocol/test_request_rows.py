@@ -21,6 +21,8 @@ from sharegroup.protocol.share_group_requests import (
     DELETED,
     HEARTBEAT,
     INITIALIZED,
+    INVOKE_CONSUMER_REBALANCE,
+    REMOVE_MEMBERS,
     SHARE_GROUP_REQUESTS,
     TOPIC_DELETED,
     AlterConfigsRequest,
@@ -178,6 +180,8 @@ VALID: dict[str, dict[str, Any]] = {
     DELETE_OFFSETS: {"topic_names": ["orders"]},
     DELETE_GROUP: {},
     ALTER_CONFIGS: {"configs": {"share.isolation.level": "read_committed"}},
+    INVOKE_CONSUMER_REBALANCE: {},
+    REMOVE_MEMBERS: {"members": [["m", None], ["", "worker-1"]]},
 }
 GROUP_TYPES = SHARE_GROUP_REQUESTS
 BATCHES_MUST_BE = "batches must be a list of [first_offset, last_offset, [acknowledge_type, ...]]"
@@ -185,6 +189,7 @@ RANGES_MUST_BE = "ranges must be a list of [first_offset, last_offset]"
 ACQUIRED_MUST_BE = "acquired must be a list of [first_offset, last_offset, delivery_count]"
 TOPICS_MUST_BE = "topics must map topic names to [topic_id, partitions]"
 OFFSETS_MUST_BE = "offsets must be a list of [topic, partition, start_offset]"
+MEMBERS_MUST_BE = "members must be a list of at most 1000 of [member_id, group_instance_id or null]"
 TOO_LONG = "has more than 249 characters"
 TEXTS = ("group_id", "member_id", "rack_id", "client_id", "client_host")
 INITIALIZED_MUST_BE = "initialized must be a list of [topic_id, partition, state_epoch]"
@@ -317,6 +322,18 @@ def test_the_rows_that_the_next_test_breaks_are_right(kind: str) -> None:
         (ALTER_CONFIGS, {"configs": {LONG: None}}, "a name or value of configs has more than 1024 characters"),
         (ALTER_CONFIGS, {"configs": {"a": LONG}}, "a name or value of configs has more than 1024 characters"),
         (ALTER_CONFIGS, {"validate_only": 1}, "validate_only must be true or false"),
+        (HEARTBEAT, {"group_instance_id": 5}, "group_instance_id must be a string"),
+        (HEARTBEAT, {"group_instance_id": LONG}, "group_instance_id has more than 1024 characters"),
+        (HEARTBEAT, {"incarnation_id": ["p"]}, "incarnation_id must be a string"),
+        (FETCH, {"is_static": 1}, "is_static must be true or false"),
+        (ACKNOWLEDGE, {"is_static": None}, "is_static must be true or false"),
+        (REMOVE_MEMBERS, {"members": ...}, MEMBERS_MUST_BE),
+        (REMOVE_MEMBERS, {"members": ["m"]}, MEMBERS_MUST_BE),
+        (REMOVE_MEMBERS, {"members": [["m"]]}, MEMBERS_MUST_BE),
+        (REMOVE_MEMBERS, {"members": [[None, "worker-1"]]}, MEMBERS_MUST_BE),
+        (REMOVE_MEMBERS, {"members": [["m", 5]]}, MEMBERS_MUST_BE),
+        (REMOVE_MEMBERS, {"members": [["m", LONG]]}, MEMBERS_MUST_BE),
+        (REMOVE_MEMBERS, {"members": [["m", None]] * 1_001}, MEMBERS_MUST_BE),
     ],
 )
 def test_a_wrong_field_is_told_to_the_requester(kind: str, values: dict[str, Any], problem: str) -> None:

@@ -20,13 +20,17 @@ from sharegroup.protocol.broadcasts import (
     encode_broadcast,
 )
 from sharegroup.protocol.response_rows import Response, decode_response, encode_response
+from sharegroup.protocol.share_group_requests import MemberIdentity
 from sharegroup.protocol.share_group_responses import (
     AlterConfigsResponse,
     AlterOffsetsResponse,
     DeleteGroupResponse,
     DeleteOffsetsResponse,
     HeartbeatResponse,
+    InvokeConsumerRebalanceResponse,
+    MemberError,
     PartitionError,
+    RemoveMembersResponse,
     ShareGroupRefusal,
     TopicError,
 )
@@ -49,6 +53,9 @@ RANGES = st.lists(st.builds(AcquiredRange, NUMBER, NUMBER, NUMBER), max_size=3).
 ASSIGNMENT = st.dictionaries(TEXT, st.tuples(TEXT, st.lists(NUMBER, max_size=3)).map(list), max_size=2)
 PARTITION_ERRORS = st.lists(st.builds(PartitionError, TEXT, NUMBER, NUMBER, st.none() | TEXT), max_size=2).map(tuple)
 TOPIC_ERRORS = st.lists(st.builds(TopicError, TEXT, NUMBER, st.none() | TEXT), max_size=2).map(tuple)
+NAME = st.none() | TEXT
+MEMBERS = st.lists(st.builds(MemberIdentity, TEXT, NAME), max_size=2).map(tuple)
+MEMBER_ERRORS = st.lists(st.builds(MemberError, TEXT, NAME, NUMBER, st.none() | TEXT), max_size=2).map(tuple)
 RESPONSES = st.one_of(
     st.builds(
         FetchResponse, *OF_SHARE_PARTITION, acquired=RANGES, lock_deadline_ms=NUMBER, read_committed=st.booleans()
@@ -69,6 +76,8 @@ RESPONSES = st.one_of(
     st.builds(DeleteOffsetsResponse, *OF_GROUP, topic_errors=TOPIC_ERRORS),
     st.builds(DeleteGroupResponse, *OF_GROUP),
     st.builds(AlterConfigsResponse, *OF_GROUP),
+    st.builds(InvokeConsumerRebalanceResponse, *OF_GROUP, removed=MEMBERS),
+    st.builds(RemoveMembersResponse, *OF_GROUP, member_errors=MEMBER_ERRORS),
     st.builds(ShareGroupRefusal, *OF_GROUP, type=TEXT),
 )  # fmt: skip
 

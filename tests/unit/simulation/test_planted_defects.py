@@ -11,7 +11,10 @@ from sharegroup.commit.current_rows import CurrentRows
 from sharegroup.commit.versioned_table import Row, Write
 from sharegroup.config.offset_reset import AutoOffsetReset
 from sharegroup.engine.led_partition import LedPartition
+from sharegroup.group_coordinator import CoordinatorResult, ReleaseMember, ShareGroup, share_group
 from sharegroup.group_coordinator.assignors import SubscribedTopicDescriber
+from sharegroup.group_coordinator.group_metadata import GroupMetadata
+from sharegroup.protocol.share_group_requests import HeartbeatRequest
 from sharegroup.share_partition import SharePartition
 from sharegroup.share_partition.outcome import Outcome
 from sharegroup.share_partition.record_state import ACQUIRED
@@ -98,6 +101,35 @@ def a_share_partition_has_no_reader(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def a_restart_releases(patch: pytest.MonkeyPatch) -> None:
+    """What a static member holds goes to others when its next process joins."""
+    join_or_stay = ShareGroup._join_or_stay
+
+    def released(group: ShareGroup, request: HeartbeatRequest, *arguments: Any) -> CoordinatorResult:
+        before = group.metadata.members.get(request.member_id)
+        result = join_or_stay(group, request, *arguments)
+        if before is None or not before.is_static or before.incarnation_id == request.incarnation_id:
+            return result
+        topics = tuple(group.metadata.assignable().values())
+        return result._replace(releases=(ReleaseMember(before.group_id, before.member_id, -1, topics),))
+
+    patch.setattr(ShareGroup, "_join_or_stay", released)
+
+
+def a_static_session_ends_early(patch: pytest.MonkeyPatch) -> None:
+    """A static member that is away is removed after a minute."""
+    patch.setattr(share_group, "session_timeout_ms", lambda *_: 65_000)
+
+
+def a_name_is_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """A process that joins by a known name is a new member."""
+
+    def new_id(_: GroupMetadata, request: HeartbeatRequest, is_join: bool) -> str:
+        return f"{request.incarnation_id}" if is_join and request.group_instance_id else request.member_id
+
+    patch.setattr(share_group, "member_id_of", new_id)
+
+
 #: By name: the defect, and the rule by which it must be found.
 DEFECTS: dict[str, tuple[Plant, str]] = {
     plant.__name__: (plant, rule)
@@ -114,6 +146,15 @@ DEFECTS: dict[str, tuple[Plant, str]] = {
 }
 
 
+#: The same of static members, which are restarted.
+STATIC_DEFECTS: dict[str, tuple[Plant, str]] = {
+    plant.__name__: (plant, rule)
+    for plant, rule in (
+        (a_restart_releases, "held by another"),
+        (a_static_session_ends_early, "held by another"),
+        (a_name_is_forgotten, "an acknowledgement in time counts"),
+    )
+}
 #: A seed without faults that shows them all: a group from the beginning, members that release and are slow.
 _SEED = 4
 
@@ -125,5 +166,13 @@ def test_a_planted_defect_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -
     assert rule in {violation.rule for violation in run(_SEED, 0.4, ()).violations}
 
 
+@pytest.mark.parametrize("name", STATIC_DEFECTS)
+def test_a_planted_defect_of_static_members_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant, rule = STATIC_DEFECTS[name]
+    plant(monkeypatch)
+    assert rule in {violation.rule for violation in run(_SEED, 0.4, ("static_members",)).violations}
+
+
 def test_without_a_defect_nothing_is_found() -> None:
     assert run(_SEED, 0.4, ()).violations == ()
+    assert run(_SEED, 0.4, ("static_members",)).violations == ()

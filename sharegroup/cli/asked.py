@@ -1,0 +1,23 @@
+"""What a command asks the job for, or the end of the command with what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import typer
+
+from sharegroup.config import Config, load_config
+from sharegroup.errors import ShareGroupError
+
+T = TypeVar("T")
+
+
+def asked(config: Path, ask: Callable[[Config], T]) -> T:
+    """What `ask` gives for the configuration file; an error is told, and the exit code is 1."""
+    try:
+        return ask(load_config(config))
+    except ShareGroupError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
