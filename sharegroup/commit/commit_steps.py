@@ -172,7 +172,7 @@ class CommitSteps:
     @property
     def owed_rows(self) -> int:
         """Rows of growing tables that are durable in the outbox, and not in their table yet."""
-        return sum(len(owed.rows) for late in self._late for owed in late.owed())
+        return sum(late.owed_rows for late in self._late)
 
     def current_rows(self, table: str) -> list[Row]:
         """The rows of a table of current state. The job must lead."""
@@ -243,10 +243,9 @@ class CommitSteps:
             rows = batch.tables.get(late.spec.name)
             if rows:
                 late.owe(OwedBatch(batch.batch_id, batch.now_ms, rows))
-            owed_rows = sum(len(owed.rows) for owed in late.owed())
-            if rows:
-                self._later(functools.partial(late.write, query_id, leader_epoch), urgent=owed_rows > _FEW_OWED)
-            if owed_rows > _MOST_OWED:
+                urgent = late.owed_rows > _FEW_OWED
+                self._later(functools.partial(late.write, query_id, leader_epoch), urgent)
+            if late.owed_rows > _MOST_OWED:
                 late.write(query_id, leader_epoch)
 
     def _commit_current(

@@ -59,6 +59,11 @@ class LateRows:
         with self._lock:
             return tuple(self._owed)
 
+    @property
+    def owed_rows(self) -> int:
+        """How many rows are owed."""
+        return sum(len(batch.rows) for batch in self.owed())
+
     def write(self, query_id: str, leader_epoch: int) -> None:
         """Write what is owed, as one commit. Raises FencedLeaderError, TableStoreError: then it stays owed."""
         with self._writing:

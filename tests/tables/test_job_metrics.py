@@ -147,7 +147,7 @@ def test_request_rows_are_those_between_two_positions(metrics: JobMetrics) -> No
 
 def test_rows_that_are_owed_and_a_batch_that_runs_are_seen(metrics: JobMetrics) -> None:
     waiting: list[Any] = []
-    run = Run(metrics, MemoryTables(), PARTITIONS, 1, later=waiting.append)
+    run = Run(metrics, MemoryTables(), PARTITIONS, 1, later=lambda work, urgent=False: waiting.append(work))
     run.batch(0, acquired())
     assert shown(metrics, catalogue.OWED) == {(): 1}
     waiting[0]()
