@@ -65,6 +65,11 @@ class GroupOverrides(ConfigFamily):
         ge=1_000,
         description="How long a record is locked for a static member, if that is longer (ours).",
     )
+    client_id_as_instance_id: Flag = Field(
+        default=False,
+        alias="share.client.id.as.instance.id",
+        description="Whether members at a gateway are static ones, with their client.id as group.instance.id (ours).",
+    )
     auto_offset_reset: Reset | None = Field(
         default=None,
         alias="share.auto.offset.reset",
@@ -125,6 +130,7 @@ class GroupConfig:
     assignor: AssignorName
     max_size: int
     consumer_group_offset_mirror: str = ""
+    client_id_as_instance_id: bool = False
 
     @classmethod
     def of(cls, job: ShareGroupConfig, overrides: GroupOverrides) -> GroupConfig:

@@ -7,6 +7,7 @@ from sharegroup.errors import RequestError
 from sharegroup.protocol.share_partition_requests import (
     AcknowledgeRequest,
     ConfigureRequest,
+    FenceMemberRequest,
     FetchRequest,
     ReleaseMemberRequest,
     SharePartitionRequest,
@@ -52,5 +53,5 @@ def refusal(request: SharePartitionRequest, error: RequestError) -> SharePartiti
             return UnacquireResponse(*named)
         case ReleaseMemberRequest():
             return ReleaseMemberResponse(*named)
-        case ConfigureRequest():
+        case ConfigureRequest() | FenceMemberRequest():
             return SharePartitionRefusal(*named, type=request.type)

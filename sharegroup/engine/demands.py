@@ -10,7 +10,8 @@ REQUEST_TIMEOUT_MS = 30_000
 
 
 class Demand(NamedTuple):
-    """A standing fetch: `deadline_ms` is when it is answered with nothing."""
+    """A standing fetch: `deadline_ms` is when it is answered with nothing. `incarnation_id` is the process that asked,
+    None if it did not say; `is_first`: it is met before all others."""
 
     id: str
     reply_to: str
@@ -19,6 +20,8 @@ class Demand(NamedTuple):
     deadline_ms: int
     append_ms: int = 0
     is_static: bool = False
+    incarnation_id: str | None = None
+    is_first: bool = False
 
     def is_abandoned(self, now_ms: int) -> bool:
         """Whether nobody waits for the answer any more: what it acquired would only wait for its locks to run out."""
@@ -58,7 +61,8 @@ class Demands:
         if any(old[:3] == demand[:3] for old in self.at(partition)):
             return ()
         replaced = self.drop_member(partition, demand.member_id)
-        self.replace(partition, [*self.at(partition), demand])
+        standing = self.at(partition)
+        self.replace(partition, [demand, *standing] if demand.is_first else [*standing, demand])
         return replaced
 
     def drop_member(self, partition: int, member_id: str) -> tuple[Demand, ...]:
@@ -66,6 +70,16 @@ class Demands:
         standing = self.at(partition)
         self.replace(partition, [demand for demand in standing if demand.member_id != member_id])
         return tuple(demand for demand in standing if demand.member_id == member_id)
+
+    def drop_fenced(self, partition: int, member_id: str, incarnation_id: str) -> tuple[Demand, ...]:
+        """Forget what other processes of a member demand, and return it."""
+        fenced = tuple(
+            demand
+            for demand in self.at(partition)
+            if demand.member_id == member_id and demand.incarnation_id not in (None, incarnation_id)
+        )
+        self.replace(partition, [demand for demand in self.at(partition) if demand not in fenced])
+        return fenced
 
     def drop(self, partition: int) -> tuple[Demand, ...]:
         """Forget a share-partition, and return the demands that stood there."""

@@ -28,7 +28,7 @@ def meet_demands(state: ShardState, partition: int) -> list[FetchResponse | Want
         acquired: tuple[AcquiredRange, ...] = ()
         own = config.for_member(demand.is_static)
         if led.window.has_available(config) and not demand.is_abandoned(state.now_ms):
-            share = led.fair_share(len(demands) - index, config)
+            share = demand.max_records if demand.is_first else led.fair_share(len(demands) - index, config)
             acquired = led.acquire(demand.member_id, min(demand.max_records, share), state.now_ms, own)
         if acquired:
             state.requesters.acquired(partition, demand.member_id, demand.reply_to, demand.append_ms)

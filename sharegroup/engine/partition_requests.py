@@ -17,6 +17,7 @@ from sharegroup.protocol.share_partition_requests import (
     AcknowledgeRequest,
     AnswerableError,
     ConfigureRequest,
+    FenceMemberRequest,
     FetchRequest,
     ReleaseMemberRequest,
     SharePartitionRequest,
@@ -68,16 +69,19 @@ class PartitionRequests:
             state.configs.set(request.partition, PartitionConfig.of_request(request.config))
             state.look_again(request.partition)
             return ()
+        if isinstance(request, FenceMemberRequest):
+            return self._fence_member(request)
         led = state.led(request.partition)
         if led is None:
             return self._park(row, request)
         led.expire(row.append_ms, state.config(request.partition))
+        self._check_process(request)
         if isinstance(request, ReleaseMemberRequest):
             return self._release_member(row, request, led)
         self._check_member(request)
         match request:
             case FetchRequest():
-                return self._demand(row, request)
+                return self._demand(row, request, led)
             case AcknowledgeRequest():
                 return (self._acknowledge(row, request, led),)
             case UnacquireRequest():
@@ -91,6 +95,21 @@ class PartitionRequests:
         if self._state.departed.has_left(request.partition, request.member_id, request.member_epoch):
             message = f"member {request.member_id} left with epoch {request.member_epoch} or a later one"
             raise RequestError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, message)
+
+    def _check_process(self, request: SharePartitionRequest) -> None:
+        """A request of a process whose place as the member another one has taken (KIP-345)."""
+        if self._state.incarnations.is_fenced(request.partition, request.member_id, request.incarnation_id):
+            message = f"another process has joined as member {request.member_id}"
+            raise RequestError(ErrorCode.FENCED_INSTANCE_ID, message)
+
+    def _fence_member(self, request: FenceMemberRequest) -> Responses:
+        """What other processes of the member have asked for they do not get any more."""
+        state, partition, process = self._state, request.partition, request.incarnation_id
+        assert process is not None
+        if not state.incarnations.joined(partition, request.member_id, process, request.joined_ms):
+            return ()
+        fenced = state.demands.drop_fenced(partition, request.member_id, process)
+        return [state.demand_response(partition, demand) for demand in fenced]
 
     def _park(self, row: RequestRow, request: SharePartitionRequest) -> Responses:
         """The share-partition is not here: it may come, it may be gone, or there is none."""
@@ -113,15 +132,25 @@ class PartitionRequests:
         deadline_ms = now_ms + config.record_lock_duration_ms if renewed else -1
         return AcknowledgeResponse(*request_named(request), acquired=renewed, lock_deadline_ms=deadline_ms)
 
-    def _demand(self, row: RequestRow, request: FetchRequest) -> list[FetchResponse]:
+    def _demand(self, row: RequestRow, request: FetchRequest, led: LedPartition) -> list[FetchResponse]:
         """One demand stands for each member: a new one takes the old one's place, which is answered with nothing."""
         deadline_ms = row.append_ms + request.max_wait_ms
+        is_first = request.opened_ms >= 0 and self._reopened(request, led)
         demand = Demand(
             request.id, request.reply_to, request.member_id, request.max_records, deadline_ms, row.append_ms,
-            request.is_static,
+            request.is_static, request.incarnation_id, is_first,
         )  # fmt: skip
         replaced = self._state.demands.add(request.partition, demand)
         return [self._state.demand_response(request.partition, old) for old in replaced]
+
+    def _reopened(self, request: FetchRequest, led: LedPartition) -> bool:
+        """Release what the member holds, for its next process to be given it again; False if that was done before."""
+        state, partition, member_id = self._state, request.partition, request.member_id
+        if state.requesters.has_asked_since(partition, member_id, request.opened_ms):
+            return False
+        led.release_member(member_id, state.config(partition))
+        state.requesters.forget(partition, member_id)
+        return True
 
     def _release_member(self, row: RequestRow, request: ReleaseMemberRequest, led: LedPartition) -> Responses:
         """Said twice, or after the member came back, it does nothing."""
@@ -133,6 +162,7 @@ class PartitionRequests:
         if is_last and not (has_left or is_old):
             if request.member_epoch >= 0:
                 state.departed.add(partition, member_id, request.member_epoch, row.append_ms)
+                state.incarnations.forget(partition, member_id)
             given_up = state.demands.drop_member(partition, member_id)
             responses += [state.demand_response(partition, demand) for demand in given_up]
             led.release_member(member_id, state.config(partition), request.delivered)

@@ -11,6 +11,7 @@ from typing import Any
 from sharegroup.engine.demands import Demand, Demands
 from sharegroup.engine.departed_members import DepartedMembers
 from sharegroup.engine.earlier_shard_state import FORMAT_2, partition_of_format_2
+from sharegroup.engine.incarnations import Incarnations
 from sharegroup.engine.led_partition import DumpedPartition, LedPartition
 from sharegroup.engine.parked_requests import ParkedRequests
 from sharegroup.engine.partition_configs import PartitionConfigs
@@ -55,6 +56,7 @@ class ShardState:
         self.demands = Demands(dumped.get("demands", {}))
         self.parked = ParkedRequests(dumped.get("parked", ()))
         self.departed = DepartedMembers(dumped.get("departed", {}))
+        self.incarnations = Incarnations(dumped.get("incarnations", {}))
         self.requesters = Requesters(dumped.get("requesters", {}))
         #: Dumped windows, restored when a row touches them.
         self._idle = {int(p): partition for p, partition in _partitions(dumped, iter(texts))}
@@ -76,6 +78,7 @@ class ShardState:
             "demands": self.demands.dump(),
             "parked": self.parked.dump(),
             "departed": self.departed.dump(),
+            "incarnations": self.incarnations.dump(),
             "requesters": self.requesters.dump(),
         }
         texts = [text for partition in partitions.values() for text in partition.texts]

@@ -18,7 +18,7 @@ from sharegroup.engine.rows import InputRow, RequestRow
 from sharegroup.errors import InvalidRequestRow
 from sharegroup.group_coordinator.heartbeat_rules import JOIN_GROUP_EPOCH
 from sharegroup.group_coordinator.records import ShareGroupConfigRecord, ShareGroupMemberRecord, TableRecord
-from sharegroup.group_coordinator.results import Configure, CoordinatorResult, ReleaseMember
+from sharegroup.group_coordinator.results import Configure, CoordinatorResult, FenceMember, ReleaseMember
 from sharegroup.group_coordinator.share_group import ShareGroup
 from sharegroup.json_text import from_json, to_json
 from sharegroup.protocol.broadcasts import MemberLeftBroadcast
@@ -34,7 +34,7 @@ from sharegroup.protocol.share_group_requests import (
     decode_share_group_request,
 )
 from sharegroup.protocol.share_group_responses import HeartbeatResponse
-from sharegroup.protocol.share_partition_requests import ConfigureRequest, ReleaseMemberRequest
+from sharegroup.protocol.share_partition_requests import ConfigureRequest, FenceMemberRequest, ReleaseMemberRequest
 
 #: The epochs of a deleted group are remembered for so long: requests of its time may still come.
 FORGET_MS = 3_600_000
@@ -175,6 +175,9 @@ class ShareGroupOperator:
             for request in _releases(release):
                 self._output.send(request)
             self._output.tell(MemberLeftBroadcast(release.group_id, release.member_id, release.member_epoch))
+        if result.fence is not None:
+            for fencing in _fences(result.fence):
+                self._output.send(fencing)
         if result.configure is not None:
             for configuring in _configures(result.configure):
                 self._output.send(configuring)
@@ -187,6 +190,15 @@ def _releases(release: ReleaseMember) -> Iterator[ReleaseMemberRequest]:
         yield ReleaseMemberRequest(id_, *share_partition, release.member_id, release.member_epoch)
 
 
+def _fences(fence: FenceMember) -> Iterator[FenceMemberRequest]:
+    """One for each share-partition; the same join gives the same ids."""
+    id_ = f"fence-{fence.member_id}-{fence.incarnation_id}"
+    for share_partition in _share_partitions(fence):
+        yield FenceMemberRequest(
+            id_, *share_partition, fence.member_id, incarnation_id=fence.incarnation_id, joined_ms=fence.joined_ms
+        )
+
+
 def _configures(configure: Configure) -> Iterator[ConfigureRequest]:
     """One for each share-partition; the same alteration gives the same ids."""
     id_, config = f"configure-{configure.id}", configure.config.to_json()
@@ -194,7 +206,7 @@ def _configures(configure: Configure) -> Iterator[ConfigureRequest]:
         yield ConfigureRequest(id_, *share_partition, "", config=config)
 
 
-def _share_partitions(about: ReleaseMember | Configure) -> Iterator[tuple[str, str, str, int]]:
+def _share_partitions(about: ReleaseMember | FenceMember | Configure) -> Iterator[tuple[str, str, str, int]]:
     """Group, topic, topic id and partition of each that it is about."""
     for topic, topic_id, partitions in about.topics:
         for partition in partitions:

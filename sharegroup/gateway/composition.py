@@ -32,6 +32,7 @@ from sharegroup.gateway.job_client.job_channel import JobChannel
 from sharegroup.gateway.job_client.row_appender import RowAppender
 from sharegroup.gateway.security import Security
 from sharegroup.gateway.security.sasl_server import sasl_is_off
+from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.listeners import Listeners
@@ -58,9 +59,16 @@ class Parts:
         self.counts = ClientCounts()
         self._stored = StoredGroups(_tables_paths(config), config.cells.cell_of, config.job.delta_options)
         self.group_configs = GroupConfigs(config, self._stored)
-        self._leases = MemberLeases()
+        self._leases, self._identities = MemberLeases(), MemberIdentities(self.group_configs)
         self.share = ShareApis(
-            config, self.group_configs, self.job, self.cluster, self.listeners, self._security, self._leases
+            config,
+            self.group_configs,
+            self.job,
+            self.cluster,
+            self.listeners,
+            self._security,
+            self._leases,
+            self._identities,
         )
         self.pass_through = PassThrough(self.cluster, settings, self._security)
         self.logins = Logins(self._security)
@@ -72,7 +80,9 @@ class Parts:
         """{api key: (request message, handler)}"""
         cluster = ClusterApis(self.cluster, self.listeners, self.ports.open_new, self._security)
         upstream_groups = UpstreamGroups(self.cluster, self._stored)
-        heartbeat = ShareGroupHeartbeat(self.job, self.cluster, self._security, self._leases, upstream_groups)
+        heartbeat = ShareGroupHeartbeat(
+            self.job, self.cluster, self._security, self._leases, upstream_groups, self._identities
+        )
         routes: list[Route] = [
             (sasl_messages.SaslHandshakeRequest, sasl_is_off),
             (sasl_messages.SaslAuthenticateRequest, sasl_is_off),

@@ -32,9 +32,8 @@ def check_request(request: HeartbeatRequest) -> None:
     """
     is_static, is_join = request.group_instance_id is not None, request.member_epoch == JOIN_GROUP_EPOCH
     least_epoch = LEAVE_GROUP_STATIC_MEMBER_EPOCH if is_static else LEAVE_GROUP_EPOCH
-    may_ask_for_its_id = is_static and is_join and not request.member_id
     faults = (
-        (not request.member_id.strip() and not may_ask_for_its_id, "MemberId can't be empty."),
+        (not request.member_id.strip() and not (is_static and not request.member_id), "MemberId can't be empty."),
         (len(request.member_id) > MAX_MEMBER_ID_LENGTH, f"MemberId has more than {MAX_MEMBER_ID_LENGTH} characters."),
         (not request.group_id.strip(), "GroupId can't be empty."),
         (request.rack_id is not None and not request.rack_id.strip(), "RackId can't be empty."),

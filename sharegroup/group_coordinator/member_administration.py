@@ -114,7 +114,10 @@ def _removed(group: GroupMetadata, leaving: Iterable[ShareGroupMemberRecord], no
 
 
 def _is_relied_on(group: GroupMetadata, member: ShareGroupMemberRecord, now_ms: int) -> bool:
-    """Whether a gateway may answer acknowledgements of the member, until the deadline that it was told."""
+    """Whether a gateway may answer acknowledgements of the member, until the deadline that it was told; of a static one
+    it answers none by itself."""
+    if member.is_static:
+        return False
     reply_to, others_until_ms = group.told[member.member_id]
     is_by_gateway = reply_to not in ("", member.member_id)
     until_ms = group.session_deadlines[member.member_id] if is_by_gateway else others_until_ms

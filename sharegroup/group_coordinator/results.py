@@ -28,7 +28,7 @@ from sharegroup.protocol.share_group_responses import (
     ShareGroupResponse,
 )
 
-__all__ = ["Configure", "CoordinatorResult", "ReleaseMember", "named", "refused"]
+__all__ = ["Configure", "CoordinatorResult", "FenceMember", "ReleaseMember", "named", "refused"]
 
 
 class ReleaseMember(NamedTuple):
@@ -40,6 +40,17 @@ class ReleaseMember(NamedTuple):
     group_id: str
     member_id: str
     member_epoch: int
+    topics: tuple[TopicPartitions, ...]
+
+
+class FenceMember(NamedTuple):
+    """Refuse what any other process than `incarnation_id` sends as the member: in every initialized share-partition of
+    the group. `joined_ms` is when this one joined."""
+
+    group_id: str
+    member_id: str
+    incarnation_id: str
+    joined_ms: int
     topics: tuple[TopicPartitions, ...]
 
 
@@ -63,6 +74,7 @@ class CoordinatorResult(NamedTuple):
     response: ShareGroupResponse | None = None
     releases: tuple[ReleaseMember, ...] = ()
     configure: Configure | None = None
+    fence: FenceMember | None = None
 
 
 def named(request: HeartbeatRequest | AdministratorRequest) -> tuple[str, str, str]:

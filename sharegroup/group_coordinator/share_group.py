@@ -63,7 +63,7 @@ from sharegroup.group_coordinator.records import (
     TableRecord,
     TargetAssignmentRecord,
 )
-from sharegroup.group_coordinator.results import CoordinatorResult, ReleaseMember, named, refused
+from sharegroup.group_coordinator.results import CoordinatorResult, FenceMember, ReleaseMember, named, refused
 from sharegroup.group_coordinator.static_membership import (
     GONE,
     check_identity,
@@ -224,8 +224,8 @@ class ShareGroup:
         return self._remove([member_id for member_id, deadline_ms in deadlines if deadline_ms <= now_ms])
 
     def _leave(self, request: HeartbeatRequest, now_ms: int) -> CoordinatorResult:
-        self._identified(request)
-        others_rely = self._others_rely_on(request, now_ms)
+        member = self._identified(request)
+        others_rely = self._others_rely_on(member, request, now_ms)
         result = self._remove([request.member_id])
         if others_rely:
             result = result._replace(releases=tuple(release._replace(topics=()) for release in result.releases))
@@ -258,12 +258,15 @@ class ShareGroup:
         deadline_ms = now_ms + session_timeout_ms(member, config)
         return max(deadline_ms, self.metadata.session_deadlines.get(member.member_id, 0))
 
-    def _others_rely_on(self, request: HeartbeatRequest, now_ms: int) -> bool:
+    def _others_rely_on(self, member: ShareGroupMemberRecord, request: HeartbeatRequest, now_ms: int) -> bool:
         """Whether a gateway may still take the member for one that is leaving through another.
 
         It answers acknowledgements for the member by itself until the session deadline that it was told, unless it
-        hears of the leave before. So what the member holds is left to its locks then.
+        hears of the leave before. So what the member holds is left to its locks then. Of a static member it answers
+        none by itself: its next process may join anywhere, at any time.
         """
+        if member.is_static:
+            return False
         return request.reply_to != request.member_id and self._told_to_others_ms(request) > now_ms
 
     def _remove(self, member_ids: list[str]) -> CoordinatorResult:
@@ -293,7 +296,16 @@ class ShareGroup:
             session_deadline_ms=deadline_ms,
         )
         session = SessionRecord(told.member_id, deadline_ms, request.reply_to, self._told_to_others_ms(request))
-        return CoordinatorResult(records, (*soft_records, session), response)
+        fence = self._fence(told, now_ms)
+        return CoordinatorResult(records, (*soft_records, session), response, fence=fence)
+
+    def _fence(self, told: ShareGroupMemberRecord, now_ms: int) -> FenceMember | None:
+        """Where another process was the member until now, which said who it is: share-partitions are told."""
+        before, topics = self.metadata.members.get(told.member_id), tuple(self.metadata.assignable().values())
+        if before is None or before.incarnation_id in (None, told.incarnation_id) or not topics:
+            return None
+        assert told.incarnation_id is not None
+        return FenceMember(told.group_id, told.member_id, told.incarnation_id, now_ms, topics)
 
     def _told_to_others_ms(self, request: HeartbeatRequest) -> int:
         """The latest session deadline that other gateways than this requester were told for the member.

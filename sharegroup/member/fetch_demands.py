@@ -36,10 +36,19 @@ class _Demand:
 
 
 class FetchDemands:
-    """Asks for records wherever the member is assigned and may hold more. `ids` makes request ids."""
+    """Asks for records wherever the member is assigned and may hold more. `ids` makes request ids; `incarnation` is
+    the process that asks."""
 
-    def __init__(self, group_id: str, member_id: str, target: int, max_wait_ms: int, ids: Iterator[str]) -> None:
-        self._group_id, self._member_id = group_id, member_id
+    def __init__(
+        self,
+        group_id: str,
+        member_id: str,
+        target: int,
+        max_wait_ms: int,
+        ids: Iterator[str],
+        incarnation: str | None = None,
+    ) -> None:
+        self._group_id, self._member_id, self._incarnation = group_id, member_id, incarnation
         self._target, self._max_wait_ms = target, max_wait_ms
         self._ids = ids
         self._demands: dict[AssignedPartition, _Demand] = {}
@@ -58,7 +67,8 @@ class FetchDemands:
         for share_partition, asked in self._sizes(free, len(assignment), held).items():
             request = FetchRequest(
                 next(self._ids), self._group_id, *share_partition, self._member_id, member_epoch,
-                reply_to=self._member_id, max_records=asked, max_wait_ms=self._max_wait_ms,
+                reply_to=self._member_id, incarnation_id=self._incarnation, max_records=asked,
+                max_wait_ms=self._max_wait_ms,
             )  # fmt: skip
             demand = self._demands[share_partition]
             demand.id, demand.asked = request.id, asked

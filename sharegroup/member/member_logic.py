@@ -109,7 +109,7 @@ class MemberLogic:
         )  # fmt: skip
         target = READ_AHEAD * settings.max_records
         self._demands = FetchDemands(
-            settings.group_id, settings.member_id, target, settings.fetch_max_wait_ms, self._ids
+            settings.group_id, settings.member_id, target, settings.fetch_max_wait_ms, self._ids, incarnation
         )
         self.holdings = HeldBatches(offers, incarnation, settings.max_records, settings.is_static)
         self._metadata: Mapping[str, TopicMetadata] = {}
@@ -254,7 +254,9 @@ class MemberLogic:
         self.counts.acknowledged(
             sum(batch.last_offset - batch.first_offset + 1 for b in batches.values() for batch in b)
         )
-        following = AcknowledgementRound(self.settings.group_id, self.settings.member_id, batches, granted, self._ids)
+        following = AcknowledgementRound(
+            self.settings.group_id, self.settings.member_id, batches, granted, self._ids, incarnation=self.incarnation
+        )
         return Acknowledging(self, following, self.acknowledgements, now_ms)
 
     def finish(self, seq: int) -> None:
@@ -385,7 +387,7 @@ class MemberLogic:
     def _renewal_of(self, ranges: Collection[HeldRange], granted: Collection[HeldRange]) -> AcknowledgementRound:
         return AcknowledgementRound(
             self.settings.group_id, self.settings.member_id, uniform(ranges, AcknowledgeType.RENEW), granted, self._ids,
-            is_renewal=True, is_static=self.settings.is_static,
+            is_renewal=True, is_static=self.settings.is_static, incarnation=self.incarnation,
         )  # fmt: skip
 
     def _unacquire(self, ranges: Iterable[HeldRange]) -> list[Request]:
@@ -398,14 +400,14 @@ class MemberLogic:
             for found in in_rows(listed, MAX_RANGES_PER_ROW)
         ]
 
-    def _named(self, ranges: Sequence[HeldRange]) -> tuple[str, str, str, str, int, str, int, str]:
+    def _named(self, ranges: Sequence[HeldRange]) -> tuple[str, str, str, str, int, str, int, str, str]:
         """What a request begins with that is about ranges of one share-partition, and whose answer nobody waits for.
 
         The answer is asked for, because the job logs refusals that it cannot tell.
         """
         member_id = self.settings.member_id
         who = self.settings.group_id, *ranges[0].share_partition, member_id, self.member_epoch, member_id
-        return next(self._ids), *who
+        return next(self._ids), *who, self.incarnation
 
 
 def _grants(ranges: Iterable[HeldRange]) -> tuple[AcquiredRange, ...]:

@@ -32,6 +32,7 @@ from sharegroup.types import MAX_TOPIC_NAME_LENGTH, AcknowledgementBatch, Acquir
 __all__ = [
     "ACKNOWLEDGE",
     "CONFIGURE",
+    "FENCE_MEMBER",
     "FETCH",
     "MAX_RANGES_PER_ROW",
     "RELEASE_MEMBER",
@@ -40,6 +41,7 @@ __all__ = [
     "AcknowledgeRequest",
     "AnswerableError",
     "ConfigureRequest",
+    "FenceMemberRequest",
     "FetchRequest",
     "ReleaseMemberRequest",
     "SharePartitionRequest",
@@ -57,6 +59,7 @@ FETCH = "fetch"
 ACKNOWLEDGE = "acknowledge"
 UNACQUIRE = "unacquire"
 RELEASE_MEMBER = "release_member"
+FENCE_MEMBER = "fence_member"
 CONFIGURE = "configure"
 
 
@@ -72,7 +75,8 @@ class _Request:
 
     `topic_id` says which topic is meant, even when another one has its name by now. `member_epoch` is the member's
     epoch in the group (-1: not known, not checked); a request with an epoch that a release_member has already closed is
-    refused. `reply_to` keys the response ("": no response is wanted).
+    refused. `reply_to` keys the response ("": no response is wanted). `incarnation_id` is of the process that speaks as
+    the member (None: it does not say); one whose place another process has taken is refused.
     """
 
     type: ClassVar[str]
@@ -85,12 +89,15 @@ class _Request:
     member_id: str
     member_epoch: int = -1
     reply_to: str = ""
+    incarnation_id: str | None = None
 
     def encode(self) -> bytes:
         """The row's value: a JSON object."""
         row = row_values(self)
         for name in self._left_out():
             del row[name]
+        if self.incarnation_id is None:
+            del row["incarnation_id"]
         return to_json(row).encode()
 
     @property
@@ -107,7 +114,9 @@ class _Request:
 class FetchRequest(_Request):
     """A member wants `max_records` records at most, and waits for them for `max_wait_ms` from the row's append on.
 
-    `is_static`: the locks are to outlast a restart of the member, which is a static one (KIP-345).
+    `is_static`: the locks are to outlast a restart of the member, which is a static one (KIP-345). `opened_ms` (-1: no)
+    says that it is the first fetch of a session, opened then, of a process that knows of nothing that the member holds:
+    that is released, and this fetch is met first. It says nothing once the member has got records by a later fetch.
     """
 
     type: ClassVar[str] = FETCH
@@ -116,9 +125,11 @@ class FetchRequest(_Request):
     max_records: int
     max_wait_ms: int = 0
     is_static: bool = False
+    opened_ms: int = -1
 
     def _left_out(self) -> tuple[str, ...]:
-        return () if self.is_static else ("is_static",)
+        known = {"is_static": self.is_static, "opened_ms": self.opened_ms >= 0}
+        return tuple(name for name, is_known in known.items() if not is_known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +203,20 @@ class ReleaseMemberRequest(_Request):
 
 
 @dataclass(frozen=True, slots=True)
+class FenceMemberRequest(_Request):
+    """The process `incarnation_id` is the member from here on: requests of any other process of it are refused.
+
+    `joined_ms` is when it joined, by the group coordinator's clock; the row is passed over once a later one came. The
+    group coordinator sends it before it answers the join.
+    """
+
+    type: ClassVar[str] = FENCE_MEMBER
+
+    _: KW_ONLY
+    joined_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class ConfigureRequest(_Request):
     """`config` is the group's effective config from here on (`GroupConfig.to_json`); `member_id` is "".
 
@@ -204,7 +229,9 @@ class ConfigureRequest(_Request):
     config: Mapping[str, Any]
 
 
-SharePartitionRequest = FetchRequest | AcknowledgeRequest | UnacquireRequest | ReleaseMemberRequest | ConfigureRequest
+SharePartitionRequest = (
+    FetchRequest | AcknowledgeRequest | UnacquireRequest | ReleaseMemberRequest | FenceMemberRequest | ConfigureRequest
+)
 
 
 def decode_share_partition_request(value: str) -> SharePartitionRequest:
@@ -222,6 +249,7 @@ def _fetch(row: Mapping[str, Any]) -> FetchRequest:
         max_records=integer(row, "max_records", 1, MAX_INT32),
         max_wait_ms=integer(row, "max_wait_ms", 0, MAX_INT32),
         is_static=boolean(row, "is_static"),
+        opened_ms=integer(row, "opened_ms", -1, MAX_OFFSET, default=-1),
     )
 
 
@@ -252,11 +280,16 @@ def _release_member(row: Mapping[str, Any]) -> ReleaseMemberRequest:
     )
 
 
+def _fence_member(row: Mapping[str, Any]) -> FenceMemberRequest:
+    text(row, "incarnation_id")  # which others may leave out
+    return FenceMemberRequest(*_common(row), joined_ms=integer(row, "joined_ms", 0, MAX_OFFSET))
+
+
 def _configure(row: Mapping[str, Any]) -> ConfigureRequest:
     return ConfigureRequest(*_common(row), config=json_field(row, "config"))
 
 
-def _common(row: Mapping[str, Any]) -> tuple[str, str, str, str, int, str, int, str]:
+def _common(row: Mapping[str, Any]) -> tuple[str, str, str, str, int, str, int, str, str | None]:
     """What every kind of row says."""
     partition = integer(row, "partition", 0, MAX_INT32)
     return (
@@ -268,6 +301,7 @@ def _common(row: Mapping[str, Any]) -> tuple[str, str, str, str, int, str, int, 
         member_id_of(row) if row["type"] != CONFIGURE else "",
         integer(row, "member_epoch", -1, MAX_INT32, default=-1),
         row["reply_to"],
+        None if row.get("incarnation_id") is None else text(row, "incarnation_id"),
     )
 
 
@@ -276,6 +310,7 @@ _DECODERS: dict[str, Callable[[Mapping[str, Any]], SharePartitionRequest]] = {
     ACKNOWLEDGE: _acknowledge,
     UNACQUIRE: _unacquire,
     RELEASE_MEMBER: _release_member,
+    FENCE_MEMBER: _fence_member,
     CONFIGURE: _configure,
 }
 SHARE_PARTITION_REQUESTS = tuple(_DECODERS)

@@ -35,6 +35,7 @@ GROUP_KINDS: Mapping[str, Mapping[str, Any]] = {
     "short_lock": {"share.record.lock.duration.ms": 4_000},
     "renewed_lock": {"share.record.lock.duration.ms": 10_000, "share.assignor": "all"},
     "restart_lock": {"share.record.lock.duration.ms": 30_000},
+    "named": {"share.client.id.as.instance.id": True},
     # Who reads what does not depend on how requests fall into batches.
     "all_at_once": {"share.assignor": "all", "share.assignment.interval.ms": 0},
 }

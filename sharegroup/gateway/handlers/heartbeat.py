@@ -10,7 +10,9 @@ from sharegroup.gateway.groups.upstream_groups import UpstreamGroups
 from sharegroup.gateway.job_client.group_requests import topics_metadata
 from sharegroup.gateway.job_client.job_channel import JobChannel, JobUnavailableError
 from sharegroup.gateway.security.authorization import Authorization
+from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
+from sharegroup.gateway.sessions.share_session import SessionKey
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from sharegroup.gateway.wire.request import Request
@@ -35,21 +37,23 @@ class ShareGroupHeartbeat:
         security: Authorization,
         leases: MemberLeases,
         upstream_groups: UpstreamGroups,
+        identities: MemberIdentities,
     ) -> None:
         self._job, self._cluster, self._security, self._leases = job, cluster, security, leases
-        self._upstream_groups = upstream_groups
-        self._subscriptions: OrderedDict[tuple[str, str], tuple[str, ...]] = OrderedDict()
+        self._upstream_groups, self._identities = upstream_groups, identities
+        self._subscriptions: OrderedDict[SessionKey, tuple[str, ...]] = OrderedDict()
 
     async def __call__(self, request: Request[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatResponse:
         """Ask the job; while it is away the member is told to try again (COORDINATOR_NOT_AVAILABLE)."""
         body = request.body
+        process = SessionKey(body.group_id, body.member_id)
         try:
             names = body.subscribed_topic_names
             self._security.heartbeat(request.caller, body.group_id, names or ())
             if body.member_epoch == 0:
                 await self._upstream_groups.check_joined(request.caller.node_id, body.group_id)
             row = await self._row(request)
-            lease = self._lease(row)
+            lease = self._lease(process, row)
             answer = await self._job.ask(row)
         except RequestError as error:
             return _refusal(body.member_id, int(error.code), error.message)
@@ -57,50 +61,59 @@ class ShareGroupHeartbeat:
             logger.warning("heartbeat of group %s: %s", body.group_id, error)
             return _refusal(body.member_id, int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error))
         assert isinstance(answer, HeartbeatResponse)
-        self._remember(answer, lease)
-        return _response(answer)
+        self._remember(process, row, answer, lease)
+        return _response(body.member_id, answer)
 
     async def _row(self, request: Request[ShareGroupHeartbeatRequest]) -> HeartbeatRequest:
         body = request.body
         names = None if body.subscribed_topic_names is None else tuple(body.subscribed_topic_names)
-        known = names if names is not None else self._subscriptions.get((body.group_id, body.member_id), ())
+        known = names if names is not None else self._subscriptions.get(SessionKey(body.group_id, body.member_id), ())
         topics = await self._cluster.topics(known) if body.member_epoch >= 0 else {}
+        name = self._identities.name_of(body.group_id, request.header.client_id)
         return HeartbeatRequest(
             self._job.new_id(),
             body.group_id,
             self._job.reply_to,
-            member_id=body.member_id,
+            member_id=body.member_id if name is None else "",
             member_epoch=body.member_epoch,
             rack_id=body.rack_id,
             client_id=request.header.client_id,
             client_host=f"/{request.caller.host}",
             subscribed_topic_names=names,
             topics=topics_metadata(topics),
+            group_instance_id=name,
+            incarnation_id=None if name is None else body.member_id,
         )
 
-    def _lease(self, row: HeartbeatRequest) -> Lease:
-        """What the answer extends. With a leave it ends before the row is sent: the job may act on it at once."""
-        if row.member_epoch < 0:
-            self._leases.end(row.group_id, row.member_id)
-            return Lease()
-        return self._leases.begin(row.group_id, row.member_id)
+    def _lease(self, process: SessionKey, row: HeartbeatRequest) -> Lease:
+        """What the answer extends. With a leave it ends before the row is sent: the job may act on it at once.
 
-    def _remember(self, answer: HeartbeatResponse, lease: Lease) -> None:
-        key = (answer.group_id, answer.member_id)
+        There is none for a static member: its next process may join through any gateway, at any time.
+        """
+        if row.member_epoch < 0 or row.group_instance_id is not None:
+            self._leases.end(*process)
+            return Lease()
+        return self._leases.begin(*process)
+
+    def _remember(self, process: SessionKey, row: HeartbeatRequest, answer: HeartbeatResponse, lease: Lease) -> None:
         if answer.error_code or answer.member_epoch < 0:
-            self._subscriptions.pop(key, None)
+            self._subscriptions.pop(process, None)
+            self._identities.left(process)
             if answer.error_code:
-                self._leases.end(*key)
+                self._leases.end(*process)
             return
         lease.extend(answer.session_deadline_ms)
+        if row.group_instance_id is not None:
+            self._identities.joined(process, answer.member_id)
         if answer.subscribed_topic_names is not None:
-            self._subscriptions[key] = tuple(answer.subscribed_topic_names)
-            self._subscriptions.move_to_end(key)
+            self._subscriptions[process] = tuple(answer.subscribed_topic_names)
+            self._subscriptions.move_to_end(process)
             if len(self._subscriptions) > MAX_REMEMBERED:
                 self._subscriptions.popitem(last=False)
 
 
-def _response(answer: HeartbeatResponse) -> ShareGroupHeartbeatResponse:
+def _response(member_id: str, answer: HeartbeatResponse) -> ShareGroupHeartbeatResponse:
+    """Clients go on by the id that they have sent."""
     message = ShareGroupHeartbeatResponse
     assignment = None
     if answer.assignment is not None:
@@ -114,7 +127,7 @@ def _response(answer: HeartbeatResponse) -> ShareGroupHeartbeatResponse:
         throttle_time_ms=0,
         error_code=answer.error_code,
         error_message=answer.error_message,
-        member_id=answer.member_id,
+        member_id=member_id,
         member_epoch=answer.member_epoch,
         heartbeat_interval_ms=answer.heartbeat_interval_ms,
         assignment=assignment,

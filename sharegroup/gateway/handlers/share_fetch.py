@@ -14,10 +14,11 @@ from sharegroup.gateway.handlers.share_responses import AcknowledgeResponseBuild
 from sharegroup.gateway.handlers.share_topics import ShareTopics
 from sharegroup.gateway.job_client.job_channel import JobChannel
 from sharegroup.gateway.security.authorization import Authorization
+from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.sessions.member_session import FetchLimits, MemberSession
 from sharegroup.gateway.sessions.member_sessions import MemberSessions
-from sharegroup.gateway.sessions.share_session import ContextKind, FetchContext, TopicIdPartition
+from sharegroup.gateway.sessions.share_session import ContextKind, FetchContext, SessionKey, TopicIdPartition
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.listeners import Listeners
 from sharegroup.gateway.wire.request import Request
@@ -45,11 +46,12 @@ class ShareApis:
         listeners: Listeners,
         security: Authorization,
         leases: MemberLeases,
+        identities: MemberIdentities,
     ) -> None:
         self._job, self._cluster, self._security = job, cluster, security
-        self._group_configs, self._listeners = group_configs, listeners
+        self._group_configs, self._listeners, self._identities = group_configs, listeners, identities
         self._topics = ShareTopics(cluster, security)
-        self.sessions = MemberSessions(config, group_configs, job, cluster, leases)
+        self.sessions = MemberSessions(config, group_configs, job, cluster, leases, identities)
         self._acknowledgements = ShareAcknowledgements(
             job, cluster, security, leases, self.sessions, config.gateway.ack_margin_ms
         )
@@ -66,6 +68,8 @@ class ShareApis:
             check_renewing_fetch(
                 is_renew_ack(request), body.max_wait_ms, body.min_bytes, body.max_bytes, body.max_records
             )
+            process = SessionKey(body.group_id or "", body.member_id or "")
+            await self._identities.known(process, request.header.client_id, body.max_wait_ms / 1000)
             context = self.sessions.node(caller.node_id).fetch(
                 body.group_id,
                 body.member_id,
@@ -90,8 +94,8 @@ class ShareApis:
             return response.failed(error)
         finally:
             if context.kind is ContextKind.FINAL:
-                self.sessions.end(context.session)
-        return response.message(self._lock_timeout_ms(body.group_id), self._job.now_ms())
+                self.sessions.end(context.session, is_final=True)
+        return response.message(self._lock_timeout_ms(context.session.key), self._job.now_ms())
 
     async def _serve_fetch(
         self,
@@ -201,8 +205,11 @@ class ShareApis:
             return response.failed(error)
         finally:
             if context.kind is ContextKind.FINAL:
-                self.sessions.end(context.session)
-        return response.message(self._lock_timeout_ms(body.group_id))
+                self.sessions.end(context.session, is_final=True)
+        return response.message(self._lock_timeout_ms(context.session.key))
 
-    def _lock_timeout_ms(self, group_id: str) -> int:
-        return self._group_configs.group_config(group_id).record_lock_duration_ms
+    def _lock_timeout_ms(self, process: SessionKey) -> int:
+        config = self._group_configs.group_config(process.group_id)
+        if not self._identities.of(process).is_static:
+            return config.record_lock_duration_ms
+        return max(config.record_lock_duration_ms, config.static_record_lock_duration_ms)

@@ -50,7 +50,8 @@ AckResult = tuple[int, str | None]
 
 class MemberPartition:
     """Asks the job for one member's records of one share-partition, hands them out, and acknowledges them. `arrived` is
-    called when there is something new for a waiting fetch.
+    called when there is something new for a waiting fetch. `incarnation_id` is the process that speaks as a static
+    member, None of a dynamic one.
 
     It may go from one session of the member to another, as the share-partition's leader moves.
     """
@@ -64,8 +65,11 @@ class MemberPartition:
         arrived: Callable[[], None],
         demand_wait_ms: int,
         lock_duration_ms: int,
+        incarnation_id: str | None = None,
     ) -> None:
-        self.key, self.member_id = key, member_id
+        self.key, self.member_id, self._incarnation_id = key, member_id, incarnation_id
+        #: When the session was opened whose first fetch has not been answered yet, of a static member; else -1.
+        self._opened_ms = -1
         self.read_ahead = read_ahead
         self.holdings = Holdings()
         self._job = job
@@ -73,6 +77,11 @@ class MemberPartition:
         self._demand_wait_ms = demand_wait_ms
         self._min_lock_left_ms = min(MIN_LOCK_LEFT_MS, lock_duration_ms // _PART_OF_LOCK)
         self._is_closed = self._is_released = False
+
+    @property
+    def is_static(self) -> bool:
+        """Whether the member's next process is to get what this one was sent (KIP-345)."""
+        return self._incarnation_id is not None
 
     # -- records -----------------------------------------------------------------------------------------------------
 
@@ -82,7 +91,10 @@ class MemberPartition:
         if records is None:
             return
         named = self._named(self._job.reply_to)
-        request = FetchRequest(*named, max_records=records, max_wait_ms=self._demand_wait_ms)
+        request = FetchRequest(
+            *named, max_records=records, max_wait_ms=self._demand_wait_ms, is_static=self.is_static,
+            opened_ms=self._opened_ms,
+        )  # fmt: skip
         self.read_ahead.sent(request.id, records, now_ms)
         self._job.subscribe(request.id, self._receive)
         self._job.append_soon(request, lambda: self._refused(request.id))
@@ -101,7 +113,10 @@ class MemberPartition:
         if response.error_code:
             logger.warning("fetch of %s for member %s: %s", self.key, self.member_id, response.error_message)
             self._refused(response.id)
-        elif not self.read_ahead.arrived(
+            self.arrived()
+            return
+        self._opened_ms = -1
+        if not self.read_ahead.arrived(
             response.id,
             response.acquired,
             response.lock_deadline_ms,
@@ -150,7 +165,13 @@ class MemberPartition:
     # -- the session -------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """A new session: first the job takes back what the member held, whoever gave it to it."""
+        """A new session: first the job takes back what the member held, whoever gave it to it.
+
+        Of a static member that is for its first fetch to say, so that nobody else gets it in between.
+        """
+        if self.is_static:
+            self._opened_ms = self._job.now_ms()
+            return
         self._job.append_soon(ReleaseMemberRequest(*self._named(), opened_ms=self._job.now_ms()))
 
     def close(self) -> None:
@@ -249,6 +270,7 @@ class MemberPartition:
                 acquired=granted,
                 lock_deadline_ms=lock_deadline_ms,
                 is_renew_ack=is_renew_ack,
+                is_static=is_renew_ack and self.is_static,
             )
             for part, granted in acknowledgement_rows(batches, grants)
         ]
@@ -278,9 +300,9 @@ class MemberPartition:
             self.holdings.accepted(row.batches, row.id, renewed_ms)
         return answer.error_code, answer.error_message
 
-    def _named(self, reply_to: str = "") -> tuple[str, str, str, str, int, str, int, str]:
+    def _named(self, reply_to: str = "") -> tuple[str, str, str, str, int, str, int, str, str | None]:
         """What every row of the member begins with."""
-        return self._job.new_id(), *self.key, self.member_id, -1, reply_to
+        return self._job.new_id(), *self.key, self.member_id, -1, reply_to, self._incarnation_id
 
 
 def settled(code: ErrorCode, message: str | None = None) -> asyncio.Future[AckResult]:

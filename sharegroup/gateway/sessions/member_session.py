@@ -76,10 +76,11 @@ class MemberSession:
         for key in partitions:
             self.partition(key).open()
 
-    def close(self, owned: Container[TopicIdPartition]) -> None:
-        """The session is over: `owned` are the partitions that the member has fetched nowhere else since."""
+    def close(self, owned: Container[TopicIdPartition], is_final: bool = False) -> None:
+        """The session is over: `owned` are the partitions that the member has fetched nowhere else since. What a static
+        member was sent stays its own, unless its client has ended it (`is_final`)."""
         for key, partition in self._partitions.items():
-            if key in owned:
+            if key in owned and (is_final or not partition.is_static):
                 partition.close()
             else:
                 partition.leave()

@@ -17,6 +17,7 @@ from sharegroup.gateway.groups.group_configs import GroupConfigs
 from sharegroup.gateway.job_client.job_channel import JobChannel
 from sharegroup.gateway.records.batch_cache import BatchCache
 from sharegroup.gateway.records.log_reader import LogReader
+from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.sessions.member_partition import MemberPartition
 from sharegroup.gateway.sessions.member_session import MemberSession
@@ -55,9 +56,10 @@ class MemberSessions:
         job: JobChannel,
         cluster: UpstreamCluster,
         leases: MemberLeases,
+        identities: MemberIdentities,
     ) -> None:
         self._config, self._group_configs, self._job, self._cluster = config, group_configs, job, cluster
-        self._leases = leases
+        self._leases, self._identities = leases, identities
         self._cache = BatchCache(config.gateway.batch_cache_max_bytes)
         self._reader = LogReader(cluster, self._cache)
         self._nodes: dict[int, ShareSessionCache] = {}
@@ -114,10 +116,11 @@ class MemberSessions:
         owner = self._owners.get((session.key, key), session)
         return self.serve(owner).partition(key)
 
-    def end(self, session: ShareSession) -> None:
+    def end(self, session: ShareSession, is_final: bool = False) -> None:
         """The session is over: what the member holds through it is released, as by Kafka's leaders.
 
-        A partition that the member has forgotten, or fetches at another node by now, keeps its locks.
+        A partition that the member has forgotten, or fetches at another node by now, keeps its locks. So does all of a
+        static member, for its next session, unless its client has ended this one (`is_final`).
         """
         served = self._served.pop(session, None)
         if served is None:
@@ -125,7 +128,7 @@ class MemberSessions:
         ending = [key for key in served.partitions if self._owners.get((session.key, key)) is session]
         for key in ending:
             del self._owners[session.key, key]
-        served.close(session.partitions.keys() & ending)
+        served.close(session.partitions.keys() & ending, is_final)
 
     def disconnected(self, connection_id: int) -> None:
         """A connection was closed: its sessions end."""
@@ -177,18 +180,18 @@ class MemberSessions:
                 for served in self._served.values():
                     served.new_leader()
             case MemberLeftBroadcast():
-                self._member_left(SessionKey(row.group_id, row.member_id))
+                self._member_left(row.group_id, row.member_id)
             case TopicDeletedBroadcast():
                 try:
                     self._topic_deleted(topic_id_of(row.topic_id))
                 except ValueError:
                     logger.warning("the job tells of a deleted topic with the id %r", row.topic_id)
 
-    def _member_left(self, member: SessionKey) -> None:
-        self._leases.end(*member)
-        for session, served in self._served.items():
-            if session.key == member:
-                for part in served.parts:
+    def _member_left(self, group_id: str, member_id: str) -> None:
+        self._leases.end(group_id, member_id)
+        for served in self._served.values():
+            for part in served.parts:
+                if (part.key.group_id, part.member_id) == (group_id, member_id):
                     part.member_left()
 
     def _topic_deleted(self, topic_id: UUID) -> None:
@@ -220,14 +223,16 @@ class MemberSessions:
             )
         group = self._group_configs.group_config(session.key.group_id)
         settings = self._config.gateway
+        identity = self._identities.of(session.key)
         limit = min(settings.read_ahead_max_records, group.partition_max_record_locks)
         lost_after_ms = settings.demand_wait_ms + LOST_AFTER_MS
         return MemberPartition(
             SharePartitionKey(session.key.group_id, topic.name, topic_id_text(key.topic_id), key.partition),
-            session.key.member_id,
+            identity.member_id,
             self._job,
             ReadAhead(limit, group.record_lock_duration_ms, lost_after_ms, settings.read_ahead_min_records),
             arrived,
             settings.demand_wait_ms,
             group.record_lock_duration_ms,
+            identity.incarnation_id,
         )

@@ -21,6 +21,7 @@ from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat
 from sharegroup.gateway.handlers.share_fetch import ShareApis
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.server import REFRESH_INTERVAL_S
+from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.upstream.listeners import Listeners
 from sharegroup.gateway.wire.headers import RequestHeader
@@ -216,10 +217,10 @@ class _Process:
         listeners = Listeners(self._name)
         for place, node_id in enumerate(around.kafka.brokers):
             listeners.add(node_id, PORT + place)
-        leases = MemberLeases()
-        self.share = ShareApis(config, configs, job, cluster, listeners, security, leases)
+        leases, identities = MemberLeases(), MemberIdentities(configs)
+        self.share = ShareApis(config, configs, job, cluster, listeners, security, leases, identities)
         upstream_groups = _NoUpstreamGroups(cluster, around.tables)  # type: ignore[arg-type]
-        heartbeat = ShareGroupHeartbeat(job, cluster, security, leases, upstream_groups)
+        heartbeat = ShareGroupHeartbeat(job, cluster, security, leases, upstream_groups, identities)
         routes: list[Route] = [
             (share_messages.ShareGroupHeartbeatRequest, heartbeat),
             (share_messages.ShareFetchRequest, self.share.fetch),

@@ -8,12 +8,15 @@ from sharegroup.protocol.share_group_responses import HeartbeatResponse
 from sharegroup.protocol.share_partition_responses import SharePartitionResponse
 from sharegroup.testkit.simulation.judge import Key
 
-Named = tuple[str, str, str, str, int, str, int, str]
+Named = tuple[str, str, str, str, int, str, int, str, str | None]
 
 
-def named(request_id: str, key: Key, member_id: str, epoch: int, reply_to: str) -> Named:
+def named(
+    request_id: str, key: Key, member_id: str, epoch: int, reply_to: str, incarnation_id: str | None = None
+) -> Named:
     """What a request for a share-partition begins with."""
-    return request_id, key.group_id, key.topic, key.topic_id, key.partition, member_id, epoch, reply_to
+    share_partition = key.group_id, key.topic, key.topic_id, key.partition
+    return request_id, *share_partition, member_id, epoch, reply_to, incarnation_id
 
 
 def assigned_topics(response: HeartbeatResponse) -> Iterator[tuple[str, str, list[int]]]:

@@ -92,6 +92,13 @@ class RowMember:
         #: What a static member has not acknowledged yet, also through a restart: by the first request that got it.
         self._held: dict[str, tuple[Key, _Held]] = {}
         self._is_back = False
+        #: The process that speaks, and the one before it, of a static member; and when this one was told to be fenced.
+        self._incarnation: str | None = None
+        self._incarnation_before: str | None = None
+        self._fenced_ms: int | None = None
+        self._heartbeat_ms = 0
+        #: What the process before has asked for when its place was taken.
+        self._of_the_fenced: set[str] = set()
         self._fetches: dict[Key, FetchRequest] = {}
         self._acknowledgements: dict[str, _Sent] = {}
         self._seen: set[str] = set()
@@ -111,6 +118,9 @@ class RowMember:
         self.epoch, self._told_subscription = 0, False
         self._forget()
         self._is_back = bool(self._held)
+        if self.habits.is_static:
+            self._incarnation_before, self._incarnation = self._incarnation, f"{self.name}-{self._process}"
+        self._fenced_ms, self._of_the_fenced = None, set()
         self._sender = RowSender(self._clock, self.world.kafka, self.world.weather)
         self._tail = RowTail(self._clock, self.world.kafka, self.world.weather, RESPONSES, self._on_row)
         self._heartbeat()
@@ -188,9 +198,9 @@ class RowMember:
             subscribed_topic_names=self.topics if is_full and self.epoch >= 0 else None,
             topics=known,
             group_instance_id=self.name if self.habits.is_static else None,
-            incarnation_id=f"{self.name}-{self._process}" if self.habits.is_static else None,
+            incarnation_id=self._incarnation,
         )
-        self._heartbeat_id = request.id
+        self._heartbeat_id, self._heartbeat_ms = request.id, self._clock.now_ms
         self._judge.wants(self.group_id, [topic.topic_id for topic in known.values()])
         if is_full:
             self._trace.add(self.name, f"joins {self.group_id}: {', '.join(sorted(known))}")
@@ -223,6 +233,8 @@ class RowMember:
             return
         if self.habits.is_static:
             self.member_id = response.member_id
+        if self._fenced_ms is not None and self._heartbeat_ms > self._fenced_ms:
+            self._judge.violate("only who is replaced is fenced", f"{self._incarnation} is the member, and was fenced")
         self.epoch, self._told_subscription = response.member_epoch, True
         if response.assignment is not None:
             self._assigned(response)
@@ -252,11 +264,24 @@ class RowMember:
     def _go_on(self) -> None:
         """Handle what an earlier process was granted: it is still the member's."""
         self._is_back = False
+        if self._random.random() < 0.3:
+            self._in_a_while(self._random.uniform(0, 200), self._fenced_process_goes_on)
         for key, held in list(self._held.values()):
             self._known[row_adapter.response_key(key)] = key
             self._trace.add(self.name, f"goes on with {key} {_ranges(held.acquired)}", str(key))
             work_ms = self._random.uniform(*self.habits.work_ms)
             self._in_a_while(work_ms, lambda key=key, held=held: self._acknowledge(key, held))
+
+    def _fenced_process_goes_on(self) -> None:
+        """The process before is still there, and acknowledges and fetches: the member is another one by now."""
+        for key, held in list(self._held.values()):
+            batches = tuple(AcknowledgementBatch(*a[:2], (AcknowledgeType.REJECT,)) for a in held.acquired)
+            named = row_adapter.named(
+                self._next_id(), key, self.member_id, self.epoch, self.reply_to, self._incarnation_before
+            )
+            self._of_the_fenced.add(named[0])
+            self._trace.add(self.name, f"its process before rejects {_ranges(held.acquired)}", str(key))
+            self._send(AcknowledgeRequest(*named, batches=batches, acquired=held.acquired))
 
     # -- records ---------------------------------------------------------------------------------------------------
 
@@ -378,13 +403,17 @@ class RowMember:
         return AcknowledgementBatch(first, last, (AcknowledgeType.ACCEPT,))
 
     def _on_acknowledged(self, response: AcknowledgeResponse) -> None:
+        if response.id in self._of_the_fenced and not response.error_code:
+            self._judge.violate("a fenced process is refused", f"{self._incarnation_before} acknowledged")
         sent = self._acknowledgements.pop(response.id, None)
         if sent is None:
             return
         request, key = sent.request, sent.key
         if response.error_code:
             name = ErrorCode(response.error_code).name
-            if sent.grant is not None:
+            if response.error_code == ErrorCode.FENCED_INSTANCE_ID:  # the next heartbeat must say so, too
+                self._fenced_ms = self._clock.now_ms
+            elif sent.grant is not None:
                 told, appended_ms = _acks(request.batches), sent.appended_ms
                 self._judge.acknowledgement_refused(key, told, sent.grant, appended_ms, name)
             self._trace.add(self.name, f"acknowledgement of {key} {_acks(request.batches)} refused: {name}", str(key))
@@ -430,7 +459,7 @@ class RowMember:
 
     def _named(self, key: Key, reply_to: str | None = None) -> row_adapter.Named:
         answered_to = self.reply_to if reply_to is None else reply_to
-        return row_adapter.named(self._next_id(), key, self.member_id, self.epoch, answered_to)
+        return row_adapter.named(self._next_id(), key, self.member_id, self.epoch, answered_to, self._incarnation)
 
     def _send(self, request: SharePartitionRequest) -> None:
         # Of another copy of a returned range nobody could tell whether it is for the next grant of the same count.

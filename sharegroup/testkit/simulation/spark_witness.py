@@ -141,7 +141,8 @@ class SparkWitness:
         if response.error_code:
             name = ErrorCode(response.error_code).name
             self._trace.add(self.member_id, f"acknowledgement of {key} {told} refused: {name}", str(key))
-            if len(known) == len(grants):
+            # Who is fenced has lost its place: it ends, and its next process goes on.
+            if len(known) == len(grants) and response.error_code != ErrorCode.FENCED_INSTANCE_ID:
                 first = min(known, key=lambda grant: (grant.generation, grant.deadline_ms))
                 self._judge.acknowledgement_refused(key, told, first, sent.appended_ms, name)
             return

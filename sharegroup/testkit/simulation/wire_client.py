@@ -53,7 +53,7 @@ class ClientSide:
 
 class ShareClient:
     """One share consumer, from its join to its end. `on_end` is called when it has ended, in order or not; `random`
-    decides what it does."""
+    decides what it does; `client_id` is the name of a static member."""
 
     def __init__(
         self,
@@ -64,8 +64,10 @@ class ShareClient:
         side: ClientSide,
         random: Random,
         on_end: Callable[[ShareClient], None] = lambda client: None,
+        client_id: str = "",
     ) -> None:
         self.member_id, self.group_id, self.topics, self.habit = member_id, group_id, tuple(topics), habit
+        self._client_id = client_id
         self.loop = VirtualLoop(side.clock)
         side.loops.append(self.loop)
         self._side, self._random, self._on_end = side, random, on_end
@@ -163,7 +165,7 @@ class ShareClient:
     def _connection(self, node_id: int) -> Connection:
         side = self._side
         gateway = side.gateways[self._gateway]
-        return Connection(side.clock, side.weather, self.loop, gateway, node_id, self.member_id)
+        return Connection(side.clock, side.weather, self.loop, gateway, node_id, self._client_id)
 
     # -- the group -----------------------------------------------------------------------------------------------------
 
@@ -198,6 +200,8 @@ class ShareClient:
             self._epoch = JOINING
             self._assign([])
             return 0
+        if answer.error_code == ErrorCode.FENCED_INSTANCE_ID:  # a join of an earlier process came late
+            self.loop.call_soon(self.die)
         if answer.error_code or epoch == LEAVING:
             return RETRY_MS
         self._side.observer.heartbeat_answered(self.member_id, self.group_id, sent_ms)

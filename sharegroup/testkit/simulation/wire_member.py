@@ -30,6 +30,7 @@ class WireMember:
             ends=False,
             moves="gateway_moves" in world.faults,
         )
+        self._is_static = world.has("static_members") and world.random("names at gateways").random() < 0.6
         self._lives = 0
         self._client: ShareClient | None = None
 
@@ -43,8 +44,9 @@ class WireMember:
         self._lives += 1
         member_id = f"{self.name}.{self._lives}"
         self._client = ShareClient(
-            member_id, self.group_id, self.topics, self._habit, self._side, self._random, self._ended
-        )
+            member_id, self.group_id, self.topics, self._habit, self._side, self._random, self._ended,
+            client_id=self.name if self._is_static else "",
+        )  # fmt: skip
         self._client.start()
 
     def die(self) -> None:

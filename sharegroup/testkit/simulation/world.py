@@ -136,13 +136,17 @@ def make_world(
     weather = Weather()
     if "bad_network" in chosen:
         weather = Weather(slow_chance=0.03, slow_ms=8_000, lost_request=0.01, lost_answer=0.02)
-    job = parse_config(config or _config(Random(f"{seed}/config")), "the simulation's configuration")
+    job = parse_config(
+        config or _config(Random(f"{seed}/config"), "static_members" in chosen), "the simulation's configuration"
+    )
     judge = Judge(clock, trace, kafka)
     return World(seed, hours, chosen, clock, trace, kafka, tables, judge, weather, job)
 
 
-def _config(random: Random) -> Mapping[str, object]:
+def _config(random: Random, has_names: bool) -> Mapping[str, object]:
+    named = {"share.client.id.as.instance.id": True}
     return {
+        "groups": {f"group-{number}": named for number in range(1, 10)} if has_names else {},
         "job": {
             "operator.shards": random.choice((1, 1, 2, 3)),
             "log.idle.poll.interval.ms": 10_000,
@@ -156,9 +160,6 @@ def _config(random: Random) -> Mapping[str, object]:
             "group.share.max.heartbeat.interval.ms": 60_000,
             "group.share.session.timeout.ms": 180_000,
             "group.share.max.session.timeout.ms": 180_000,
-            # Who dies for good has left when half of the calm time is over.
-            "group.share.static.session.timeout.ms": 240_000,
-            "group.share.static.record.lock.duration.ms": 150_000,
             "group.share.record.lock.duration.ms": random.choice((15_000, 30_000)),
             "group.share.delivery.count.limit": random.choice((2, 3, 5)),
             "group.share.partition.max.record.locks": random.choice((100, 2_000)),

@@ -21,6 +21,7 @@ from sharegroup.protocol.share_partition_requests import (
     FETCH,
     AcknowledgeRequest,
     ConfigureRequest,
+    FenceMemberRequest,
     FetchRequest,
     ReleaseMemberRequest,
     SharePartitionRequest,
@@ -165,6 +166,14 @@ def unacquire(request_id: str, first: int, last: int, member: str = "m1") -> Una
 
 def release(request_id: str, member: str = "m1", epoch: int = -1, partition: int = 0) -> ReleaseMemberRequest:
     return ReleaseMemberRequest(request_id, GROUP, TOPIC, TOPIC_ID, partition, member, epoch, "me")
+
+
+def fence(incarnation: str, joined: int = 0, member: str = "m1", partition: int = 0) -> FenceMemberRequest:
+    """Another process of the member has joined, `joined` ms after T0."""
+    return FenceMemberRequest(
+        f"fence-{incarnation}", GROUP, TOPIC, TOPIC_ID, partition, member,
+        incarnation_id=incarnation, joined_ms=T0 + joined,
+    )  # fmt: skip
 
 
 def configure(partition: int = 0, **values: object) -> ConfigureRequest:

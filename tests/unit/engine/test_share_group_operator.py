@@ -23,7 +23,7 @@ from sharegroup.protocol.share_group_requests import (
     TopicDeletedNotice,
     TopicMetadata,
 )
-from sharegroup.protocol.share_partition_requests import decode_share_partition_request
+from sharegroup.protocol.share_partition_requests import FenceMemberRequest, decode_share_partition_request
 
 GROUP = "g"
 T0 = 1_700_000_000_000
@@ -197,6 +197,16 @@ def test_a_static_member_that_waits_for_its_share_partitions_is_answered_with_it
     assert (response["id"], response["member_id"]) == ("join-p2", row["member_id"])
     assert (row["group_instance_id"], row["incarnation_id"]) == ("worker", "p2")
     assert response["assignment"] == {"orders": ["id-orders", [0, 1]]}
+    assert told.requests == []
+    later = dataclasses.replace(heartbeat("join-p3", 0, "", ORDERS), group_instance_id="worker", incarnation_id="p3")
+    rows = [decode_share_partition_request(value) for _, value in group.send(later, at=20).requests]
+    assert rows == [
+        FenceMemberRequest(
+            f"fence-{row['member_id']}-p3", GROUP, "orders", "id-orders", partition, row["member_id"],
+            incarnation_id="p3", joined_ms=T0 + 20,
+        )
+        for partition in (0, 1)
+    ]  # fmt: skip
 
 
 def test_who_joins_within_the_assignment_interval_is_answered_when_the_assignor_has_run() -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import dataclasses
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from sharegroup.config import Config
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat
+from sharegroup.gateway.sessions.member_identities import Identity, MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
+from sharegroup.gateway.sessions.share_session import SessionKey
 from sharegroup.protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from sharegroup.protocol.share_group_responses import HeartbeatResponse
 from tests.unit.gateway.scripted_upstream import ALICE, EVERYTHING_ALLOWED, ScriptedUpstream, answer
@@ -28,6 +33,12 @@ class Job:
     async def ask(self, row: Any) -> HeartbeatResponse:
         self.rows.append(row)
         return HeartbeatResponse("1", "gateway", row.group_id, member_id=row.member_id, member_epoch=1)
+
+
+def Configs(**values: object) -> Any:  # noqa: N802
+    """The configs of any group."""
+    config = dataclasses.replace(Config().group_config("g"), **cast(Any, values))
+    return SimpleNamespace(group_config=lambda _: config)
 
 
 class NotShareGroups:
@@ -59,8 +70,77 @@ def test_a_group_of_another_kind_is_not_joined(
     message = ShareGroupHeartbeatRequest(
         group_id=group_id, member_id="m", member_epoch=epoch, rack_id=None, subscribed_topic_names=["t"]
     )
-    heartbeat = handler(job, upstream, EVERYTHING_ALLOWED, MemberLeases(), groups)
+    heartbeat = handler(job, upstream, EVERYTHING_ALLOWED, MemberLeases(), groups, MemberIdentities(Configs()))
     found = answer(heartbeat, message, ShareGroupHeartbeatResponse, version=1)
     assert (found.error_code, found.error_message, found.member_epoch) == answered
     assert groups.asked == ([(ALICE.node_id, group_id)] if asked else [])
     assert len(job.rows) == rows
+
+
+class Named(Job):
+    """A group coordinator that has stored the id `stored` for each name; `code` is what it refuses with."""
+
+    code = ErrorCode.NONE
+
+    async def ask(self, row: Any) -> HeartbeatResponse:
+        self.rows.append(row)
+        member_id = row.member_id if row.group_instance_id is None else "stored"
+        return HeartbeatResponse(
+            "1", "gateway", row.group_id, int(self.code), None, member_id=member_id, member_epoch=row.member_epoch or 3,
+            session_deadline_ms=10**15,
+        )  # fmt: skip
+
+
+class Gateway:
+    """The handler, for the process m of a client."""
+
+    def __init__(self, **values: object) -> None:
+        self.job, self.leases, self.identities = Named(), MemberLeases(), MemberIdentities(Configs(**values))
+        handler: Any = ShareGroupHeartbeat
+        self._heartbeat = handler(
+            self.job, ScriptedUpstream(), EVERYTHING_ALLOWED, self.leases, NotShareGroups(), self.identities
+        )
+
+    def send(self, epoch: int) -> ShareGroupHeartbeatResponse:
+        message = ShareGroupHeartbeatRequest(
+            group_id="g", member_id="m", member_epoch=epoch, rack_id=None, subscribed_topic_names=["t"]
+        )
+        return answer(self._heartbeat, message, ShareGroupHeartbeatResponse, version=1)
+
+    def row(self) -> tuple[str, str | None, str | None]:
+        """Of the last row: (member id, group instance id, incarnation id)"""
+        row = self.job.rows[-1]
+        return row.member_id, row.group_instance_id, row.incarnation_id
+
+
+#: Of `answer`.
+CLIENT_ID = "client"
+PROCESS = SessionKey("g", "m")
+
+
+def test_a_client_id_is_no_name_by_default() -> None:
+    gateway = Gateway()
+    assert gateway.send(0).member_id == "m"
+    assert gateway.row() == ("m", None, None)
+    assert gateway.leases.of(*PROCESS).lasts(0)
+    assert gateway.identities.of(PROCESS) == Identity("m")
+
+
+def test_a_client_id_is_the_name_of_a_static_member_where_the_group_says_so() -> None:
+    gateway = Gateway(client_id_as_instance_id=True)
+    for epoch in (0, 3):
+        assert gateway.send(epoch).member_id == "m"  # the client goes on by its own id
+        assert gateway.row() == ("", CLIENT_ID, "m")
+        assert gateway.identities.of(PROCESS) == Identity("stored", "m")
+    assert not gateway.leases.of(*PROCESS).lasts(0)  # another process may take its place at any time
+
+
+@pytest.mark.parametrize(("epoch", "code"), [(-1, ErrorCode.NONE), (3, ErrorCode.FENCED_INSTANCE_ID)])
+def test_a_process_that_is_no_member_any_more_is_forgotten(epoch: int, code: ErrorCode) -> None:
+    gateway = Gateway(client_id_as_instance_id=True)
+    gateway.send(0)
+    gateway.job.code = code
+    found = gateway.send(epoch)
+    assert (found.member_id, found.error_code) == ("m", code)
+    assert gateway.row() == ("", CLIENT_ID, "m")
+    assert gateway.identities.of(PROCESS) == Identity("m")

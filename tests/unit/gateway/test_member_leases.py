@@ -8,8 +8,10 @@ from typing import Any, cast
 
 import pytest
 
+from sharegroup.config import Config
 from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat
 from sharegroup.gateway.sessions import member_leases
+from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.wire.request import Caller, Request
 from sharegroup.protocol.messages import ShareGroupHeartbeatRequest
@@ -59,7 +61,9 @@ class Heartbeats:
         security = SimpleNamespace(heartbeat=lambda *_: None)
         cluster: Any = ScriptedUpstream()
         groups: Any = NoOtherGroups()
-        self._handler = ShareGroupHeartbeat(cast(Any, self.job), cluster, security, self.leases, groups)
+        configs: Any = SimpleNamespace(group_config=Config().group_config)
+        identities = MemberIdentities(configs)
+        self._handler = ShareGroupHeartbeat(cast(Any, self.job), cluster, security, self.leases, groups, identities)
 
     async def send(self, member_epoch: int) -> asyncio.Future[Any]:
         body = ShareGroupHeartbeatRequest(

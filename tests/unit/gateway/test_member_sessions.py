@@ -12,10 +12,11 @@ import pytest
 from sharegroup.config import Config
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.records.slicing import Slice
+from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.sessions.member_session import MemberSession
 from sharegroup.gateway.sessions.member_sessions import MemberSessions
-from sharegroup.gateway.sessions.share_session import FINAL_EPOCH, FetchContext, TopicIdPartition
+from sharegroup.gateway.sessions.share_session import FINAL_EPOCH, FetchContext, SessionKey, TopicIdPartition
 from sharegroup.protocol.broadcasts import MemberLeftBroadcast, NewLeaderBroadcast, TopicDeletedBroadcast
 from sharegroup.protocol.share_partition_requests import (
     ACKNOWLEDGE,
@@ -24,6 +25,7 @@ from sharegroup.protocol.share_partition_requests import (
     UNACQUIRE,
     FetchRequest,
     SharePartitionRequest,
+    UnacquireRequest,
 )
 from sharegroup.protocol.topic_ids import topic_id_text
 from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange, SharePartitionKey
@@ -45,7 +47,8 @@ class Nodes:
         cluster: Any = SimpleNamespace(topic_by_id=lambda _: topic, watch=lambda _: None, deleted=self.deleted.append)
         groups: Any = SimpleNamespace(group_config=config.group_config)
         self.leases = MemberLeases()
-        self.sessions = MemberSessions(config, groups, cast(Any, self.job), cluster, self.leases)
+        self.identities = MemberIdentities(groups)
+        self.sessions = MemberSessions(config, groups, cast(Any, self.job), cluster, self.leases, self.identities)
 
     def fetch(
         self, node: int, epoch: int, *add: TopicIdPartition, forget: tuple[TopicIdPartition, ...] = ()
@@ -304,3 +307,67 @@ def test_what_is_ahead_of_a_slow_worker_goes_to_others_that_wait(nodes: Nodes) -
     wanted(SharePartitionKey("g", "orders", topic_id_text(ORDERS), 0))
     (row,) = nodes.rows()
     assert (row.type, row.acquired) == (UNACQUIRE, (AcquiredRange(1_125, 1_199, 1),))  # 25 it takes within 500 ms
+
+
+# -- static members ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def named(nodes: Nodes) -> Nodes:
+    """The process m is a static member, whose id is stored."""
+    nodes.identities.joined(SessionKey("g", "m"), "stored")
+    return nodes
+
+
+def test_a_static_members_rows_name_it_and_its_process(named: Nodes) -> None:
+    named.job.time_ms = 5
+    context = named.fetch(1, 0, P0)
+    (fetch,) = named.job.rows
+    assert isinstance(fetch, FetchRequest)
+    assert (fetch.member_id, fetch.incarnation_id, fetch.is_static, fetch.opened_ms) == ("stored", "m", True, 5)
+    named.hand_out(context, P0, 0, 9, 9)
+    named.fetch(1, 1)
+    later = named.job.rows[-1]
+    assert isinstance(later, FetchRequest)
+    assert (later.id != fetch.id, later.is_static, later.opened_ms) == (True, True, -1)
+
+
+def test_what_a_static_member_was_sent_stays_its_own_when_its_connection_ends(named: Nodes) -> None:
+    context = named.fetch(1, 0, P0)
+    named.hand_out(context, P0, 0, 9, 3)
+    named.rows()
+    named.sessions.disconnected(1)
+    (row,) = named.rows()  # what it was not sent never was delivered
+    assert isinstance(row, UnacquireRequest)
+    assert (row.acquired, row.member_id, row.incarnation_id) == ((AcquiredRange(4, 9, 1),), "stored", "m")
+
+
+def test_what_a_static_member_was_sent_is_released_when_it_ends_its_session(named: Nodes) -> None:
+    context = named.fetch(1, 0, P0)
+    named.hand_out(context, P0, 0, 9, 3)
+    named.rows()
+    final = named.sessions.node(1).fetch("g", "m", FINAL_EPOCH, 1)
+    named.sessions.end(final.session, is_final=True)
+    (row,) = named.rows()
+    assert (row.type, row.member_id, row.incarnation_id) == (RELEASE_MEMBER, "stored", "m")
+
+
+def test_a_static_member_that_opens_a_session_anew_asks_for_what_it_held(named: Nodes) -> None:
+    context = named.fetch(1, 0, P0)
+    named.hand_out(context, P0, 0, 3, 3)
+    named.rows()
+    named.job.time_ms = 7
+    named.fetch(1, 0, P0)
+    assert named.job.rows
+    assert {(row.type, getattr(row, "opened_ms", None)) for row in named.job.rows} == {(FETCH, 7)}
+
+
+def test_a_static_member_that_has_left_is_known_by_its_own_id(named: Nodes) -> None:
+    context = named.fetch(1, 0, P0)
+    named.hand_out(context, P0, 0, 9, 3)
+    named.rows()
+    named.job.tell(MemberLeftBroadcast("g", "m", 3))
+    assert named.rows() == []
+    named.job.tell(MemberLeftBroadcast("g", "stored", 3))
+    assert [row.type for row in named.rows()] == [UNACQUIRE]
+    assert named.acknowledge(context, P0, 0, 3) == ErrorCode.INVALID_RECORD_STATE

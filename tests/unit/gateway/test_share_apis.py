@@ -15,6 +15,7 @@ from sharegroup.errors import ErrorCode
 from sharegroup.gateway.handlers.share_fetch import ShareApis
 from sharegroup.gateway.records import log_reader
 from sharegroup.gateway.records.slicing import Slice
+from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.sessions.member_partition import MemberPartition
 from sharegroup.gateway.upstream import cluster as upstream_cluster
@@ -49,7 +50,10 @@ class Gateway:
         listeners.add(NODE, 9192)
         leases = MemberLeases()
         leases.begin("g", "m").extend(10 * LOCK_MS)
-        self.apis = ShareApis(config, groups, cast(Any, self.job), self.cluster, listeners, security, leases)
+        self.identities = MemberIdentities(groups)
+        self.apis = ShareApis(
+            config, groups, cast(Any, self.job), self.cluster, listeners, security, leases, self.identities
+        )
 
     async def fetch(
         self, epoch: int, *topic_ids: UUID, reject: tuple[tuple[int, int], ...] = (), max_wait_ms: int = 0
@@ -125,7 +129,9 @@ def batches(partition: Any, offsets: tuple[tuple[int, int], ...]) -> list[Any]:
 
 
 def request(api_key: int, body: Any) -> Request:
-    return Request(cast(Any, SimpleNamespace(api_key=api_key, api_version=1)), body, Caller(7, NODE, "localhost"))
+    return Request(
+        cast(Any, SimpleNamespace(api_key=api_key, api_version=1, client_id="c")), body, Caller(7, NODE, "localhost")
+    )
 
 
 def errors(response: Any) -> dict[UUID, tuple[int, int]]:

@@ -8,6 +8,8 @@ import pytest
 
 from sharegroup.errors import ErrorCode
 from sharegroup.group_coordinator import CoordinatorResult, ReleaseMember, ShareGroup
+from sharegroup.group_coordinator.records import TopicPartitions
+from sharegroup.group_coordinator.results import FenceMember
 from sharegroup.protocol.share_group_requests import HeartbeatRequest
 from sharegroup.protocol.share_group_responses import HeartbeatResponse
 from tests.unit.group_coordinator.driver import CONFIG, GROUP, ORDERS, Driver, request
@@ -51,7 +53,7 @@ def refused(driver: Driver, row: HeartbeatRequest) -> tuple[ErrorCode, str | Non
         (request("", 0, ["orders"], instance="", incarnation="p"), "InstanceId can't be empty."),
         (request("", 0, ["orders"], instance="n", incarnation=" "), "IncarnationId can't be empty."),
         (request("", 0, ["orders"], instance="n"), "IncarnationId must be set of a static member."),
-        (request("", 1, instance="n", incarnation="p"), "MemberId can't be empty."),
+        (request(" ", 1, instance="n", incarnation="p"), "MemberId can't be empty."),
         (request("m", -3, instance="n", incarnation="p"), "MemberEpoch is invalid."),
         (request("m", -2, incarnation="p"), "MemberEpoch is invalid."),
     ],
@@ -86,10 +88,44 @@ def test_the_latest_process_to_join_is_the_member_and_the_one_before_is_fenced()
     assert beat(driver, "p2").error_code == ErrorCode.NONE
 
 
+def test_share_partitions_are_told_which_process_the_member_is_now_and_no_epoch_changes() -> None:
+    driver, member_id = stable()
+    epochs = driver.epochs()
+    driver.now_ms += 7
+    join(driver, "p2")
+    topics = tuple(driver.group.metadata.assignable().values())
+    assert topics
+    assert driver.last.fence == FenceMember(GROUP, member_id, "p2", driver.now_ms, topics)
+    assert driver.epochs() == epochs
+
+
+@pytest.mark.parametrize("process", ["p1", "p2"])
+def test_nobody_is_told_of_a_member_that_is_new(process: str) -> None:
+    driver, _ = stable()
+    join(driver, process, name="worker-2")
+    assert driver.last.fence is None
+
+
+def test_who_has_left_for_a_restart_is_no_process_of_the_member_any_more() -> None:
+    driver, member_id = stable()
+    driver.send(request(member_id, -2, instance="worker-1", incarnation="p1"))
+    assert driver.last.fence is None
+    join(driver, "p2")
+    assert driver.last.fence is not None
+
+
+def test_what_a_static_member_held_is_released_wherever_it_leaves() -> None:
+    driver, member_id = stable()
+    leaving = request(member_id, -1, instance="worker-1", incarnation="p1")
+    driver.send(dataclasses.replace(leaving, reply_to="gateway-2"))
+    assert [release.topics for release in driver.last.releases] == [(TopicPartitions("orders", "id-orders", (0, 1)),)]
+
+
 def test_a_process_that_asks_to_join_twice_fences_nobody() -> None:
     driver, member_id = stable()
     before = driver.group.dump()
     assert join(driver, "p1", id_="again").member_id == member_id
+    assert driver.last.fence is None
     assert driver.last.records == ()
     assert driver.group.dump() == before
 
@@ -100,6 +136,19 @@ def test_a_known_name_with_another_id_is_fenced(epoch: int) -> None:
     told = "MEMBER_ID_MISMATCH: static member worker-1 has another member id than other."
     row = request("other", epoch, ["orders"], instance="worker-1", incarnation="p1")
     assert refused(driver, row) == (ErrorCode.FENCED_INSTANCE_ID, told)
+
+
+def test_a_process_may_leave_its_id_to_the_coordinator_in_each_heartbeat() -> None:
+    driver, member_id = stable()
+    epoch = driver.group.metadata.members[member_id].member_epoch
+    response = driver.send(request("", epoch, instance="worker-1", incarnation="p1"))
+    assert (response.error_code, response.member_id, response.member_epoch) == (ErrorCode.NONE, member_id, epoch)
+    assert refused(driver, request("", epoch, instance="unknown", incarnation="p"))[0] == ErrorCode.UNKNOWN_MEMBER_ID
+    fenced = request("", epoch, instance="worker-1", incarnation="p0")
+    assert refused(driver, fenced)[0] == ErrorCode.FENCED_INSTANCE_ID
+    left = driver.send(request("", -1, instance="worker-1", incarnation="p1"))
+    assert (left.member_id, left.member_epoch) == (member_id, -1)
+    assert not driver.group.metadata.members
 
 
 def test_a_new_name_may_bring_its_id_but_not_another_members() -> None:

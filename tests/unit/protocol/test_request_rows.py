@@ -47,6 +47,7 @@ from sharegroup.protocol.share_partition_requests import (
     AcknowledgeRequest,
     AnswerableError,
     ConfigureRequest,
+    FenceMemberRequest,
     FetchRequest,
     ReleaseMemberRequest,
     SharePartitionRequest,
@@ -77,11 +78,15 @@ BATCHES = st.lists(
 ).map(tuple)
 
 
-COMMON = TEXT, TEXT, TEXT, TEXT, NUMBER, MEMBER_ID, st.integers(-1, MAX_INT32), st.just("") | TEXT
+PROCESS = st.none() | TEXT
+COMMON = TEXT, TEXT, TEXT, TEXT, NUMBER, MEMBER_ID, st.integers(-1, MAX_INT32), st.just("") | TEXT, PROCESS
 OF_NOBODY = TEXT, TEXT, TEXT, TEXT, NUMBER, st.just(""), st.just(-1), st.just("")
 CONFIG = st.dictionaries(TEXT, st.none() | TEXT | NUMBER | st.booleans())
 SHARE_PARTITION_ROWS = st.one_of(
-    st.builds(FetchRequest, *COMMON, max_records=st.integers(1, MAX_INT32), max_wait_ms=NUMBER),
+    st.builds(
+        FetchRequest, *COMMON, max_records=st.integers(1, MAX_INT32), max_wait_ms=NUMBER, is_static=st.booleans(),
+        opened_ms=st.integers(-1, MAX_OFFSET),
+    ),
     st.builds(
         AcknowledgeRequest, *COMMON, batches=BATCHES, is_renew_ack=st.booleans(), acquired=st.just(()) | GRANTS,
         lock_deadline_ms=st.integers(-1, MAX_OFFSET),
@@ -90,6 +95,7 @@ SHARE_PARTITION_ROWS = st.one_of(
     st.builds(UnacquireRequest, *COMMON, acquired=GRANTS),
     st.builds(ReleaseMemberRequest, *COMMON, opened_ms=st.integers(-1, MAX_OFFSET)),
     st.builds(ReleaseMemberRequest, *COMMON, delivered=st.just(()) | RANGES, requester=st.just("") | TEXT),
+    st.builds(FenceMemberRequest, *COMMON[:-1], TEXT, joined_ms=OFFSET),
     st.builds(ConfigureRequest, *OF_NOBODY, config=CONFIG),
 )  # fmt: skip
 

@@ -10,6 +10,7 @@ import pytest
 from sharegroup.commit.current_rows import CurrentRows
 from sharegroup.commit.versioned_table import Row, Write
 from sharegroup.config.offset_reset import AutoOffsetReset
+from sharegroup.engine.incarnations import Incarnations
 from sharegroup.engine.led_partition import LedPartition
 from sharegroup.group_coordinator import CoordinatorResult, ReleaseMember, ShareGroup, share_group
 from sharegroup.group_coordinator.assignors import SubscribedTopicDescriber
@@ -130,6 +131,22 @@ def a_name_is_forgotten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(share_group, "member_id_of", new_id)
 
 
+def the_process_before_is_served(patch: pytest.MonkeyPatch) -> None:
+    """Share-partitions do not look at which process of a member asks."""
+    patch.setattr(Incarnations, "is_fenced", lambda *_: False)
+
+
+def the_member_itself_is_fenced(patch: pytest.MonkeyPatch) -> None:
+    """Share-partitions take the process that joined for the one that was replaced."""
+    is_fenced = Incarnations.is_fenced
+
+    def inverted(known: Incarnations, partition: int, member_id: str, incarnation_id: str | None) -> bool:
+        is_known = is_fenced(known, partition, member_id, "nobody's")
+        return is_known and not is_fenced(known, partition, member_id, incarnation_id)
+
+    patch.setattr(Incarnations, "is_fenced", inverted)
+
+
 #: By name: the defect, and the rule by which it must be found.
 DEFECTS: dict[str, tuple[Plant, str]] = {
     plant.__name__: (plant, rule)
@@ -153,6 +170,8 @@ STATIC_DEFECTS: dict[str, tuple[Plant, str]] = {
         (a_restart_releases, "held by another"),
         (a_static_session_ends_early, "held by another"),
         (a_name_is_forgotten, "an acknowledgement in time counts"),
+        (the_process_before_is_served, "a fenced process is refused"),
+        (the_member_itself_is_fenced, "only who is replaced is fenced"),
     )
 }
 #: A seed without faults that shows them all: a group from the beginning, members that release and are slow.

@@ -1,0 +1,89 @@
+"""Which member a process at a gateway is: by the id that it sends, or by its client id."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sharegroup.config import Config
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.sessions import member_identities
+from sharegroup.gateway.sessions.member_identities import Identity, MemberIdentities
+from sharegroup.gateway.sessions.share_session import SessionKey
+
+P1, P2 = SessionKey("named", "p1"), SessionKey("named", "p2")
+
+
+def identities() -> MemberIdentities:
+    """Of a gateway where the group `named` takes client ids for names."""
+    config = Config().group_config("g")
+    named: Any = SimpleNamespace(
+        group_config=lambda group_id: dataclasses.replace(config, client_id_as_instance_id=group_id == "named")
+    )
+    return MemberIdentities(named)
+
+
+def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    ("group_id", "client_id", "name"),
+    [("named", "worker-1", "worker-1"), ("named", "", None), ("named", " ", None), ("other", "worker-1", None)],
+)
+def test_a_client_id_is_a_name_where_the_group_says_so(group_id: str, client_id: str, name: str | None) -> None:
+    assert identities().name_of(group_id, client_id) == name
+
+
+def test_two_processes_may_be_one_member() -> None:
+    known = identities()
+    known.joined(P1, "stored")
+    known.joined(P2, "stored")
+    assert (known.of(P1), known.of(P2)) == (Identity("stored", "p1"), Identity("stored", "p2"))
+    known.left(P1)
+    assert (known.of(P1), known.of(P1).is_static, known.of(P2).is_static) == (Identity("p1"), False, True)
+
+
+def test_a_fetch_waits_for_the_heartbeat_that_tells_who_it_is_of() -> None:
+    async def test() -> None:
+        known = identities()
+        waiting = asyncio.ensure_future(known.known(P1, "worker-1", 120))
+        await asyncio.sleep(0)
+        known.joined(P2, "another")
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        known.joined(P1, "stored")
+        await waiting
+        await known.known(P1, "worker-1", 0)
+
+    run(test)
+
+
+def test_without_a_heartbeat_there_is_no_session() -> None:
+    async def test() -> None:
+        with pytest.raises(RequestError, match="static member worker-1 has sent no heartbeat as p1 here") as refused:
+            await identities().known(P1, "worker-1", 0.001)
+        assert refused.value.code is ErrorCode.SHARE_SESSION_NOT_FOUND
+
+    run(test)
+
+
+def test_a_dynamic_member_need_not_be_known() -> None:
+    async def test() -> None:
+        await identities().known(P1, "", 0)
+        await identities().known(SessionKey("other", "p1"), "worker-1", 0)
+
+    run(test)
+
+
+def test_only_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(member_identities, "MAX_REMEMBERED", 2)
+    known = identities()
+    for process in ("p1", "p2", "p1", "p3"):
+        known.joined(SessionKey("named", process), "stored")
+    assert [known.of(SessionKey("named", process)).is_static for process in ("p1", "p2", "p3")] == [True, False, True]
