@@ -67,7 +67,7 @@ class ShareClient:
         client_id: str = "",
     ) -> None:
         self.member_id, self.group_id, self.topics, self.habit = member_id, group_id, tuple(topics), habit
-        self._client_id = client_id
+        self._client_id, self._identity = client_id, client_id or member_id
         self.loop = VirtualLoop(side.clock)
         side.loops.append(self.loop)
         self._side, self._random, self._on_end = side, random, on_end
@@ -130,7 +130,7 @@ class ShareClient:
             session.lost()
         epoch, self._epoch = self._epoch, LEAVING
         if epoch != JOINING:
-            self._side.observer.left(self.member_id, self.group_id)
+            self._side.observer.left(self._identity, self.group_id)
             await self._heartbeat()
         if self._coordinator is not None:
             self._coordinator.close()
@@ -187,7 +187,7 @@ class ShareClient:
             subscribed_topic_names=list(self.topics) if epoch == JOINING else None,
         )
         if epoch != LEAVING:
-            self._side.observer.heartbeat_sent(self.member_id, self.group_id, self.topics)
+            self._side.observer.heartbeat_sent(self._identity, self.group_id, self.topics)
         try:
             answer = (await self._coordinator.ask(request, HEARTBEAT_VERSION)).message
         except ConnectionLostError:
@@ -196,7 +196,7 @@ class ShareClient:
             return RETRY_MS
         if answer.error_code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH):
             self._say(f"is fenced ({answer.error_code})")
-            self._side.observer.left(self.member_id, self.group_id)
+            self._side.observer.left(self._identity, self.group_id)
             self._epoch = JOINING
             self._assign([])
             return 0
@@ -204,7 +204,7 @@ class ShareClient:
             self.loop.call_soon(self.die)
         if answer.error_code or epoch == LEAVING:
             return RETRY_MS
-        self._side.observer.heartbeat_answered(self.member_id, self.group_id, sent_ms)
+        self._side.observer.heartbeat_answered(self._identity, self.group_id, sent_ms)
         self._epoch = answer.member_epoch
         if answer.assignment is not None:
             self._assign(
@@ -285,6 +285,7 @@ class ShareClient:
                 side.observer,
                 side.numbers,
                 lambda: side.clock.now_ms,
+                self._client_id,
             )
             self._sessions[node_id] = found
         return found

@@ -6,6 +6,8 @@ from sharegroup.testkit.simulation.wire_client import ClientSide, ShareClient
 from sharegroup.testkit.simulation.wire_habits import Habit, habit_of
 from sharegroup.testkit.simulation.world import World
 
+#: How long a process of a static member lives, on average.
+_RESTART_MS = 60_000
 #: A member of the calm end of a run: it takes what there is.
 GOOD = Habit("good", rests_ms=(0, 200), explicit=0.0)
 
@@ -48,6 +50,18 @@ class WireMember:
             client_id=self.name if self._is_static else "",
         )  # fmt: skip
         self._client.start()
+        if self._is_static:
+            self._world.clock.after(self._random.expovariate(1 / _RESTART_MS), self._restart)
+
+    def _restart(self) -> None:
+        """A static member's process dies, whatever it is at, and the next one goes on for it after a while."""
+        if self._client is not None and self._world.has("static_members"):
+            self._client.die()
+            self._world.clock.after(self._random.choice((0, 1_000, 30_000, 120_000)), self._start_again)
+
+    def _start_again(self) -> None:
+        if self._client is None and self._world.has("static_members"):
+            self.start()
 
     def die(self) -> None:
         """It is gone without a word."""

@@ -48,7 +48,8 @@ class FetchResult(NamedTuple):
 
 class NodeSession:
     """What the consumer knows of its session: the epoch, partitions, acknowledgements. `pending` are the types of
-    acknowledged offsets that wait for a request."""
+    acknowledged offsets that wait for a request. `name` is a static member's, who it is for the observer: what it holds
+    outlives its connections."""
 
     def __init__(
         self,
@@ -58,8 +59,10 @@ class NodeSession:
         observer: Observer,
         numbers: Iterator[int],
         now_ms: Callable[[], int],
+        name: str = "",
     ) -> None:
         self._member_id, self._group_id, self._now_ms = member_id, group_id, now_ms
+        self._is_static, self._identity = bool(name), name or member_id
         self.connection, self._observer, self._numbers = connection, observer, numbers
         self._turn = asyncio.Lock()
         self.epoch = 0
@@ -94,7 +97,7 @@ class NodeSession:
                 ],
             )
             if self.epoch == 0:
-                self._observer.let_go(self._member_id, wanted, "opens a session")
+                self._observer.let_go(self._identity, wanted, "opens a session")
             sent = self._sent(acknowledged, False)
             answer = await self._ask(request, sent)
             if answer is None:
@@ -127,7 +130,7 @@ class NodeSession:
                 ),
             )
             if is_last:
-                self._observer.let_go(self._member_id, list(self.partitions), "ends its session")
+                self._observer.let_go(self._identity, list(self.partitions), "ends its session")
             sent = self._sent(acknowledged, is_renewal)
             answer = await self._ask(request, sent)
             if answer is None:
@@ -157,7 +160,7 @@ class NodeSession:
 
     def _sent(self, acknowledged: Batches, is_renewal: bool) -> list[Acknowledgement]:
         sent = [
-            Acknowledgement(next(self._numbers), place, self._member_id, tuple(batches), is_renewal, self._now_ms())
+            Acknowledgement(next(self._numbers), place, self._identity, tuple(batches), is_renewal, self._now_ms())
             for place, batches in acknowledged.items()
         ]
         for acknowledgement in sent:
@@ -189,8 +192,8 @@ class NodeSession:
         self.partitions = {}
 
     def _ended(self) -> None:
-        if self.epoch:
-            self._observer.let_go(self._member_id, list(self.partitions), "its connection ends")
+        if self.epoch and not self._is_static:
+            self._observer.let_go(self._identity, list(self.partitions), "its connection ends")
 
     # -- records -------------------------------------------------------------------------------------------------------
 
@@ -202,7 +205,7 @@ class NodeSession:
             )
             if acquired:
                 records = tuple(_records_of(part.records, acquired))
-                delivery = Delivery(place, self._member_id, acquired, records, answer.made_ms, lock_end_ms)
+                delivery = Delivery(place, self._identity, acquired, records, answer.made_ms, lock_end_ms)
                 self._observer.delivered(delivery)
                 yield delivery
 

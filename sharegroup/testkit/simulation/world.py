@@ -91,10 +91,12 @@ class World:
 
     def longest_lock_ms(self, group_id: str) -> int:
         """How long a lock of a group can be, whatever its administrator has asked for up to now."""
-        default = str(self.config.group_config(group_id).record_lock_duration_ms)
+        config = self.config.group_config(group_id)
+        default = str(config.record_lock_duration_ms)
         now_ms = self.clock.now_ms
         values = self.judge.possible_values(group_id, "share.record.lock.duration.ms", default, 0, now_ms)
-        return max(map(int, values))
+        static_ms = config.static_record_lock_duration_ms if config.client_id_as_instance_id else 0
+        return max(static_ms, *map(int, values))
 
     def random(self, name: str) -> Random:
         """A source of chance of its own, so that one actor more or less does not change all others."""

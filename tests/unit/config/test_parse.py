@@ -49,6 +49,7 @@ def test_defaults_are_kafkas() -> None:
         "assignment_interval_ms": 1_000,
         "assignor": "simple",
         "max_size": 200,
+        "client_id_as_instance_id": False,
     }
 
 

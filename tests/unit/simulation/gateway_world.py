@@ -78,7 +78,7 @@ class Witness:
 
 class GatewayWorld:
     """One group's members and gateways; `produce_s`: records of the topic `orders` come about so often, ten at a
-    time."""
+    time. `has_names`: the group takes client ids for names of static members."""
 
     def __init__(
         self,
@@ -89,6 +89,7 @@ class GatewayWorld:
         group: Mapping[str, object] | None = None,
         produce_s: float = 5.0,
         gateway: Mapping[str, object] | None = None,
+        has_names: bool = False,
     ) -> None:
         self.clock = Scheduler(seed)
         self.trace = Trace(self.clock)
@@ -101,7 +102,7 @@ class GatewayWorld:
         config = parse_config(
             {
                 "group": values | dict(group or {}),
-                "groups": {"g": {"share.auto.offset.reset": "earliest"}},
+                "groups": {"g": {"share.auto.offset.reset": "earliest", "share.client.id.as.instance.id": has_names}},
                 "gateway": dict(gateway or {}),
             },
             "the test's configuration",
@@ -130,10 +131,13 @@ class GatewayWorld:
         found.start()
         return found
 
-    def client(self, habit: Habit | str) -> ShareClient:
-        """Start a member."""
+    def client(self, habit: Habit | str, client_id: str = "") -> ShareClient:
+        """Start a member, which has a name where the group `has_names`."""
         found = HABITS[habit] if isinstance(habit, str) else habit
-        client = ShareClient(f"m{len(self.clients)}", "g", ["orders"], found, self.side, Random(self.random.random()))
+        client = ShareClient(
+            f"m{len(self.clients)}", "g", ["orders"], found, self.side, Random(self.random.random()),
+            client_id=client_id,
+        )  # fmt: skip
         self.clients.append(client)
         client.start()
         return client

@@ -10,8 +10,8 @@ import pytest
 
 from sharegroup.errors import ErrorCode
 from sharegroup.testkit.simulation.log_clients import Weather
-from sharegroup.testkit.simulation.wire_habits import HABITS
-from sharegroup.types import AcknowledgeType
+from sharegroup.testkit.simulation.wire_habits import HABITS, Habit
+from sharegroup.types import AcknowledgeType, AcquiredRange
 from tests.unit.simulation.gateway_world import LOCK_MS, GatewayWorld
 
 DIGEST = """
@@ -207,3 +207,55 @@ def test_rows_that_are_sent_twice_do_not_matter() -> None:
 def longest_lock_ms(world: GatewayWorld) -> int:
     """What members were told of their locks, at most."""
     return max(delivery.lock_end_ms - delivery.made_ms for delivery in world.witness.deliveries)
+
+
+#: It takes longer than any test over what it was given.
+BUSY = Habit("busy", size=HABITS["fast"].size, work_ms=(3_600_000, 3_600_000))
+
+
+@pytest.mark.parametrize("goes_elsewhere", [False, True])
+def test_what_a_named_client_was_sent_is_given_to_its_next_process_before_anybody_else(goes_elsewhere: bool) -> None:
+    world = GatewayWorld(6, produce_s=0, has_names=True)
+    killed = world.client(BUSY, "w")
+    world.produce(10)
+    world.run(30)
+    assert [delivery.acquired for delivery in world.witness.deliveries] == [(AcquiredRange(0, 9, 1),)]
+    killed.die(0)
+    if goes_elsewhere:
+        world.gateways[killed._gateway].kill()
+    world.client("fast", "x")
+    world.run(120)  # longer than locks and sessions of dynamic members
+    assert len(world.witness.deliveries) == 1
+    world.client("fast", "w")
+    world.run(60)  # its answers come with those of its fetches
+    assert [(delivery.member_id, delivery.acquired) for delivery in world.witness.deliveries[1:]] == [
+        ("w", (AcquiredRange(0, 9, 2),))
+    ]
+    assert sorted(offset for _, offset in world.witness.finished) == list(range(10))
+    assert world.problems() == []
+
+
+def test_a_named_client_that_leaves_gives_back_what_it_has_and_its_name() -> None:
+    world = GatewayWorld(6, produce_s=0, has_names=True)
+    leaving = world.client(BUSY, "w")
+    world.produce(10)
+    world.run(30)
+    leaving.leave()
+    world.run(5)
+    world.client("fast", "x")
+    world.run(60)
+    assert {delivery.member_id for delivery in world.witness.deliveries[1:]} == {"x"}
+    assert sorted(offset for _, offset in world.witness.finished) == list(range(10))
+
+
+def test_of_two_clients_with_one_name_the_latest_is_served_and_the_other_one_ends() -> None:
+    world = GatewayWorld(6, produce_s=2, has_names=True)
+    first = world.client("fast", "w")
+    world.run(30)
+    latest = world.client("fast", "w")
+    world.run(60)
+    assert (first.has_ended, latest.has_ended) == (True, False)
+    before = len(world.witness.deliveries)
+    world.run(30)
+    assert len(world.witness.deliveries) > before
+    assert world.problems() == []

@@ -12,6 +12,7 @@ from sharegroup.commit.versioned_table import Row, Write
 from sharegroup.config.offset_reset import AutoOffsetReset
 from sharegroup.engine.incarnations import Incarnations
 from sharegroup.engine.led_partition import LedPartition
+from sharegroup.gateway.sessions.member_partition import MemberPartition
 from sharegroup.group_coordinator import CoordinatorResult, ReleaseMember, ShareGroup, share_group
 from sharegroup.group_coordinator.assignors import SubscribedTopicDescriber
 from sharegroup.group_coordinator.group_metadata import GroupMetadata
@@ -147,6 +148,11 @@ def the_member_itself_is_fenced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Incarnations, "is_fenced", inverted)
 
 
+def a_connection_that_ends_releases(patch: pytest.MonkeyPatch) -> None:
+    """What a static member at a gateway was sent goes to others as soon as its client is gone."""
+    patch.setattr(MemberPartition, "leave", MemberPartition.close)
+
+
 #: By name: the defect, and the rule by which it must be found.
 DEFECTS: dict[str, tuple[Plant, str]] = {
     plant.__name__: (plant, rule)
@@ -190,6 +196,20 @@ def test_a_planted_defect_of_static_members_is_found(name: str, monkeypatch: pyt
     plant, rule = STATIC_DEFECTS[name]
     plant(monkeypatch)
     assert rule in {violation.rule for violation in run(_SEED, 0.4, ("static_members",)).violations}
+
+
+#: Gateways, and slow members that are restarted while they have records.
+_SEED_OF_GATEWAYS, _FAULTS_OF_GATEWAYS = 11, ("static_members", "slow_members")
+
+
+@pytest.mark.parametrize("is_planted", [True, False])
+def test_a_planted_defect_of_static_members_at_gateways_is_found(
+    is_planted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_planted:
+        a_connection_that_ends_releases(monkeypatch)
+    found = {violation.rule for violation in run(_SEED_OF_GATEWAYS, 0.4, _FAULTS_OF_GATEWAYS).violations}
+    assert found == ({"held by another"} if is_planted else set())
 
 
 def test_without_a_defect_nothing_is_found() -> None:
