@@ -144,9 +144,12 @@ class PartitionRequests:
         return [self._state.demand_response(request.partition, old) for old in replaced]
 
     def _reopened(self, request: FetchRequest, led: LedPartition) -> bool:
-        """Release what the member holds, for its next process to be given it again; False if that was done before."""
+        """Release what the member holds, for its next process to be given it again; whether there was anything.
+
+        Said twice, it does nothing.
+        """
         state, partition, member_id = self._state, request.partition, request.member_id
-        if state.requesters.has_asked_since(partition, member_id, request.opened_ms):
+        if not led.window.holds(member_id) or state.requesters.has_asked_since(partition, member_id, request.opened_ms):
             return False
         led.release_member(member_id, state.config(partition))
         state.requesters.forget(partition, member_id)

@@ -162,6 +162,14 @@ def test_what_it_does_not_take_is_for_everybody() -> None:
     assert [response["acquired"] for response in responses if response["type"] == "fetch"] == [[[0, 0, 2]], [[1, 3, 2]]]
 
 
+def test_who_held_nothing_waits_as_all_do() -> None:
+    group = ShardDriver()
+    group.batch(config(), load(0, (0, 0)), at=0)
+    group.send(fetch("f1", member="m2"), first("f2", opened=1), at=5)
+    (response,) = group.batch(log(1), at=10).responses
+    assert (response["id"], response["acquired"]) == ("f1", [[0, 0, 1]])
+
+
 def test_its_first_fetch_that_comes_twice_releases_nothing() -> None:
     group = shard()
     group.send(fence("p2", 10), first("f2", opened=15, max_records=4), at=20)
