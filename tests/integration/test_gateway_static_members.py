@@ -12,9 +12,11 @@ from confluent_kafka import KafkaException
 
 from sharegroup.errors import ErrorCode
 from sharegroup.tables import read_group
+from sharegroup.testkit.java_tool import tool_command
 from sharegroup.testkit.logged_process import LoggedProcess
 from tests.integration.share_members import Group, Member, Record, keys, poll_in_turns
 from tests.integration.test_gateway_share_consumer import EXPLICIT
+from tests.integration.test_gateway_tools import CONSOLE
 from tests.integration.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -116,3 +118,20 @@ def refusals(member: Member) -> set[int]:
     except KafkaException as error:
         return {error.args[0].code()}
     return {error.args[0].code() for error in answers}
+
+
+def test_a_java_client_ends_when_another_one_takes_its_name(
+    gateway: GatewayProcess, group: Group, tmp_path: Path
+) -> None:
+    arguments = [
+        "--bootstrap-server", gateway.bootstrap_servers, "--topic", group.topic, "--group", group.id,
+        "--command-property", "client.id=worker-1",
+    ]  # fmt: skip
+    console = LoggedProcess("the Java client", tool_command(CONSOLE, arguments), tmp_path / "console.log").start()
+    try:
+        console.await_log(f"record {RECORDS - 1}")
+        with group.member(client_id="worker-1") as latest:
+            latest.poll_until(lambda: console.exit_code is not None)
+        assert "FencedInstanceIdException" in console.log_path.read_text()
+    finally:
+        console.kill()
