@@ -36,6 +36,9 @@ MAX_OWN_REQUEST_BYTES = 1_048_576
 #: Largest request of a client that has not logged in. SASL messages are limited to 4 KiB.
 MAX_LOGIN_REQUEST_BYTES = 8_192
 
+#: How long a connection stays after a refused login.
+REFUSED_LOGIN_S = 0.5
+
 _CODES = frozenset(ErrorCode)
 
 #: What is sent: encoded already, or a frame that is to come from upstream.
@@ -194,8 +197,14 @@ class RequestLoop:
         self._link.max_frame_bytes = most if self.is_authenticated else min(most, MAX_LOGIN_REQUEST_BYTES)
 
     async def _end_when_answered(self) -> None:
+        """The client has a moment to end the connection itself.
+
+        Who reads the refusal of a login and the end at once may take it for a lost connection, and log in again and
+        again, as kafka-python does.
+        """
         await self._answers.join()
         self._is_over = True
+        await asyncio.sleep(REFUSED_LOGIN_S)
         if self._link.transport is not None:
             self._link.transport.close()
 
