@@ -15,7 +15,7 @@ import pytest
 from sharegroup.tables import read_group_configs
 from sharegroup.testkit.delivery_audit import progress
 from sharegroup.testkit.submitted_job import ROOT
-from tests.integration.ports import need_free_ports
+from tests.integration.ports import named_ports
 from tests.integration.waiting import wait_until
 
 PAGE = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
@@ -84,13 +84,13 @@ class Shell:
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[Shell]:
     """In a directory like a clone after set-up, but for what is written there."""
-    need_free_ports(*PORTS)
     for name in ("jobs", "conf", "sharegroup"):
         (tmp_path / name).symlink_to(ROOT / name)
     (tmp_path / ".venv").symlink_to(sys.prefix)
-    made = Shell(tmp_path)
-    yield made
-    made.close()
+    with named_ports(*PORTS):
+        made = Shell(tmp_path)
+        yield made
+        made.close()
 
 
 @pytest.mark.timeout(TIMEOUT_S)

@@ -20,7 +20,7 @@ from sharegroup.testkit.embedded_kafka import HOST
 from sharegroup.testkit.jars import IVY_XML
 from sharegroup.testkit.logged_process import LoggedProcess
 from sharegroup.testkit.submitted_job import ROOT
-from tests.integration.ports import need_free_ports
+from tests.integration.ports import named_ports
 from tests.integration.waiting import wait_until
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -127,8 +127,7 @@ def test_the_twenty_lines_run(checkout: Path) -> None:
     (shell,), (gateway,) = blocks("bash"), blocks("sh")
     member, queries, client = blocks("python")
     tables = str(checkout / TABLES)
-    need_free_ports(9092, 9192)
-    with Typed("job", shell, checkout) as job:
+    with named_ports(9092, 9192), Typed("job", shell, checkout) as job:
         job.await_log("the share-group job is running", timeout_s=300)
         said = python(SESSION.format(member=member, queries=queries, tables=TABLES, group=GROUP), checkout)
         assert "ACKNOWLEDGED" in said
