@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from kafka.protocol.api_message import ApiMessage
 
 from sharegroup.config import GatewayConfig
-from sharegroup.errors import ErrorCode
+from sharegroup.errors import error_name
 from sharegroup.gateway.clients.login import Logins
 from sharegroup.gateway.clients.waiting_frames import WaitingFrames
 from sharegroup.gateway.handlers.api_versions import API_VERSIONS, unsupported_version
@@ -38,8 +38,6 @@ MAX_LOGIN_REQUEST_BYTES = 8_192
 
 #: How long a connection stays after a refused login.
 REFUSED_LOGIN_S = 0.5
-
-_CODES = frozenset(ErrorCode)
 
 #: What is sent: encoded already, or a frame that is to come from upstream.
 _Answer = bytes | bytearray | asyncio.Future[memoryview]
@@ -235,6 +233,4 @@ class RequestLoop:
 def _error_of(response: ApiMessage) -> str:
     """The name of the error of a whole request, "" for none, or where a response has one for each of its parts."""
     code = getattr(response, "error_code", 0)
-    if not code:
-        return ""
-    return ErrorCode(code).name if code in _CODES else str(code)
+    return error_name(code) if code else ""
