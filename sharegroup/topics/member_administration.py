@@ -13,7 +13,7 @@ from typing import TypeVar
 from kafka.errors import KafkaError
 
 from sharegroup.config import Config
-from sharegroup.errors import ErrorCode, RequestError, ShareGroupError
+from sharegroup.errors import RequestError, ShareGroupError, error_code
 from sharegroup.protocol.share_group_requests import (
     InvokeConsumerRebalanceRequest,
     MemberIdentity,
@@ -88,9 +88,7 @@ def _ask(
     if answer is None:
         raise JobNotAnsweringError(f"the job of group {request.group_id} has not answered within {timeout_s:g} s")
     if answer.error_code:
-        known = answer.error_code in set(ErrorCode)
-        code = ErrorCode(answer.error_code) if known else ErrorCode.UNKNOWN_SERVER_ERROR
-        raise RequestError(code, answer.error_message or f"error {answer.error_code}")
+        raise RequestError(error_code(answer.error_code), answer.error_message or f"error {answer.error_code}")
     return answer
 
 
