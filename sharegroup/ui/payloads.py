@@ -29,7 +29,7 @@ def shown(payload: bytes | None, form: str) -> Shown:
         return Shown(_hex(part), note)
     if form == "json" and not note:
         try:
-            return Shown(json.dumps(json.loads(payload), indent=2, ensure_ascii=False), "")
+            return Shown(visible(json.dumps(json.loads(payload), indent=2, ensure_ascii=False)), "")
         except (ValueError, RecursionError):
             note = "not JSON: shown as text"
     return Shown(visible(part.decode("utf-8", "backslashreplace")), note)
