@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
+import httpx2
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from sharegroup.cli.page_process import page_beside
 from sharegroup.config import Config, JobConfig
+from sharegroup.testkit.embedded_kafka import free_port
 from sharegroup.testkit.sample_history import GROUP_ID, TOPIC, write_sample_history
 from sharegroup.ui.logs import Payload
 from sharegroup.ui.server import PageServer, PageUnavailableError
@@ -89,3 +94,28 @@ def test_an_address_in_use_is_told(server: PageServer, config: Config) -> None:
     port = int(server.address.rstrip("/").rpartition(":")[2])
     with pytest.raises(PageUnavailableError, match=f"127.0.0.1:{port}"):
         PageServer(config, "127.0.0.1", port, logs=SeenLogs())
+
+
+def test_the_page_beside_a_gateway_lives_as_long_as_it(config: Config, tmp_path: Path) -> None:
+    port, file = free_port(), tmp_path / "job.yaml"
+    paths = f"tables.path: {config.job.tables_path}, checkpoint.path: {tmp_path}/checkpoint"
+    file.write_text(f'job: {{bootstrap.servers: "127.0.0.1:{free_port()}", {paths}}}', encoding="utf-8")
+    with page_beside(file, port, None):
+        _await(lambda: _answers(port))
+    assert not _answers(port)
+    with page_beside(file, 0, None):
+        assert not _answers(port)
+
+
+def _answers(port: int) -> bool:
+    try:
+        return httpx2.get(f"http://127.0.0.1:{port}/", timeout=60).status_code == 200
+    except httpx2.TransportError:
+        return False
+
+
+def _await(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
