@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
-from sharegroup.config import Config, load_config
+from sharegroup.cli.config_option import config_of
 from sharegroup.errors import ShareGroupError
+
+if TYPE_CHECKING:
+    from sharegroup.config import Config
 
 T = TypeVar("T")
 
 
 def asked(config: Path, ask: Callable[[Config], T]) -> T:
     """What `ask` gives for the configuration file; an error is told, and the exit code is 1."""
+    found = config_of(config)
     try:
-        return ask(load_config(config))
+        return ask(found)
     except ShareGroupError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
