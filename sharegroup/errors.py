@@ -69,6 +69,17 @@ _RETRIABLE = frozenset(
         ErrorCode.SHARE_SESSION_LIMIT_REACHED,
     }
 )
+_BY_NUMBER = {int(code): code for code in ErrorCode}
+
+
+def error_code(number: int) -> ErrorCode:
+    """The error code with a number; UNKNOWN_SERVER_ERROR for one that is not known here."""
+    return _BY_NUMBER.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+def error_name(number: int) -> str:
+    """The name of an error code, or the digits of one that is not known here."""
+    return _BY_NUMBER[number].name if number in _BY_NUMBER else str(number)
 
 
 class ShareGroupError(Exception):

@@ -41,10 +41,13 @@ def alter_configs(
     changes = [kind.AlterableConfig(name=name, config_operation=_SET, value=value) for name, value in values.items()]
     changes += [kind.AlterableConfig(name=name, config_operation=_DELETE, value=None) for name in removed]
     resource = kind(resource_type=_GROUP, resource_name=group_id, configs=changes)
-    for answer in brokers.ask(
-        IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
-    ).responses:
-        check(answer.error_code, answer.error_message)
+
+    def attempt() -> None:
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+        for answer in brokers.ask_once(request).responses:
+            check(answer.error_code, answer.error_message)
+
+    brokers.try_again(attempt)
 
 
 def groups_with_configs(brokers: Brokers) -> list[str]:

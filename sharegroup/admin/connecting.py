@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -64,6 +65,16 @@ def _reason(client: KafkaNetClient, timeout_ms: float) -> KafkaError | None:
     except KafkaError as error:
         return error
     finally:
-        client.close()
-        manager._net.stop()
+        _end(client)
     return None
+
+
+def _end(client: KafkaNetClient) -> None:
+    """Close it with what it leaves open: a connection in its TLS handshake."""
+    net = client._manager._net
+    registered = [key.fileobj for key in list((net._selector.get_map() or {}).values())]
+    client.close()
+    net.stop()
+    for file in registered:
+        if isinstance(file, socket.socket):
+            file.close()

@@ -18,7 +18,7 @@ from sharegroup.cli.connection import (
     connected,
     reported,
 )
-from sharegroup.cli.output import Column, Output, OutputFormat, Row, time_text
+from sharegroup.cli.output import Column, Output, OutputFormat, OutputOption, Row, time_text
 
 if TYPE_CHECKING:
     from kafka import TopicPartition
@@ -65,9 +65,7 @@ def browse(
         typer.Option(help="The job's configuration file: then the tables tell each record's state."),
     ] = None,
     timeout: Timeout = DEFAULT_TIMEOUT_MS,
-    output: Annotated[OutputFormat, typer.Option("--output", "-o", help="For people, or for machines.")] = (
-        OutputFormat.TABLE
-    ),
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Read records without taking them from anybody."""
     with reported("browse command"):
@@ -131,7 +129,7 @@ def standing_of(offset: int, start: int | None, ranges: Iterable[InFlightRange] 
         return RecordStanding(UNFINISHED)
     for found in ranges:
         if found.first_offset <= offset <= found.last_offset:
-            deadline = None if found.lock_deadline_ms is None else time_text(found.lock_deadline_ms)
+            deadline = time_text(found.lock_deadline_ms)
             return RecordStanding(found.state.name, found.delivery_count, deadline, found.member_id)
     return RecordStanding(AVAILABLE, 0)
 

@@ -18,7 +18,7 @@ from sharegroup.cli.connection import (
     connected,
     reported,
 )
-from sharegroup.cli.output import Output, OutputFormat
+from sharegroup.cli.output import Output, OutputFormat, OutputOption
 
 if TYPE_CHECKING:
     from sharegroup.admin import ConfigEntry, ShareGroupAdmin
@@ -66,9 +66,7 @@ def configs(
     add_config: Annotated[str | None, typer.Option(help="To set: 'k1=v1,k2=[v1,v2]'.")] = None,
     delete_config: Annotated[str | None, typer.Option(help="To remove: 'k1,k2'.")] = None,
     timeout: Timeout = DEFAULT_TIMEOUT_MS,
-    output: Annotated[OutputFormat, typer.Option("--output", "-o", help="For people, or for machines.")] = (
-        OutputFormat.TABLE
-    ),
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Describe and alter configs of share groups, as kafka-configs.sh does with --entity-type groups."""
     groups = tuple(group_id for group_id in (*(entity_name or ()), *(group or ())))
@@ -111,8 +109,9 @@ def _describe(admin: ShareGroupAdmin, arguments: _Arguments, output: Output) -> 
     if output.kind is not OutputFormat.TABLE:
         output.document([_row(group_id, entry) for group_id, entries in found.items() for entry in entries])
         return
+    existing = set() if all(found.values()) else _existing(admin)
     for group_id, entries in found.items():
-        if not entries and group_id not in _existing(admin):
+        if not entries and group_id not in existing:
             output.say(f"The group '{group_id}' doesn't exist and doesn't have dynamic config.")
             continue
         output.say(f"{'All' if arguments.all else 'Dynamic'} configs for group {group_id} are:")

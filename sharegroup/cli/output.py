@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -22,6 +22,9 @@ class OutputFormat(StrEnum):
     TABLE = "table"
     JSON = "json"
     YAML = "yaml"
+
+
+OutputOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="For people, or for machines.")]
 
 
 class Column(NamedTuple):
@@ -78,8 +81,10 @@ def table_text(columns: Sequence[Column], rows: Iterable[Row]) -> str:
     )
 
 
-def time_text(moment: datetime | int) -> str:
-    """A time, or ms since 1970, in UTC with milliseconds."""
+def time_text(moment: datetime | int | None) -> str | None:
+    """A time, or ms since 1970, in UTC with milliseconds; None for none."""
+    if moment is None:
+        return None
     at = datetime.fromtimestamp(moment / 1000, UTC) if isinstance(moment, int) else moment.astimezone(UTC)
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

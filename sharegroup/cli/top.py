@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sharegroup.cli.connection import DEFAULT_TIMEOUT_MS, BootstrapServer, CommandConfig, Timeout, connected, reported
-from sharegroup.cli.output import Column, Output, OutputFormat, Row
+from sharegroup.cli.output import Column, Output, OutputFormat, OutputOption, Row
 from sharegroup.cli.watching import watching
 
 if TYPE_CHECKING:
@@ -40,9 +40,7 @@ def top(
         Path | None, typer.Option(help="The job's configuration file: then records in flight are counted.")
     ] = None,
     timeout: Timeout = DEFAULT_TIMEOUT_MS,
-    output: Annotated[OutputFormat, typer.Option("--output", "-o", help="For people, or for machines.")] = (
-        OutputFormat.TABLE
-    ),
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Share groups with their lag, records in flight, rate and oldest record, until Ctrl-C."""
     with reported("top command"), connected(bootstrap_server, command_config, timeout) as admin:
@@ -90,6 +88,8 @@ class Looks:
             for group_id, group in groups.items()
         ]
         self._finished, self._at = finished, now
+        shown = {(key, at.start_offset) for found in offsets.values() for key, at in found.items()}
+        self._oldest = {place: record for place, record in self._oldest.items() if place in shown}
         return sorted(rows, key=lambda row: (-(row["lag"] or 0), row["group"]))
 
     def _rate(self, group_id: str, finished: int, now: float) -> float | None:

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from sharegroup.errors import ErrorCode
+from sharegroup.errors import ErrorCode, error_code
 from sharegroup.member.ranges import AssignedPartition, HeldRange
 from sharegroup.protocol.share_partition_requests import MAX_RANGES_PER_ROW, AcknowledgeRequest, in_rows
 from sharegroup.protocol.share_partition_responses import AcknowledgeResponse
@@ -101,7 +101,7 @@ class AcknowledgementRound:
             self.not_allowed = True
         elif code == ErrorCode.UNKNOWN_TOPIC_ID:
             logger.info("%s-%d is no more, nor what was acquired of it", response.topic, response.partition)
-        elif code not in _LOST and code in set(ErrorCode) and ErrorCode(code).retriable:
+        elif code not in _LOST and error_code(code).retriable:
             row.due_ms = now_ms + RETRY_MS
             self._open[next(self._ids)] = row
         elif code in _LOST and len(row.batches) > 1:

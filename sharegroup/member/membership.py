@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 
-from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.errors import ErrorCode, RequestError, error_code
 from sharegroup.member.ranges import AssignedPartition
 from sharegroup.protocol.share_group_requests import HeartbeatRequest, TopicMetadata
 from sharegroup.protocol.share_group_responses import HeartbeatResponse
@@ -147,8 +147,7 @@ class Membership:
             logger.warning("heartbeat refused, will try again: %s %s", code, response.error_message)
             self._due_ms = now_ms + RETRY_MS
             return False
-        known = ErrorCode(code) if code in set(ErrorCode) else ErrorCode.UNKNOWN_SERVER_ERROR
-        self.fatal = RequestError(known, response.error_message or f"error {code}")
+        self.fatal = RequestError(error_code(code), response.error_message or f"error {code}")
         return False
 
     def _request(self, member_epoch: int, metadata: Mapping[str, TopicMetadata]) -> HeartbeatRequest:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sharegroup.errors import ErrorCode
+from sharegroup.errors import error_name
 from sharegroup.metrics import job_catalogue as catalogue
 from sharegroup.metrics.deliveries import Deliveries
 from sharegroup.metrics.group_counts import GroupCounts
@@ -100,7 +100,7 @@ class JobCounts:
         self.add(catalogue.REJECTED_ROWS, batch.rejected, query)
         for row in batch.responses:
             if row.get("error_code"):
-                self.add(catalogue.REFUSED, 1, query, _error_name(row["error_code"]))
+                self.add(catalogue.REFUSED, 1, query, error_name(row["error_code"]))
         for row in batch.tables.get("share_group_state", ()):
             self.add(catalogue.STATE_RECORDS, 1, row["record_type"])
         self._deliveries.take(batch.tables.get("delivery_log", ()))
@@ -133,7 +133,3 @@ class JobCounts:
                 self._groups.member(before, after)
             elif table == "share_partitions":
                 self._groups.share_partition(before, after)
-
-
-def _error_name(code: int) -> str:
-    return ErrorCode(code).name if code in set(ErrorCode) else str(code)

@@ -1,4 +1,5 @@
-"""Rows of the response topic: JSON objects, one response each, keyed by the request's `reply_to`.
+"""Rows of the response topic: JSON objects, one response each, keyed by the request's `reply_to` (`response_records`
+says how many in a record).
 
 A response may be sent twice (the job died between producing it and committing its batch, step 4); it then carries the
 same `id`, and a reader drops what it has already seen.
@@ -11,7 +12,7 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from sharegroup.errors import ErrorCode
-from sharegroup.json_text import from_json
+from sharegroup.protocol.response_records import rows_of
 from sharegroup.protocol.row_fields import MAX_INT32, is_integer, said_back
 from sharegroup.protocol.share_group_requests import MemberIdentity
 from sharegroup.protocol.share_group_responses import (
@@ -42,7 +43,7 @@ from sharegroup.types import AcquiredRange
 
 __all__ = [
     "Response",
-    "decode_response",
+    "decode_responses",
     "encode_response",
     "share_group_refusal",
     "share_partition_refusal",
@@ -91,10 +92,13 @@ def encode_response(response: Response) -> dict[str, Any]:
     return {name: value for name, value in row_values(response).items() if value or name not in _SELDOM}
 
 
-def decode_response(value: bytes) -> Response:
-    """Read a row of the response topic, also of an earlier version; raises ValueError on what is none."""
+def decode_responses(value: bytes) -> list[Response]:
+    """Read the rows of a record of the response topic, also of an earlier version; raises ValueError."""
+    return [_response(row) for row in rows_of(value)]
+
+
+def _response(row: Any) -> Response:
     try:
-        row = from_json(value)
         if not isinstance(row, dict):
             raise TypeError("not a JSON object")
         kind: type[Any] = (

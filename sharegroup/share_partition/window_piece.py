@@ -7,11 +7,11 @@ need a scan: the AVAILABLE ranges, and the acquisition locks. They are made when
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple, TypeAlias
 
+from sharegroup.json_text import to_json
 from sharegroup.packed_json import pack_text, unpack_json
 from sharegroup.range_map import RangeMap
 from sharegroup.share_partition.acquisition_locks import AcquisitionLocks
@@ -25,7 +25,6 @@ _HOLE = -1
 _NOBODY = -1
 #: So many ranges are no text of their own: reading and writing one takes longer than what they are.
 _FEW_RANGES = 32
-_ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
 class PieceSummary(NamedTuple):
@@ -279,7 +278,7 @@ def _content(ranges: RangeMap[InFlightRecord], summary: PieceSummary) -> list[An
 
 def _text(content: list[Any]) -> str:
     """One line; many small ranges cost less than a byte each."""
-    return pack_text(_ENCODER.encode(content))
+    return pack_text(to_json(content))
 
 
 def _read(summary: PieceSummary, content: Content) -> RangeMap[InFlightRecord]:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from sharegroup.config import JobConfig
-from sharegroup.protocol.response_rows import Response, decode_response
+from sharegroup.protocol.response_rows import Response, decode_responses
 from sharegroup.protocol.share_group_requests import HeartbeatRequest, ShareGroupRequest, TopicMetadata
 from sharegroup.protocol.share_group_responses import HeartbeatResponse
 from sharegroup.protocol.share_partition_requests import (
@@ -131,9 +131,9 @@ class RequestClient:
         for records in self._consumer.poll(timeout_ms=100).values():
             for record in records:
                 if record.key == self.reply_to.encode():
-                    response = decode_response(record.value)
-                    known = self.responses.setdefault(response.id, response)
-                    assert known == response, f"two different responses to one request: {known} and {response}"
+                    for response in decode_responses(record.value):
+                        known = self.responses.setdefault(response.id, response)
+                        assert known == response, f"two different responses to one request: {known} and {response}"
 
 
 class RawMember:

@@ -10,7 +10,7 @@ from typing import TypeVar
 from kafka.errors import KafkaError
 
 from sharegroup.config import Config
-from sharegroup.errors import ErrorCode, RequestError, ShareGroupError
+from sharegroup.errors import RequestError, ShareGroupError, error_code
 from sharegroup.protocol.share_group_requests import ShareGroupRequest
 from sharegroup.protocol.share_group_responses import (
     AlterConfigsResponse,
@@ -60,9 +60,7 @@ def ask_job(
     if answer is None:
         raise JobNotAnsweringError(f"the job of group {group_id} has not answered within {timeout_s:g} s")
     if answer.error_code:
-        known = answer.error_code in set(ErrorCode)
-        code = ErrorCode(answer.error_code) if known else ErrorCode.UNKNOWN_SERVER_ERROR
-        raise RequestError(code, answer.error_message or f"error {answer.error_code}")
+        raise RequestError(error_code(answer.error_code), answer.error_message or f"error {answer.error_code}")
     return answer
 
 

@@ -10,8 +10,8 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError, MessageSizeTooLargeError
 
 from sharegroup.errors import ErrorCode, ShareGroupError
-from sharegroup.json_text import from_json, to_json
 from sharegroup.protocol.broadcasts import EVERYBODY, NewLeaderBroadcast, encode_broadcast
+from sharegroup.protocol.response_records import LISTS, as_record, records_of, rows_of
 from sharegroup.protocol.response_rows import without_content
 
 logger = logging.getLogger(__name__)
@@ -70,14 +70,17 @@ class KafkaRowProducer:
         A row that is too large for Kafka would fail for ever, at each start: it is durable as a part of its batch. In
         place of such a response goes an error; what a fetch acquired comes back by its locks.
         """
-        answers = [_response_row(response) for response in responses if response["reply_to"]]
+        answers = [_Row(key, value) for key, value in records_of(responses)]
         self._broadcast([row for row in answers if row.key == EVERYBODY])
         for key, value, _ in self._produce(
             self._requests_topic, [_Row(key, value.encode()) for key, value in requests]
         ):
             logger.error("a request of %d bytes is too large for Kafka, left out: %s", len(value), key[:_NAMED])
         answers = [row for row in answers if row.key != EVERYBODY]
-        errors = [_error_row(value) for _, value, _ in self._produce(self._responses_topic, answers)]
+        too_large = self._produce(self._responses_topic, answers)
+        if any(row.key.endswith(LISTS) for row in too_large):
+            too_large = self._produce(self._responses_topic, [each for row in too_large for each in _apart(row)])
+        errors = [_error_row(row) for row in too_large]
         for key, value, _ in self._produce(self._responses_topic, errors):
             logger.error("an error of %d bytes is too large for Kafka, left out: %s", len(value), key[:_NAMED])
 
@@ -159,16 +162,17 @@ class KafkaRowProducer:
         return refused
 
 
-def _response_row(response: Mapping[str, Any]) -> _Row:
-    return _Row(response["reply_to"], to_json(response).encode())
+def _apart(row: _Row) -> list[_Row]:
+    """A record for each of the responses."""
+    return [_Row(*as_record(response)) for response in rows_of(row.value)]
 
 
-def _error_row(value: bytes) -> _Row:
+def _error_row(row: _Row) -> _Row:
     """What is sent in place of a response that is too large."""
-    response = from_json(value)
-    message = f"The request was handled, but its response of {len(value)} bytes is too large for Kafka."
+    (response,) = rows_of(row.value)
+    message = f"The request was handled, but its response of {len(row.value)} bytes is too large for Kafka."
     logger.error("response %s to %s: %s", response["id"][:_NAMED], response["reply_to"][:_NAMED], message)
-    return _response_row(without_content(response, ErrorCode.UNKNOWN_SERVER_ERROR, message))
+    return _Row(*as_record(without_content(response, ErrorCode.UNKNOWN_SERVER_ERROR, message)))
 
 
 def offsets_consumer(settings: Mapping[str, Any], read_committed: bool = False, **more: Any) -> KafkaConsumer:

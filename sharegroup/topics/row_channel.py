@@ -9,7 +9,7 @@ from typing import NamedTuple
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.partitioner.default import murmur2
 
-from sharegroup.protocol.response_rows import Response, decode_response
+from sharegroup.protocol.response_rows import Response, decode_responses
 from sharegroup.protocol.share_group_requests import ShareGroupRequest, TopicMetadata
 from sharegroup.protocol.share_partition_requests import SharePartitionRequest
 from sharegroup.topics.client_settings import ClientSettings
@@ -83,7 +83,7 @@ class RowChannel:
             for message in messages:
                 if message.key == self._key:
                     try:
-                        responses.append(decode_response(message.value))
+                        responses += decode_responses(message.value)
                     except ValueError as error:
                         logger.warning("response row at offset %d cannot be read: %s", message.offset, error)
         return responses

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from sharegroup.errors import ErrorCode
-from sharegroup.protocol.response_rows import decode_response
+from sharegroup.protocol.response_records import LISTS
+from sharegroup.protocol.response_rows import Response
 from sharegroup.protocol.share_group_requests import HeartbeatRequest, TopicMetadata
 from sharegroup.protocol.share_group_responses import HeartbeatResponse
 from sharegroup.protocol.share_partition_requests import AcknowledgeRequest, FetchRequest, SharePartitionRequest
@@ -20,7 +20,7 @@ from tests.benchmarks.row_load import RowLoad
 
 _HEARTBEAT_S = 5.0
 _MAX_WAIT_MS = 600_000
-_REPLY_TO = "fleet"
+_REPLY_TO = f"fleet{LISTS}"
 _PATIENCE_S = 300.0
 _REFUSED_WHILE_MOVING = (ErrorCode.INVALID_RECORD_STATE, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
 
@@ -62,7 +62,7 @@ class FleetLoad(RowLoad):
         self._waiting: dict[str, _Member] = {}
         #: Requests to acknowledge that are not answered yet.
         self._acknowledging: set[str] = set()
-        self._rows = self._records = 0
+        self._rows_sent = self._records = 0
 
     def _await_members(self) -> None:
         have_joined = "members with an assignment"
@@ -70,7 +70,7 @@ class FleetLoad(RowLoad):
 
     def counts(self) -> Counts:
         """What there was up to now."""
-        return Counts(self._rows, self._records)
+        return Counts(self._rows_sent + self._rows_came, self._records)
 
     def await_records(self, records: int) -> None:
         """Wait until so many more have come."""
@@ -99,19 +99,17 @@ class FleetLoad(RowLoad):
             self._waiting[request.id] = member
             self._producer.produce(self._config.group_requests_topic, request.encode(), request.kafka_key)
 
-    def _take(self, value: bytes) -> None:
-        response = decode_response(value)
+    def _take(self, response: Response) -> None:
         member = self._waiting.pop(response.id, None)
         if isinstance(response, HeartbeatResponse):
             if response.error_code:
-                raise RuntimeError(f"the job refused a heartbeat: {json.loads(value)}")
+                raise RuntimeError(f"the job refused a heartbeat: {response}")
             if member is not None:
                 self._take_heartbeat(member, response)
             return
-        self._rows += 1
         self._acknowledging.discard(response.id)
         if response.error_code and response.error_code not in _REFUSED_WHILE_MOVING:
-            raise RuntimeError(f"the job refused a request: {json.loads(value)}")
+            raise RuntimeError(f"the job refused a request: {response}")
         if isinstance(response, FetchResponse) and member is not None:
             self._take_fetch(member, response)
 
@@ -150,7 +148,7 @@ class FleetLoad(RowLoad):
         return next(self._ids), self._group_id, *topic, member.id, member.epoch, _REPLY_TO
 
     def _send(self, request: SharePartitionRequest) -> None:
-        self._rows += 1
+        self._rows_sent += 1
         number = request.partition % self._config.request_topic_partitions
         topic = self._config.partition_requests_topic
         while True:

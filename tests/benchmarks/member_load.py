@@ -6,7 +6,6 @@ measured is the job and not the load.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 import uuid
@@ -15,7 +14,8 @@ from collections.abc import Collection, Mapping
 from sharegroup.config import JobConfig
 from sharegroup.errors import ErrorCode
 from sharegroup.group_coordinator.heartbeat_rules import LEAVE_GROUP_EPOCH
-from sharegroup.protocol.response_rows import decode_response
+from sharegroup.protocol.response_records import LISTS
+from sharegroup.protocol.response_rows import Response
 from sharegroup.protocol.share_group_requests import HeartbeatRequest, TopicMetadata
 from sharegroup.protocol.share_group_responses import HeartbeatResponse
 from sharegroup.protocol.share_partition_requests import AcknowledgeRequest, FetchRequest, SharePartitionRequest
@@ -46,7 +46,7 @@ class MemberLoad(RowLoad):
         row_topics: Mapping[str, str],
     ) -> None:
         self._member_id = str(uuid.uuid4())
-        super().__init__(bootstrap_servers, row_topics, self._member_id, linger_ms=1)
+        super().__init__(bootstrap_servers, row_topics, f"{self._member_id}{LISTS}", linger_ms=1)
         names = self._config
         self._group_requests, self._partition_requests = names.group_requests_topic, names.partition_requests_topic
         self._group_id, self._topic, self._partitions, self._max_records = group_id, topic, partitions, max_records
@@ -89,7 +89,7 @@ class MemberLoad(RowLoad):
         request = HeartbeatRequest(
             next(self._ids),
             self._group_id,
-            self._member_id,
+            self._reply_to,
             member_id=self._member_id,
             member_epoch=epoch,
             subscribed_topic_names=None if epoch else (self._topic,),
@@ -98,12 +98,11 @@ class MemberLoad(RowLoad):
         self._producer.produce(self._group_requests, request.encode(), request.kafka_key)
         self._producer.poll(0)
 
-    def _take(self, value: bytes) -> None:
-        response = decode_response(value)
+    def _take(self, response: Response) -> None:
         if response.error_code == ErrorCode.INVALID_RECORD_STATE:
             return  # its lock ran out while the job stood still; the records come again
         if response.error_code:
-            raise RuntimeError(f"the job refused a request: {json.loads(value)}")
+            raise RuntimeError(f"the job refused a request: {response}")
         if isinstance(response, HeartbeatResponse):
             self._take_heartbeat(response)
         elif isinstance(response, FetchResponse):
@@ -135,7 +134,7 @@ class MemberLoad(RowLoad):
     def _named(self, partition: int) -> tuple[str, str, str, str, int, str, int, str]:
         """What a request begins with."""
         topic = self._topic, self._topic_id, partition
-        return next(self._ids), self._group_id, *topic, self._member_id, self._epoch, self._member_id
+        return next(self._ids), self._group_id, *topic, self._member_id, self._epoch, self._reply_to
 
     def _send(self, request: SharePartitionRequest) -> None:
         self._producer.produce(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import OFFSET_END, Consumer, Message, Producer, TopicPartition
 
 from sharegroup.config import JobConfig
+from sharegroup.protocol.response_rows import Response, decode_responses
 
 if TYPE_CHECKING:
     from typing import Self
@@ -35,6 +36,7 @@ class RowLoad(ABC):
         self._going = threading.Event()
         self._going.set()
         self._stop = threading.Event()
+        self._rows_came = 0
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="load", daemon=True)
 
@@ -47,7 +49,7 @@ class RowLoad(ABC):
         """Send the heartbeats that are due."""
 
     @abstractmethod
-    def _take(self, value: bytes) -> None:
+    def _take(self, response: Response) -> None:
         """Take a response in."""
 
     def __enter__(self) -> Self:
@@ -92,7 +94,9 @@ class RowLoad(ABC):
                     continue
                 for message in self._messages():
                     if message.error() is None and message.key() == self._reply_to.encode():
-                        self._take(message.value() or b"")
+                        self._rows_came += 1
+                        for response in decode_responses(message.value() or b""):
+                            self._take(response)
                 self._producer.poll(0)
         except BaseException as error:
             self._failure = error

@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 from contextlib import closing
@@ -21,6 +20,7 @@ from sharegroup.testkit.embedded_kafka import HOST
 from sharegroup.testkit.jars import IVY_XML
 from sharegroup.testkit.logged_process import LoggedProcess
 from sharegroup.testkit.submitted_job import ROOT
+from tests.integration.ports import named_ports
 from tests.integration.waiting import wait_until
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -111,17 +111,6 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def need_free_ports() -> None:
-    """README's ports are anybody's; where someone has them, its lines cannot be run."""
-    for port in (9092, 9192):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                pytest.skip(f"port {port} is taken")
-
-
 def python(text: str, directory: Path) -> str:
     """What these lines print, as a program of the environment that the shell's lines activate."""
     (directory / "lines.py").write_text(text)
@@ -138,8 +127,7 @@ def test_the_twenty_lines_run(checkout: Path) -> None:
     (shell,), (gateway,) = blocks("bash"), blocks("sh")
     member, queries, client = blocks("python")
     tables = str(checkout / TABLES)
-    need_free_ports()
-    with Typed("job", shell, checkout) as job:
+    with named_ports(9092, 9192), Typed("job", shell, checkout) as job:
         job.await_log("the share-group job is running", timeout_s=300)
         said = python(SESSION.format(member=member, queries=queries, tables=TABLES, group=GROUP), checkout)
         assert "ACKNOWLEDGED" in said

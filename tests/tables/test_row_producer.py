@@ -18,7 +18,7 @@ from sharegroup.protocol.broadcasts import (
     broadcast_row,
     decode_broadcast,
 )
-from sharegroup.protocol.response_rows import decode_response, encode_response
+from sharegroup.protocol.response_rows import decode_responses, encode_response
 from sharegroup.protocol.share_group_responses import HeartbeatResponse
 from sharegroup.protocol.share_partition_responses import FetchResponse
 from sharegroup.topics import kafka_clients
@@ -91,7 +91,7 @@ def test_in_place_of_a_response_that_is_too_large_comes_an_error(
     assignment = {"t" * 2_000: ["x", []]}
     heartbeat = HeartbeatResponse("h", "you", "g", member_id="m", member_epoch=3, assignment=assignment)
     producer.send([fetched(1), fetched(2, 300), encode_response(heartbeat), fetched(3), fetched(4, 200)], [])
-    answers = {row["id"]: decode_response(json.dumps(row).encode()) for _, _, row in log}
+    answers = {row["id"]: decode_responses(json.dumps(row).encode())[0] for _, _, row in log}
     assert sorted(answers) == ["f1", "f2", "f3", "f4", "h"]
     for number in (1, 3):
         assert encode_response(answers[f"f{number}"]) == fetched(number)
@@ -105,6 +105,21 @@ def test_in_place_of_a_response_that_is_too_large_comes_an_error(
         "h", "you", "g", ErrorCode.UNKNOWN_SERVER_ERROR, member_id="m"
     )
     assert {(topic, key) for topic, key, _ in log} == {(RESPONSES, "me"), (RESPONSES, "you")}
+
+
+def test_a_list_that_is_too_large_falls_apart(row_producer: tuple[KafkaRowProducer, list[Any]]) -> None:
+    producer, log = row_producer
+    rows = [{**fetched(number, ranges), "reply_to": "me[]"} for number, ranges in ((1, 1), (2, 300), (3, 1))]
+    producer.send(rows, [])
+    assert {row["id"]: row["error_code"] for _, _, row in log} == {"f1": 0, "f2": -1, "f3": 0}
+    assert {key for _, key, _ in log} == {"me[]"}
+
+
+def test_several_responses_are_one_record_to_who_takes_lists(row_producer: tuple[KafkaRowProducer, list[Any]]) -> None:
+    producer, log = row_producer
+    rows = [{**fetched(number), "reply_to": "me[]"} for number in (1, 2)]
+    producer.send(rows, [])
+    assert [(key, [row["id"] for row in listed]) for _, key, listed in log] == [("me[]", ["f1", "f2"])]
 
 
 def test_what_is_too_large_is_known_the_next_time(row_producer: tuple[KafkaRowProducer, list[Any]]) -> None:

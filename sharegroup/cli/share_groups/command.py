@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from sharegroup.cli.connection import DEFAULT_TIMEOUT_MS, BootstrapServer, CommandConfig, Timeout, connected, reported
-from sharegroup.cli.output import Output, OutputFormat
+from sharegroup.cli.output import Output, OutputFormat, OutputOption
 from sharegroup.cli.share_groups.arguments import Arguments
 from sharegroup.cli.watching import watching
 
@@ -60,9 +60,7 @@ def share_groups(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what a reset would do.")] = False,
     execute: Annotated[bool, typer.Option("--execute", help="Do the reset.")] = False,
     timeout: Timeout = DEFAULT_TIMEOUT_MS,
-    output: Annotated[OutputFormat, typer.Option("--output", "-o", help="For people, or for machines.")] = (
-        OutputFormat.TABLE
-    ),
+    output: OutputOption = OutputFormat.TABLE,
     config: Annotated[
         Path | None, typer.Option(help="The job's configuration file, which says where the tables are.")
     ] = None,

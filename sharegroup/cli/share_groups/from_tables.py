@@ -71,7 +71,7 @@ def _range(found: InFlightRange) -> Row:
         "last_offset": found.last_offset,
         "state": found.state.name,
         "delivery_count": found.delivery_count,
-        "lock_deadline": None if found.lock_deadline_ms is None else time_text(found.lock_deadline_ms),
+        "lock_deadline": time_text(found.lock_deadline_ms),
         "consumer_id": found.member_id,
     }
 
@@ -94,7 +94,7 @@ def _history(group_id: str, key: TopicPartition, offset: int, job: JobConfig) ->
             **row._asdict(),
             "group": group_id,
             "time": time_text(row.time),
-            "lock_deadline": None if row.lock_deadline is None else time_text(row.lock_deadline),
+            "lock_deadline": time_text(row.lock_deadline),
             "consumer_id": row.member_id,
         }
         for row in found

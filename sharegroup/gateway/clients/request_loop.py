@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from kafka.protocol.api_message import ApiMessage
 
 from sharegroup.config import GatewayConfig
-from sharegroup.errors import ErrorCode
+from sharegroup.errors import error_name
 from sharegroup.gateway.clients.login import Logins
 from sharegroup.gateway.clients.waiting_frames import WaitingFrames
 from sharegroup.gateway.handlers.api_versions import API_VERSIONS, unsupported_version
@@ -36,7 +36,8 @@ MAX_OWN_REQUEST_BYTES = 1_048_576
 #: Largest request of a client that has not logged in. SASL messages are limited to 4 KiB.
 MAX_LOGIN_REQUEST_BYTES = 8_192
 
-_CODES = frozenset(ErrorCode)
+#: How long a connection stays after a refused login.
+REFUSED_LOGIN_S = 0.5
 
 #: What is sent: encoded already, or a frame that is to come from upstream.
 _Answer = bytes | bytearray | asyncio.Future[memoryview]
@@ -194,8 +195,14 @@ class RequestLoop:
         self._link.max_frame_bytes = most if self.is_authenticated else min(most, MAX_LOGIN_REQUEST_BYTES)
 
     async def _end_when_answered(self) -> None:
+        """The client has a moment to end the connection itself.
+
+        Who reads the refusal of a login and the end at once may take it for a lost connection, and log in again and
+        again, as kafka-python does.
+        """
         await self._answers.join()
         self._is_over = True
+        await asyncio.sleep(REFUSED_LOGIN_S)
         if self._link.transport is not None:
             self._link.transport.close()
 
@@ -226,6 +233,4 @@ class RequestLoop:
 def _error_of(response: ApiMessage) -> str:
     """The name of the error of a whole request, "" for none, or where a response has one for each of its parts."""
     code = getattr(response, "error_code", 0)
-    if not code:
-        return ""
-    return ErrorCode(code).name if code in _CODES else str(code)
+    return error_name(code) if code else ""

@@ -18,6 +18,7 @@ from sharegroup.gateway.job_client.response_reader import ResponseReader, Respon
 from sharegroup.gateway.job_client.row_appender import JobUnavailableError, RowAppender
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.protocol.broadcasts import Broadcast
+from sharegroup.protocol.response_records import LISTS
 from sharegroup.protocol.response_rows import Response
 from sharegroup.protocol.share_group_requests import ShareGroupRequest
 from sharegroup.protocol.share_partition_responses import WantedNotice
@@ -48,7 +49,7 @@ class CellChannel:
         appender: RowAppender | None = None,
     ) -> None:
         self._settings, self._topics, self._timeout_s = settings, topics, timeout_s
-        self.reply_to = f"gateway-{uuid.uuid4().hex}"
+        self.reply_to = f"gateway-{uuid.uuid4().hex}{LISTS}"
         self._ids = (f"{number:x}" for number in itertools.count(1))
         self._waiting: dict[str, asyncio.Future[Response]] = {}
         self._subscribers: dict[str, Callable[[Response], None]] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from kafka import KafkaConsumer, TopicPartition
@@ -12,7 +12,7 @@ from kafka.errors import KafkaError
 
 from sharegroup.gateway.job_client.row_appender import JobUnavailableError
 from sharegroup.protocol.broadcasts import EVERYBODY, Broadcast, NewLeaderBroadcast, decode_broadcast
-from sharegroup.protocol.response_rows import Response, decode_response
+from sharegroup.protocol.response_rows import Response, decode_responses
 from sharegroup.topics.client_settings import ClientSettings
 from sharegroup.topics.row_channel import read_from_end, responses_consumer, responses_partition
 
@@ -124,18 +124,16 @@ def decoded_rows(records: Iterable[ResponseRecord], key: bytes) -> list[Response
     rows: list[Response | Broadcast] = []
     for record in records:
         try:
-            row = _decoded(record, key)
+            rows += _decoded(record, key)
         except ValueError as error:
             logger.warning("response row at offset %d cannot be read: %s", record.offset, error)
-        else:
-            rows += [] if row is None else [row]
     return rows
 
 
-def _decoded(record: ResponseRecord, key: bytes) -> Response | Broadcast | None:
-    """None for other gateways' rows of the same partition, which are not even decoded. Raises ValueError."""
+def _decoded(record: ResponseRecord, key: bytes) -> Sequence[Response | Broadcast]:
+    """Nothing of other gateways' rows of the same partition, which are not even decoded. Raises ValueError."""
     if record.key == key:
-        return decode_response(record.value)
+        return decode_responses(record.value)
     if record.key != EVERYBODY.encode():
-        return None
-    return NewLeaderBroadcast() if record.value == _UNTYPED_BROADCAST else decode_broadcast(record.value)
+        return ()
+    return [NewLeaderBroadcast() if record.value == _UNTYPED_BROADCAST else decode_broadcast(record.value)]

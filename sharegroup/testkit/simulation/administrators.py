@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Callable
 
 from sharegroup.errors import ErrorCode
-from sharegroup.protocol.response_rows import decode_response
+from sharegroup.protocol.response_rows import decode_responses
 from sharegroup.protocol.share_group_requests import (
     AdministratorRequest,
     AlterConfigsRequest,
@@ -115,7 +115,7 @@ class Administrator:
     def _on_row(self, append_ms: int, record: LogRecord) -> None:
         if record.key != f"admin-{self._group_id}".encode() or self._waiting is None:
             return
-        response = decode_response(record.value)
+        (response,) = decode_responses(record.value)
         if response.id == self._waiting[0]:
             on_answer, self._waiting = self._waiting[1], None
             on_answer(response.error_code)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from sharegroup.gateway.job_client.cell_channel import CellChannel
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.protocol.broadcasts import Broadcast
+from sharegroup.protocol.response_records import LISTS
 from sharegroup.protocol.response_rows import Response
 from sharegroup.testkit.simulation.gateway_appender import SimulatedAppender
 from sharegroup.testkit.simulation.kafka_log import LogRecord, SimulatedKafka
@@ -36,7 +37,7 @@ class SimulatedJobChannel(CellChannel):
     ) -> None:
         super().__init__({}, topics, timeout_s, cluster)
         self._delivered = delivered
-        self.reply_to = name
+        self.reply_to = name + LISTS
         self._clock, self._kafka, self._weather = clock, kafka, weather
         self.simulated_appender = SimulatedAppender(clock, kafka, weather, loop, cluster, local_ms, timeout_s)
         self._appender = self.simulated_appender  # type: ignore[assignment]

@@ -23,6 +23,7 @@ from sharegroup.engine.snapshot_rules import SnapshotRules
 from sharegroup.engine.unkeyed_requests import UnkeyedRequests
 from sharegroup.errors import FencedLeaderError
 from sharegroup.protocol.broadcasts import EVERYBODY, NewLeaderBroadcast, encode_broadcast
+from sharegroup.protocol.response_records import records_of
 from sharegroup.tables.schemas import (
     GROUP_COORDINATOR_TABLES,
     SHARE_GROUP_JOB,
@@ -95,11 +96,7 @@ class RowProducer:
     def send(self, responses: Iterable[Mapping[str, Any]], requests: Iterable[tuple[str, str]]) -> None:
         """As `KafkaRowProducer.send`: rows for everybody, requests to the other query, responses."""
         requested = [(key.encode(), value.encode()) for key, value in requests]
-        answers = [
-            (row["reply_to"].encode(), json.dumps(row, separators=(",", ":")).encode())
-            for row in responses
-            if row["reply_to"]
-        ]
+        answers = [(key.encode(), value) for key, value in records_of(responses)]
         self._broadcast([value for key, value in answers if key == EVERYBODY.encode()])
         self._produce(self._requests, requested)
         self._produce(self._responses, [(key, value) for key, value in answers if key != EVERYBODY.encode()])

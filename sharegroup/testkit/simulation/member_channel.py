@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from sharegroup.member.member_logic import Request
-from sharegroup.protocol.response_rows import Response, decode_response
+from sharegroup.protocol.response_rows import Response, decode_responses
 from sharegroup.protocol.share_group_requests import ShareGroupRequest, TopicMetadata
 from sharegroup.protocol.share_partition_requests import UnacquireRequest
 from sharegroup.testkit.simulation.kafka_log import LogBatch, LogRecord
@@ -87,7 +87,7 @@ class MemberChannel:
 
     def _on_row(self, append_ms: int, record: LogRecord) -> None:
         if record.key == self._key:
-            self._responses.append(decode_response(record.value))
+            self._responses += decode_responses(record.value)
             self._time.after(max(0.0, self._cut_until_ms - self._time.now_ms), self._on_response)
 
 

@@ -15,7 +15,8 @@ from sharegroup.protocol.broadcasts import (
     TopicDeletedBroadcast,
     decode_broadcast,
 )
-from sharegroup.protocol.response_rows import decode_response
+from sharegroup.protocol.response_records import LISTS
+from sharegroup.protocol.response_rows import decode_responses
 from sharegroup.protocol.share_group_requests import HeartbeatRequest, TopicMetadata
 from sharegroup.protocol.share_group_responses import HeartbeatResponse
 from sharegroup.protocol.share_partition_requests import (
@@ -157,8 +158,8 @@ class RowMember:
 
     @property
     def reply_to(self) -> str:
-        """The key of its responses."""
-        return f"to-{self.name}-{self._process}"
+        """The key of its responses: every other process takes several in a record."""
+        return f"to-{self.name}-{self._process}{LISTS if self._process % 2 else ''}"
 
     def _in_a_while(self, delay_ms: float, action: object) -> None:
         """Do something, unless the process is gone by then."""
@@ -408,15 +409,15 @@ class RowMember:
             return
         if record.key != self.reply_to.encode():
             return
-        response = decode_response(record.value)
-        if isinstance(response, HeartbeatResponse):
-            self._on_heartbeat(response)
-        elif response.id not in self._seen:
-            self._seen.add(response.id)
-            if isinstance(response, FetchResponse):
-                self._on_fetched(response)
-            elif isinstance(response, AcknowledgeResponse):
-                self._on_acknowledged(response)
+        for response in decode_responses(record.value):
+            if isinstance(response, HeartbeatResponse):
+                self._on_heartbeat(response)
+            elif response.id not in self._seen:
+                self._seen.add(response.id)
+                if isinstance(response, FetchResponse):
+                    self._on_fetched(response)
+                elif isinstance(response, AcknowledgeResponse):
+                    self._on_acknowledged(response)
 
     def _on_broadcast(self, row: Broadcast) -> None:
         if isinstance(row, NewLeaderBroadcast):

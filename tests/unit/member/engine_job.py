@@ -18,7 +18,7 @@ from kafka.errors import KafkaTimeoutError
 from sharegroup.engine.answers import refusal
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.member.ranges import OfferedBatch
-from sharegroup.protocol.response_rows import Response, decode_response
+from sharegroup.protocol.response_rows import Response, decode_responses
 from sharegroup.protocol.share_group_requests import HeartbeatRequest, ShareGroupRequest, TopicMetadata
 from sharegroup.protocol.share_group_responses import HeartbeatResponse
 from sharegroup.protocol.share_partition_requests import AcknowledgeRequest, FetchRequest, SharePartitionRequest
@@ -211,7 +211,7 @@ class EngineJob:
                 names = ("first_offset", "last_offset", "cause", "member_id", "delivery_count")
                 self._transitions.append(tuple(row[name] for name in names))  # type: ignore[arg-type]
             for response in output.responses:
-                self.respond(decode_response(json.dumps(response | {"topic_id": self.topic_id}).encode()))
+                self.respond(*decode_responses(json.dumps(response | {"topic_id": self.topic_id}).encode()))
             self.changed.notify_all()
 
 

@@ -111,6 +111,8 @@ def test_kafka_python_s_own_messages_stay_its_own() -> None:
         __import__(module)
     ours = {cls.API_KEY for cls in CLASSES}
     for api_key, cls in ResponseClassRegistry._response_class_registry.items():
-        assert (cls.__module__ == messages.__name__) == (api_key in ours), cls.__name__
+        # Where a version of it was asked for, that one has the key: a class below it.
+        is_ours = any(base.__module__ == messages.__name__ for base in cls.__mro__)
+        assert is_ours == (api_key in ours), cls.__name__
     theirs = {file.name for file in files(resources).iterdir()}
     assert not theirs & {f"{cls.__name__}.json" for cls in CLASSES}

@@ -19,7 +19,7 @@ from sharegroup.protocol.broadcasts import (
     decode_broadcast,
     encode_broadcast,
 )
-from sharegroup.protocol.response_rows import Response, decode_response, encode_response
+from sharegroup.protocol.response_rows import Response, decode_responses, encode_response
 from sharegroup.protocol.share_group_requests import MemberIdentity
 from sharegroup.protocol.share_group_responses import (
     AlterConfigsResponse,
@@ -85,7 +85,7 @@ RESPONSES = st.one_of(
 @settings(max_examples=50)
 @given(RESPONSES)
 def test_a_response_comes_back(response: Response) -> None:
-    decoded = decode_response(json.dumps(encode_response(response)).encode())
+    (decoded,) = decode_responses(json.dumps(encode_response(response)).encode())
     assert (type(decoded), decoded) == (type(response), response)
 
 
@@ -103,7 +103,7 @@ def test_a_row_for_everybody_comes_back(broadcast: Broadcast) -> None:
     assert (type(decoded), decoded) == (type(broadcast), broadcast)
 
 
-@pytest.mark.parametrize("value", [b"", b"{", b"[]", b"5", b"null", b"{}", b'{"member_id":"m"}', b"\xff"])
+@pytest.mark.parametrize("value", [b"", b"{", b"[5]", b"5", b"null", b"{}", b'{"member_id":"m"}', b"\xff"])
 def test_what_is_no_row_for_everybody_is_told_apart(value: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - JSON's own message or ours
         decode_broadcast(value)
@@ -111,12 +111,12 @@ def test_what_is_no_row_for_everybody_is_told_apart(value: bytes) -> None:
 
 def test_a_heartbeat_response_of_an_earlier_version_is_read() -> None:
     row = b'{"type":"heartbeat","id":"x","reply_to":"me","group_id":"g","member_id":"m","member_epoch":3}'
-    assert decode_response(row) == HeartbeatResponse("x", "me", "g", member_id="m", member_epoch=3)
+    assert decode_responses(row)[0] == HeartbeatResponse("x", "me", "g", member_id="m", member_epoch=3)
 
 
 @pytest.mark.parametrize(
-    "value", [b"", b"{", b"[]", b"5", b"null", b"{}", b'{"topic":"orders"}', b'{"id":"x","color":"red"}', b"\xff"]
+    "value", [b"", b"{", b"[5]", b"5", b"null", b"{}", b'{"topic":"orders"}', b'{"id":"x","color":"red"}', b"\xff"]
 )
 def test_what_is_no_response_is_told_apart(value: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - JSON's own message or ours
-        decode_response(value)
+        decode_responses(value)

@@ -1,0 +1,32 @@
+"""Ports that a page names: anybody's."""
+
+from __future__ import annotations
+
+import fcntl
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from sharegroup.testkit.embedded_kafka import HOST
+
+_LOCK = Path(tempfile.gettempdir()) / "sharegroup-named-ports.lock"
+
+
+@contextmanager
+def named_ports(*ports: int) -> Iterator[None]:
+    """For one test of this machine at a time. Where somebody else has one of the ports, the page's lines cannot be run:
+    the test is skipped."""
+    with _LOCK.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for port in ports:
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                try:
+                    probe.bind((HOST, port))
+                except OSError:
+                    pytest.skip(f"port {port} is taken")
+        yield

@@ -1,0 +1,61 @@
+"""How response rows are carried: one or several in a record, as who asked takes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sharegroup.protocol import response_records
+from sharegroup.protocol.response_records import LISTS, as_record, records_of, rows_of
+
+TAKES_LISTS, TAKES_ROWS, NOBODY = f"gateway{LISTS}", "member", ""
+KEYS = st.sampled_from((TAKES_LISTS, f"other{LISTS}", TAKES_ROWS, NOBODY))
+
+
+def row(number: int, reply_to: str, size: int = 0) -> dict[str, Any]:
+    return {"id": str(number), "reply_to": reply_to, "error_message": "\n[" * size}
+
+
+def ids(records: Sequence[tuple[str, bytes]], key: str) -> list[list[str]]:
+    return [[said["id"] for said in rows_of(value)] for found, value in records if found == key]
+
+
+@given(st.lists(st.tuples(KEYS, st.integers(0, 40))), st.integers(1, 400))
+def test_each_reader_gets_its_rows_in_their_order(made: list[tuple[str, int]], most: int) -> None:
+    rows = [row(number, key, size) for number, (key, size) in enumerate(made)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(response_records, "_MOST_CHARACTERS", most)
+        records = records_of(rows)
+    for key in {key for key, _ in made if key}:
+        read = [said for found, value in records if found == key for said in rows_of(value)]
+        assert read == [said for said in rows if said["reply_to"] == key]
+    assert {key for key, _ in records} == {key for key, _ in made} - {NOBODY}
+
+
+def test_who_does_not_take_lists_gets_a_record_for_each_row() -> None:
+    records = records_of([row(1, TAKES_ROWS), row(2, TAKES_LISTS), row(3, TAKES_ROWS), row(4, TAKES_LISTS)])
+    assert ids(records, TAKES_ROWS) == [["1"], ["3"]]
+    assert ids(records, TAKES_LISTS) == [["2", "4"]]
+
+
+def test_a_single_row_is_no_list() -> None:
+    ((key, value),) = records_of([row(1, TAKES_LISTS)])
+    assert (key, value) == as_record(row(1, TAKES_LISTS))
+    assert json.loads(value) == row(1, TAKES_LISTS)
+
+
+def test_a_list_ends_before_it_is_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    length = len(as_record(row(1, TAKES_LISTS))[1])
+    monkeypatch.setattr(response_records, "_MOST_CHARACTERS", 2 * length)
+    records = records_of([row(number, TAKES_LISTS) for number in range(5)])
+    assert ids(records, TAKES_LISTS) == [["0", "1"], ["2", "3"], ["4"]]
+
+
+def test_what_is_no_json_is_refused() -> None:
+    with pytest.raises(ValueError, match="Expecting"):
+        rows_of(b"[{")
