@@ -17,6 +17,7 @@ from sharegroup.cli.optional_values import OptionalValues
 from sharegroup.cli.remove_member import remove_member
 from sharegroup.cli.share_groups.command import share_groups
 from sharegroup.cli.top import top
+from sharegroup.cli.ui import ui
 from sharegroup.topics.kafka_client_log import set_up_kafka_client_log
 from sharegroup.topics.line_limit import LineLimit
 
@@ -46,6 +47,7 @@ app.command()(browse)
 app.command()(top)
 app.command()(invoke_consumer_rebalance)
 app.command()(remove_member)
+app.command()(ui)
 
 
 def main() -> None:

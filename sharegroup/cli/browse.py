@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -143,7 +142,9 @@ def _rows(
     standing: Callable[[int], RecordStanding],
     timeout_ms: int,
 ) -> Iterator[Row]:
-    for record in _records(settings, key, start, limit, timeout_ms):
+    from sharegroup.topics.log_records import read_records
+
+    for record in read_records(settings, key, start, limit, timeout_ms):
         yield {
             "offset": record.offset,
             "timestamp": time_text(record.timestamp),
@@ -151,28 +152,6 @@ def _rows(
             "key": _text(record.key),
             "value": _text(record.value),
         }
-
-
-def _records(
-    settings: dict[str, Any], key: TopicPartition, start: int | None, limit: int, timeout_ms: int
-) -> list[Any]:
-    """Up to `limit` records, from an offset within the log to its present end. Raises CommandError, KafkaError."""
-    from kafka import KafkaConsumer
-
-    consumer = KafkaConsumer(**settings, group_id=None, enable_auto_commit=False, max_poll_records=limit)
-    deadline = time.monotonic() + timeout_ms / 1000
-    try:
-        consumer.assign([key])
-        first, end = consumer.beginning_offsets([key])[key], consumer.end_offsets([key])[key]
-        consumer.seek(key, min(max(first, start or 0), end))
-        found: list[Any] = []
-        while len(found) < limit and consumer.position(key) < end:
-            if time.monotonic() > deadline:
-                raise CommandError(f"{key.topic}-{key.partition} was not read within {timeout_ms} ms")
-            found += consumer.poll(timeout_ms=200).get(key, [])
-        return found[:limit]
-    finally:
-        consumer.close()
 
 
 def _text(value: bytes | None) -> str | None:

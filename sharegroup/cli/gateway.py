@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sharegroup.cli.config_option import config_of
+from sharegroup.cli.page_process import page_beside
 
 if TYPE_CHECKING:
     from sharegroup.config import Config
@@ -23,11 +24,15 @@ def gateway(
         str | None, typer.Option(help="Instead of the file's bootstrap.servers (the upstream brokers).")
     ] = None,
     metrics_port: Annotated[int | None, typer.Option(help="Instead of gateway.metrics.port; 0: no metrics.")] = None,
+    ui_port: Annotated[int | None, typer.Option(help="Instead of gateway.ui.port; 0: no page.")] = None,
 ) -> None:
     """Serve Kafka's wire protocol, so that KIP-932 clients connect: their bootstrap address is this port."""
     from sharegroup.cli.gateway_server import run_gateway
 
-    raise typer.Exit(run_gateway(_overridden(config_of(config), port, bootstrap_servers, metrics_port)))
+    overridden = _overridden(config_of(config), port, bootstrap_servers, metrics_port)
+    with page_beside(config, overridden.gateway.ui_port if ui_port is None else ui_port, bootstrap_servers):
+        code = run_gateway(overridden)
+    raise typer.Exit(code)
 
 
 def _overridden(config: Config, port: int | None, bootstrap_servers: str | None, metrics_port: int | None) -> Config:

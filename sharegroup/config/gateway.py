@@ -113,6 +113,21 @@ class GatewayConfig(ConfigFamily):
         le=65535,
         description="Port of /metrics, /healthz and /readyz. 0: off.",
     )
+    ui_host: str = Field(
+        default="127.0.0.1", alias="gateway.ui.host", min_length=1, description="Address to show the page at."
+    )
+    ui_port: Whole = Field(
+        default=0,
+        alias="gateway.ui.port",
+        ge=0,
+        le=65535,
+        description="Port of the page, in a process of its own beside the gateway. 0: off.",
+    )
+    ui_allow_changes: Flag = Field(
+        default=False,
+        alias="gateway.ui.allow.changes",
+        description="Users of the page may reset offsets, remove members and alter configs.",
+    )
     max_share_sessions: Whole = Field(
         default=2_000,
         alias="group.share.max.share.sessions",

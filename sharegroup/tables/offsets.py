@@ -46,7 +46,7 @@ def read_offsets_by_group(
     listed = read_share_partitions(opened, group_ids) if group_ids else {}
     states = read_current_states(opened, listed) if listed else {}
     return {
-        group_id: tuple(_offset(row, states.get(_key(group_id, row))) for row in rows)
+        group_id: tuple(share_partition_offset(row, states.get(_key(group_id, row))) for row in rows)
         for group_id, rows in listed.items()
     }
 
@@ -55,7 +55,8 @@ def _key(group_id: str, row: SharePartitionDescription) -> SharePartitionKey:
     return SharePartitionKey(group_id, row.topic, row.topic_id, row.partition)
 
 
-def _offset(row: SharePartitionDescription, state: ShareGroupOffset | None) -> SharePartitionOffset:
+def share_partition_offset(row: SharePartitionDescription, state: ShareGroupOffset | None) -> SharePartitionOffset:
+    """Where a share-partition stands, by its row and its state; a state of before its reset does not count."""
     where = row.topic, row.topic_id, row.partition
     if state is None or state.header.state_epoch < row.state_epoch:
         return SharePartitionOffset(*where, row.start_offset, UNCHANGED, UNCHANGED, row.state_epoch)

@@ -28,7 +28,7 @@ MODULES = {
     "B13": "b13_scale",
     "B14": "b14_many_members",
     "changes": "one_change",
-    "B15": "b15_metrics",
+    "B15": "b15_looked_at",
     "upkeep": "upkeep",
     "idle": "idle",
     "shards": "shards",

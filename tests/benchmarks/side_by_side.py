@@ -6,6 +6,7 @@ the same operator keys. The job's batches follow each other as a member is answe
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -84,6 +85,8 @@ class JobUnderLoad:
         group = {"group.share.record.lock.duration.ms": 60_000}
         self.config = write_config(directory, kafka.bootstrap_servers, job, group, groups=[GROUP_ID])
         self.engine = Engine(self.config, driver_memory)
+        #: What else stands still while the job does.
+        self.companions: list[ProcessTree] = []
         if prepare is not None:
             prepare(str(directory / "tables"), self.topic, topics.topic_id(kafka.bootstrap_servers, self.topic))
 
@@ -106,6 +109,14 @@ class JobUnderLoad:
             self.member.__exit__(kind, error, trace)
         finally:
             self.engine.__exit__(kind, error, trace)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """The job and its companions stand still inside the block."""
+        with contextlib.ExitStack() as stack:
+            for processes in (self.engine.processes, *self.companions):
+                stack.enter_context(processes.held())
+            yield
 
     def run(self, seconds: float) -> Window:
         """Let the job work for so long."""
@@ -145,11 +156,11 @@ class JobUnderLoad:
         windows: dict[JobUnderLoad, list[Window]] = {self: [], other: []}
         measured = Measured()
         for job, still in ((self, other), (other, self)):
-            with still.engine.processes.held():
+            with still.held():
                 job.await_batches(turns.warm_up)
         for _ in range(turns.number):
             for job, still in ((self, other), (other, self)):
-                with still.engine.processes.held():
+                with still.held():
                     cpu = job.engine.processes.cpu_seconds()
                     windows[job].append(job.run(turns.seconds))
                     cpu = job.engine.processes.cpu_seconds() - cpu

@@ -42,7 +42,7 @@ def test_an_administrators_command_loads_no_data_frames() -> None:
 def test_help_has_every_command() -> None:
     done = sharegroup("--help", COLUMNS="120")
     assert done.returncode == 0
-    for command in ("gateway", "job", "move-group", "share-groups", "configs", "browse", "top"):
+    for command in ("gateway", "job", "move-group", "share-groups", "configs", "browse", "top", "ui"):
         assert command in done.stdout
 
 

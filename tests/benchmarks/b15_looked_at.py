@@ -1,4 +1,4 @@
-"""B15: micro-batches while ten scrapes a second read the job's metrics, against those of a job without metrics."""
+"""B15: micro-batches of a job under ten scrapes a second and 20 open pages, against those of one nobody looks at."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from types import TracebackType
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka, free_port
 from tests.benchmarks.b1_batch_time import parts
 from tests.benchmarks.figures import Figure, median
-from tests.benchmarks.side_by_side import JobUnderLoad, Turns
+from tests.benchmarks.open_pages import OpenPages
+from tests.benchmarks.side_by_side import GROUP_ID, JobUnderLoad, Turns
 
 NAME = "B15"
 _REACH = 1.05
 _PAUSE_S = 0.1
+_PAGES = 20
 
 
 def run(kafka: EmbeddedKafka, directory: Path, quick: bool) -> tuple[list[Figure], dict[str, object]]:
@@ -27,20 +29,24 @@ def run(kafka: EmbeddedKafka, directory: Path, quick: bool) -> tuple[list[Figure
     shown = {"metrics.port": port, "metrics.max.partitions": active}
     with (
         JobUnderLoad(kafka, directory / "without", partitions=active, rounds=rounds) as without,
-        JobUnderLoad(kafka, directory / "scraped", partitions=active, rounds=rounds, settings=shown) as scraped,
+        JobUnderLoad(kafka, directory / "seen", partitions=active, rounds=rounds, settings=shown) as seen,
         Scraper(port) as scraper,
+        OpenPages(seen.config, GROUP_ID, seen.topic, _PAGES) as pages,
     ):
-        for job in (without, scraped):
+        seen.companions.append(pages.processes)
+        for job in (without, seen):
             job.member.ask(range(active))
-        measured = scraped.against(without, turns)
+        measured = seen.against(without, turns)
     job, bare = (median([batch.trigger_ms for batch in side]) for side in (measured.job, measured.bare))
-    note = f"{len(measured.job)} and {len(measured.bare)} micro-batches in turns; {scraper.scrapes} scrapes"
+    note = f"{len(measured.job)} and {len(measured.bare)} micro-batches in turns; {scraper.scrapes} scrapes,"
+    note += f" {pages.renewed} pages"
     cpu, bare_cpu = measured.cpu_ms
-    what = f"micro-batch p50 at {active} share-partitions with ten scrapes a second, against a job without metrics"
+    looks = f"ten scrapes a second and {_PAGES} open pages"
+    what = f"micro-batch p50 at {active} share-partitions with {looks}, against a job without"
     return [
         Figure(NAME, what, job, "ms", bare, job / bare, f"<= {_REACH}", job / bare <= _REACH, note),
-        Figure(NAME, "CPU time of a micro-batch, with its scrapes", cpu, "ms", bare_cpu, cpu / bare_cpu),
-    ], {"scraped": parts(measured.job), "without": parts(measured.bare)}
+        Figure(NAME, "CPU time of a micro-batch of the job, with its scrapes", cpu, "ms", bare_cpu, cpu / bare_cpu),
+    ], {"looked at": parts(measured.job), "without": parts(measured.bare)}
 
 
 class Scraper:

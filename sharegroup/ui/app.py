@@ -1,0 +1,58 @@
+"""The pages as one ASGI application."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from sharegroup.config.gateway import GatewayConfig
+from sharegroup.errors import RequestError, ShareGroupError
+from sharegroup.ui.access import Access
+from sharegroup.ui.changes import Changes
+from sharegroup.ui.pages import Pages, Parts
+
+__all__ = ["application"]
+
+
+def application(parts: Parts, config: GatewayConfig, host: str) -> ASGIApp:
+    """The application for a listener at `host`. Raises InvalidConfigError for users that cannot be read."""
+    pages, changes = Pages(parts), Changes(parts)
+
+    def refused(request: Request, error: Exception) -> Response:
+        status, message = _status(error)
+        return pages.refusal(request, status, message)
+
+    app = Starlette(
+        routes=[
+            Route("/", pages.groups),
+            Route("/group", pages.group),
+            Route("/window", pages.window),
+            Route("/record", pages.record),
+            Route("/dead-ends", pages.dead_ends),
+            Route("/change/remove-member", changes.remove_member, methods=["POST"]),
+            Route("/change/reset", changes.reset, methods=["POST"]),
+            Route("/change/config", changes.config, methods=["POST"]),
+            Mount("/static", StaticFiles(directory=Path(__file__).with_name("static"))),
+        ],
+        exception_handlers={HTTPException: refused, ShareGroupError: refused, Exception: _failed},
+    )
+    return Access(app, config, host)
+
+
+def _status(error: Exception) -> tuple[int, str]:
+    if isinstance(error, HTTPException):
+        return error.status_code, error.detail
+    if isinstance(error, RequestError):
+        return (403 if "AUTHORIZATION" in error.code.name else 409), str(error)
+    return 503, str(error)
+
+
+def _failed(_request: Request, _error: Exception) -> Response:
+    return PlainTextResponse("this page failed: see the log of its process", 500)

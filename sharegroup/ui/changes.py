@@ -1,0 +1,122 @@
+"""What `--allow-changes` lets users do: reset offsets, remove a member, set a config. Each is a POST of a form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import parse_qs
+
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import RedirectResponse, Response
+
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.wire.request import Caller
+from sharegroup.protocol.share_group_requests import MemberIdentity
+from sharegroup.topics.group_administration import alter_configs, alter_offsets
+from sharegroup.topics.member_administration import remove_members
+from sharegroup.ui.looks import PartitionLook
+from sharegroup.ui.pages import Parts, caller_of
+from sharegroup.ui.words import address
+
+__all__ = ["Changes"]
+
+#: How long a browser is kept waiting for the job.
+_TIMEOUT_S = 30.0
+_MOST_BYTES = 65_536
+
+Form = dict[str, str]
+
+
+class Changes:
+    """Handlers of POST requests. They need `--allow-changes`, the page's token, and the right to do it."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+
+    async def remove_member(self, request: Request) -> Response:
+        """Have a member leave now."""
+        return await self._change(request, self._remove_member, "removed")
+
+    async def reset(self, request: Request) -> Response:
+        """Set a share-partition's start offset."""
+        return await self._change(request, self._reset, "reset")
+
+    async def config(self, request: Request) -> Response:
+        """Set a config of the group, or take it away."""
+        return await self._change(request, self._config, "configured")
+
+    async def _change(self, request: Request, change: Callable[[Caller, Form], None], done: str) -> Response:
+        caller = caller_of(request)
+        form = await _form(request)
+        if not self._parts.allows_changes:
+            raise HTTPException(403, "nothing can be changed here: the page was started without --allow-changes")
+        if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            raise HTTPException(403, "the form is of another site")
+        if not self._parts.tokens.proves(caller.principal, form.get("token", "")):
+            raise HTTPException(403, "the form is of an earlier run of this page: load it again")
+        if not form.get("group"):
+            raise HTTPException(400, "group: missing")
+        await run_in_threadpool(change, caller, form)
+        return RedirectResponse(address("/group", group=form["group"], done=done), 303)
+
+    def _remove_member(self, caller: Caller, form: Form) -> None:
+        self._parts.authorization.fetch(caller, form["group"])  # as Kafka's LeaveGroup: Read
+        if not form.get("member"):
+            raise HTTPException(400, "member: missing")
+        named = [MemberIdentity(form["member"], None)]
+        for error in remove_members(self._parts.config, form["group"], named, _TIMEOUT_S):
+            if error.error_code:
+                raise HTTPException(409, error.error_message or f"error {error.error_code}")
+
+    def _reset(self, caller: Caller, form: Form) -> None:
+        group_id, topic = form["group"], form.get("topic", "")
+        self._parts.authorization.alter_offsets(caller, group_id)
+        if not self._parts.authorization.may_read(caller, topic):
+            raise RequestError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, f"{caller.principal} may not read {topic}")
+        group = self._parts.looks.newest.groups.get(group_id)
+        rows = group.partitions if group is not None else ()
+        row = next((row for row in rows if (row.topic, str(row.partition)) == (topic, form.get("partition"))), None)
+        if row is None:
+            raise HTTPException(404, "the group has no such share-partition")
+        offsets = {(row.topic, row.partition): _offset(row, form.get("to", ""), form.get("offset", ""))}
+        for error in alter_offsets(self._parts.config, group_id, offsets, _TIMEOUT_S):
+            if error.error_code:
+                raise HTTPException(409, error.error_message or f"error {error.error_code}")
+
+    def _config(self, caller: Caller, form: Form) -> None:
+        self._parts.authorization.alter_configs(caller, form["group"])
+        name = form.get("name", "")
+        if not name:
+            raise HTTPException(400, "name: missing")
+        value = None if form.get("to") == "default" else form.get("value", "").strip()
+        alter_configs(self._parts.config, form["group"], {name: value}, _TIMEOUT_S)
+
+
+def _offset(row: PartitionLook, to: str, text: str) -> int:
+    if row.log is None:
+        raise HTTPException(503, "the log's offsets are not known now")
+    if to in ("earliest", "latest"):
+        return row.log.start if to == "earliest" else row.log.end
+    offset = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
+    if not row.log.start <= offset <= row.log.end:
+        raise HTTPException(400, f"offset: from {row.log.start} to {row.log.end}, where the log is")
+    return offset
+
+
+async def _form(request: Request) -> Form:
+    if request.headers.get("content-type", "").partition(";")[0] != "application/x-www-form-urlencoded":
+        raise HTTPException(415, "not a form")
+    body = b""
+    try:
+        async for part in request.stream():
+            body += part
+            if len(body) > _MOST_BYTES:
+                raise HTTPException(413, "too long")
+    except ClientDisconnect:
+        raise HTTPException(400, "the form ends early") from None
+    try:
+        found = parse_qs(body.decode(), keep_blank_values=True, max_num_fields=20)
+    except ValueError:
+        raise HTTPException(400, "not a form") from None
+    return {name: values[0] for name, values in found.items()}

@@ -1,0 +1,369 @@
+"""What each page shows. Reading alone: what changes something is in `changes`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from sharegroup import __version__
+from sharegroup.config import Config, GroupOverrides
+from sharegroup.errors import ShareGroupError
+from sharegroup.gateway.groups.group_config_entries import config_entries
+from sharegroup.gateway.security.authorization import Authorization
+from sharegroup.gateway.wire.request import Caller
+from sharegroup.tables import read_record_history
+from sharegroup.tables.dead_ends import LIMIT_CAUSES, REJECTED_CAUSES, DeadEnds, hours_since, read_dead_ends
+from sharegroup.types import RecordState
+from sharegroup.ui import words
+from sharegroup.ui.access import Tokens
+from sharegroup.ui.kept import KeptAnswers
+from sharegroup.ui.logs import Logs
+from sharegroup.ui.looks import GroupLook, Looks, PartitionLook
+from sharegroup.ui.paging import ROWS, page_of, whole_number
+from sharegroup.ui.payloads import FORMATS, Shown, shown
+from sharegroup.ui.trend import polyline
+from sharegroup.ui.window import (
+    COLOURS,
+    LABELS,
+    Kind,
+    Piece,
+    Span,
+    columns,
+    member_bars,
+    moved,
+    pieces,
+    state_bars,
+    zones,
+    zoomed,
+)
+
+__all__ = ["Pages", "Parts"]
+
+_SORTS = ("group", "lag", "members", "acquired", "oldest")
+_HOURS = (1, 24, 168, 720)
+_CAUSES = {"rejected": REJECTED_CAUSES, "limit": LIMIT_CAUSES}
+#: Ranges of the tables that a page of dead ends can go back to.
+_MOST_DEAD_ENDS = 5_000
+
+
+class Parts(NamedTuple):
+    """What the pages are made from."""
+
+    config: Config
+    looks: Looks
+    logs: Logs
+    authorization: Authorization
+    tokens: Tokens
+    allows_changes: bool
+
+
+class Pages:
+    """Handlers of GET requests; Starlette runs each on a thread."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._kept = KeptAnswers()
+        self._templates = Environment(
+            loader=PackageLoader("sharegroup.ui"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._templates.globals |= {"address": words.address, "version": __version__}
+        filters: dict[str, Callable[..., Any]] = {
+            "combined": lambda query, name, value: {**query, name: value},
+            "number": words.number,
+            "moment": words.moment,
+            "time": words.time_text,
+            "rate": words.rate,
+        }
+        self._templates.filters |= filters
+
+    # -- pages
+
+    def groups(self, request: Request) -> Response:
+        """All groups, filtered, sorted and in pages."""
+        query = request.query_params
+        text, state, sort = query.get("text", ""), query.get("state", ""), query.get("sort", "group")
+        sort = sort if sort in _SORTS else "group"
+        look, caller = self._parts.looks.newest, caller_of(request)
+        found = [
+            group
+            for group_id, group in look.groups.items()
+            if text.lower() in group_id.lower()
+            and state in ("", group.description.group_state)
+            and self._parts.authorization.may_see_group(caller, group_id)
+        ]
+        found.sort(key=lambda group: _order(group, sort))
+        page = page_of(found, whole_number(query.get("page"), 1))
+        trends = {g.description.group_id: self._parts.looks.history.trend(g.description.group_id) for g in page.rows}
+        lines = {group_id: polyline(trend.lags, 100, 20) for group_id, trend in trends.items()}
+        return self._show(
+            request, "groups.html", page=page, trends=trends, lines=lines, text=text, state=state, sort=sort
+        )
+
+    def group(self, request: Request) -> Response:
+        """Members, share-partitions and configs of one."""
+        group = self.visible_group(request)
+        group_id = group.description.group_id
+        query = request.query_params
+        trend = self._parts.looks.history.trend(group_id)
+        config = self._parts.config
+        of_file = config.groups.get(group_id, GroupOverrides())
+        return self._show(
+            request,
+            "group.html",
+            group=group,
+            trend=trend,
+            line=polyline(trend.lags, 600, 80),
+            most_lag=max((lag for _, lag in trend.lags), default=0),
+            members=page_of(group.description.members, whole_number(query.get("members"), 1)),
+            partitions=page_of(group.partitions, whole_number(query.get("partitions"), 1)),
+            configs=config_entries(group.configs, of_file, config.group),
+            done=query.get("done", ""),
+        )
+
+    def window(self, request: Request) -> Response:
+        """The picture of a share-partition's window, and its ranges."""
+        group = self.visible_group(request)
+        partition = _partition(group, request)
+        bounds = _bounds(partition)
+        if bounds is None:
+            return self._show(request, "window.html", group=group, partition=partition, span=None)
+        span = _span(request, partition, bounds)
+        start = partition.start_offset or 0
+        found = list(pieces(partition.batches, start, span))
+        drawn = columns(found, span)
+        members: dict[str, int] = {}
+        for column in drawn:
+            for member, records in column.members.items():
+                members[member] = members.get(member, 0) + records
+        names = sorted(members, key=lambda member: (-members[member], member))
+        totals = {kind: sum(column.kinds[kind] for column in drawn) for kind in Kind}
+        return self._show(
+            request,
+            "window.html",
+            group=group,
+            partition=partition,
+            span=span,
+            bounds=bounds,
+            width=len(drawn),
+            bars=state_bars(drawn),
+            lanes=member_bars(drawn, names),
+            zones=zones(drawn),
+            labels=LABELS,
+            totals=totals,
+            members=[(names[place], members[names[place]]) for place in range(min(COLOURS, len(names)))],
+            others=len(names) - COLOURS,
+            ways=_ways(span, bounds, partition),
+            ranges=page_of(found, whole_number(request.query_params.get("page"), 1)),
+        )
+
+    def record(self, request: Request) -> Response:
+        """What has happened to one record and, on request, its payload."""
+        group = self.visible_group(request)
+        partition, query = _partition(group, request), request.query_params
+        offset = whole_number(query.get("offset"), -1)
+        if offset < 0:
+            raise HTTPException(400, "offset: a whole number from 0 up")
+        description, caller = group.description, caller_of(request)
+        form = query.get("payload", "")
+        may_read = self._parts.authorization.may_read(caller, partition.topic)
+        payload: dict[str, Shown] | None = None
+        record = problem = None
+        if form in FORMATS and may_read:
+            try:
+                record = self._parts.logs.record((partition.topic, partition.partition), offset)
+            except ShareGroupError as error:
+                problem = str(error)
+            if record is not None:
+                payload = {"Key": shown(record.key, form), "Value": shown(record.value, form)}
+                payload |= {f"Header {shown(name.encode(), 'text').text}": shown(v, form) for name, v in record.headers}
+        record_key = description.group_id, partition.topic, partition.partition, offset
+        tables = self._parts.looks.tables_of(description.group_id)
+        history = self._kept.get(record_key, lambda: read_record_history(tables, *record_key))
+        return self._show(
+            request,
+            "record.html",
+            group=group,
+            partition=partition,
+            offset=offset,
+            piece=_standing(partition, offset),
+            labels=LABELS,
+            history=history,
+            forms=FORMATS,
+            form=form,
+            may_read=may_read,
+            record=record,
+            payload=payload,
+            problem=problem,
+        )
+
+    def dead_ends(self, request: Request) -> Response:
+        """Rejected and limit-archived records."""
+        query, caller = request.query_params, caller_of(request)
+        group_id, cause = query.get("group", ""), query.get("cause", "")
+        hours = whole_number(query.get("hours"), _HOURS[1])
+        hours = hours if hours in _HOURS else _HOURS[1]
+        now = datetime.now(UTC)
+        since = (now - timedelta(hours=hours)).replace(minute=0, second=0, microsecond=0)
+        if group_id:
+            self._parts.authorization.describe_group(caller, group_id)
+        self._check_sees_all(caller, group_id)
+        asked = "dead ends", group_id, cause, since
+        found = self._kept.get(asked, lambda: self._dead_ends(group_id, cause, since))
+        counts = [(hour, *found.by_hour.get(hour, (0, 0))) for hour in hours_since(since, now)]
+        counts = _in_steps(counts, max(1, -(-len(counts) // 60)))
+        page = page_of(found.newest, whole_number(query.get("page"), 1))
+        return self._show(
+            request,
+            "dead_ends.html",
+            page=page,
+            ranges=found.ranges,
+            counts=counts,
+            most=max((rejected + limited for _, rejected, limited in counts), default=0),
+            group_id=group_id,
+            cause=cause if cause in _CAUSES else "",
+            hours=hours,
+            choices=_HOURS,
+        )
+
+    def _check_sees_all(self, caller: Caller, group_id: str) -> None:
+        """Refuse the dead ends of all groups to a caller who may not see all of them."""
+        may_see = self._parts.authorization.may_see_group
+        if not group_id and not all(may_see(caller, each) for each in self._parts.looks.newest.groups):
+            raise HTTPException(403, "name a group: you may not see all of them")
+
+    def _dead_ends(self, group_id: str, cause: str, since: datetime) -> DeadEnds:
+        """Of one group, or of all."""
+        looks = self._parts.looks
+        tables = [looks.tables_of(group_id)] if group_id else looks.all_tables()
+        causes = _CAUSES.get(cause, (*REJECTED_CAUSES, *LIMIT_CAUSES))
+        found = [read_dead_ends(each, since, group_id or None, causes, _MOST_DEAD_ENDS) for each in tables]
+        newest = sorted((row for each in found for row in each.newest), key=lambda row: row.time, reverse=True)
+        by_hour: dict[datetime, tuple[int, int]] = {}
+        for each in found:
+            for hour, (rejected, limited) in each.by_hour.items():
+                before = by_hour.get(hour, (0, 0))
+                by_hour[hour] = before[0] + rejected, before[1] + limited
+        return DeadEnds(tuple(newest[:_MOST_DEAD_ENDS]), sum(each.ranges for each in found), by_hour)
+
+    # -- for `changes`, too
+
+    def visible_group(self, request: Request) -> GroupLook:
+        """The group that the request names, if its caller may see it."""
+        group_id = request.query_params.get("group", "")
+        group = self._parts.looks.newest.groups.get(group_id)
+        topics = {row.topic for row in group.partitions} if group is not None else set()
+        self._parts.authorization.describe_group(caller_of(request), group_id, sorted(topics))
+        if group is None:
+            raise HTTPException(404, "there is no such group")
+        return group
+
+    def refusal(self, request: Request, status: int, message: str) -> Response:
+        """A page that says what is wrong."""
+        return self._show(request, "error.html", status=status, message=message)
+
+    def _show(self, request: Request, template: str, status: int = 200, **values: Any) -> Response:
+        caller, look = caller_of(request), self._parts.looks.newest
+        common: Mapping[str, Any] = {
+            "look": look,
+            "caller": caller,
+            "allows_changes": self._parts.allows_changes,
+            "token": self._parts.tokens.token(caller.principal) if self._parts.allows_changes else "",
+            "query": dict(request.query_params),
+            "rows": ROWS,
+            "since": lambda at_ms: words.age(at_ms, look.at_ms),
+            "ACQUIRED": RecordState.ACQUIRED,
+            "AVAILABLE": RecordState.AVAILABLE,
+            "status": status,
+        }
+        return HTMLResponse(self._templates.get_template(template).render({**common, **values}), status)
+
+
+def caller_of(request: Request) -> Caller:
+    """Who asks, as `Access` has found."""
+    caller: Caller = request.scope["caller"]
+    return caller
+
+
+def _order(group: GroupLook, sort: str) -> tuple[float, str]:
+    """Large ones first, unknown ones last; by id among the same."""
+    values: dict[str, float | None] = {
+        "group": 0,
+        "lag": group.lag,
+        "members": len(group.description.members),
+        "acquired": group.acquired,
+        "oldest": None if group.oldest_ms is None else -group.oldest_ms,
+    }
+    value = values[sort]
+    return (float("inf") if value is None else -value), group.description.group_id
+
+
+def _partition(group: GroupLook, request: Request) -> PartitionLook:
+    topic, number = request.query_params.get("topic", ""), whole_number(request.query_params.get("partition"), -1)
+    for row in group.partitions:
+        if (row.topic, row.partition) == (topic, number):
+            return row
+    raise HTTPException(404, "the group has no such share-partition")
+
+
+def _bounds(partition: PartitionLook) -> Span | None:
+    """All offsets that there is something to say about; None while nothing is known, or the log is empty."""
+    start, log, batches = partition.start_offset, partition.log, partition.batches
+    if start is None and log is None:
+        return None
+    firsts = [offset for offset in (start, log.start if log else None) if offset is not None]
+    ends = [*firsts, *([log.end] if log else []), *([batches[-1].last_offset + 1] if batches else [])]
+    return Span(min(firsts), max(ends) - 1) if max(ends) > min(firsts) else None
+
+
+def _in_flight(partition: PartitionLook, bounds: Span) -> Span:
+    """From the start offset to the last record in flight, and a little more."""
+    start = min(max(bounds.first, partition.start_offset or 0), bounds.last)
+    last = partition.batches[-1].last_offset if partition.batches else bounds.last
+    return Span(start, max(start, min(bounds.last, last + max(1, (last - start) // 20))))
+
+
+def _span(request: Request, partition: PartitionLook, bounds: Span) -> Span:
+    """What the request names, within the bounds; else what is in flight."""
+    first = whole_number(request.query_params.get("first"), -1)
+    last = whole_number(request.query_params.get("last"), -1)
+    if not 0 <= first <= last or last < bounds.first or first > bounds.last:
+        return _in_flight(partition, bounds)
+    return Span(max(first, bounds.first), min(last, bounds.last))
+
+
+def _ways(span: Span, bounds: Span, partition: PartitionLook) -> dict[str, Span]:
+    """Where the picture can be taken to."""
+    step = max(1, span.records // 2)
+    return {
+        "left": moved(span, bounds, -step),
+        "right": moved(span, bounds, step),
+        "closer": zoomed(span, bounds, 1 / 4),
+        "further": zoomed(span, bounds, 4),
+        "in flight": _in_flight(partition, bounds),
+        "whole log": bounds,
+    }
+
+
+def _standing(partition: PartitionLook, offset: int) -> Piece | None:
+    """What is known of a record; None where there is none (yet)."""
+    bounds = _bounds(partition)
+    if bounds is None or not 0 <= offset <= bounds.last or partition.start_offset is None:
+        return None
+    (piece,) = pieces(partition.batches, partition.start_offset, Span(offset, offset))
+    return piece
+
+
+def _in_steps(counts: list[tuple[datetime, int, int]], step: int) -> list[tuple[datetime, int, int]]:
+    """The counts of several hours in one."""
+    parts = [counts[at : at + step] for at in range(0, len(counts), step)]
+    return [(part[0][0], sum(row[1] for row in part), sum(row[2] for row in part)) for part in parts]

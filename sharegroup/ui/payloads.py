@@ -1,0 +1,49 @@
+"""Bytes of records as people read them. PURE."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+#: More of a payload is not shown.
+MOST_BYTES = 65_536
+FORMATS = ("text", "json", "hex")
+_PER_LINE = 16
+
+
+class Shown(NamedTuple):
+    """A payload as text; `note` says what is not as it is asked for, or nothing."""
+
+    text: str
+    note: str
+
+
+def shown(payload: bytes | None, form: str) -> Shown:
+    """A key or value in one of `FORMATS`; any other is taken for text."""
+    if payload is None:
+        return Shown("null", "")
+    part, note = payload[:MOST_BYTES], ""
+    if len(payload) > MOST_BYTES:
+        note = f"the first {MOST_BYTES:,} of {len(payload):,} bytes"
+    if form == "hex":
+        return Shown(_hex(part), note)
+    if form == "json" and not note:
+        try:
+            return Shown(visible(json.dumps(json.loads(payload), indent=2, ensure_ascii=False)), "")
+        except (ValueError, RecursionError):
+            note = "not JSON: shown as text"
+    return Shown(visible(part.decode("utf-8", "backslashreplace")), note)
+
+
+def visible(text: str) -> str:
+    """Control characters, and those that change the direction of what follows, as escapes; lines stay lines."""
+    return "".join(c if c in "\n\t" or c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _hex(payload: bytes) -> str:
+    lines = []
+    for at in range(0, len(payload), _PER_LINE):
+        part = payload[at : at + _PER_LINE]
+        text = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in part)
+        lines.append(f"{at:08x}  {part.hex(' '):<47}  {text}")
+    return "\n".join(lines)

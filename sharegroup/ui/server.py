@@ -1,0 +1,106 @@
+"""Serving the page until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import ssl
+from collections.abc import Callable
+
+import uvicorn
+
+from sharegroup.config import Config
+from sharegroup.errors import ShareGroupError
+from sharegroup.gateway.security.acl import load_acl
+from sharegroup.gateway.security.authorization import Authorization
+from sharegroup.gateway.security.security import is_loopback
+from sharegroup.gateway.security.tls import listener_context
+from sharegroup.ui.access import Tokens, check_listener
+from sharegroup.ui.app import application
+from sharegroup.ui.logs import BrokerLogs, Logs
+from sharegroup.ui.looks import Looks
+from sharegroup.ui.pages import Parts
+
+__all__ = ["PageServer", "PageUnavailableError", "run_page"]
+
+logger = logging.getLogger(__name__)
+
+#: Requests at the same time; whoever comes then is told to come later (503).
+_MOST_REQUESTS = 100
+_NICENESS = 10
+
+
+class PageUnavailableError(ShareGroupError):
+    """The operator's: the page's address cannot be listened on."""
+
+
+class PageServer:
+    """The page at one address. Raises InvalidConfigError, PageUnavailableError when it is made: nothing runs then."""
+
+    def __init__(
+        self, config: Config, host: str, port: int, allows_changes: bool = False, logs: Logs | None = None
+    ) -> None:
+        check_listener(config.gateway, host)
+        tls = listener_context(config.gateway.tls_certificate, config.gateway.tls_key, config.gateway.tls_client_ca)
+        acl = load_acl(config.gateway.acls) if config.gateway.acls else None
+        logs = logs or BrokerLogs(config)
+        self._looks = Looks(config, logs)
+        parts = Parts(config, self._looks, logs, Authorization(acl), Tokens(), allows_changes)
+        settings = uvicorn.Config(
+            application(parts, config.gateway, host),
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=_MOST_REQUESTS,
+            timeout_graceful_shutdown=1,
+            ssl_context_factory=None if tls is None else _always(tls),
+        )
+        self._server = uvicorn.Server(settings)
+        self._socket = _listening(host, port)
+        bound = self._socket.getsockname()[1]
+        self.address = f"{'http' if tls is None else 'https'}://{f'[{host}]' if ':' in host else host}:{bound}/"
+        if config.gateway.sasl_users and tls is None and not is_loopback(host):
+            logger.warning("passwords reach the page at %s as they are: it has no TLS", self.address)
+
+    def serve(self) -> None:
+        """Serve until `stop`."""
+        self._looks.start()
+        try:
+            asyncio.run(self._server.serve([self._socket]))
+        finally:
+            self._socket.close()
+            self._looks.close()
+
+    def stop(self, *_: object) -> None:
+        """End soon; from any thread, or as a signal's handler."""
+        self._server.should_exit = True
+
+
+def run_page(config: Config, host: str, port: int, allows_changes: bool) -> None:
+    """Serve until SIGTERM or SIGINT, behind whatever else runs on the machine: it gives way to a job.
+
+    Raises InvalidConfigError, PageUnavailableError.
+    """
+    server = PageServer(config, host, port, allows_changes)
+    os.nice(_NICENESS)
+    for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again when it has ended: to these, not to die
+        signal.signal(number, server.stop)
+    print(f"ui: {server.address}", flush=True)
+    server.serve()
+
+
+def _always(tls: ssl.SSLContext) -> Callable[[object, object], ssl.SSLContext]:
+    return lambda config, default: tls
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((host, port), family=family, backlog=_MOST_REQUESTS)
+    except (OSError, OverflowError) as error:
+        raise PageUnavailableError(f"the page cannot be served at {host}:{port}: {error}") from error

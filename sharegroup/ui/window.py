@@ -1,0 +1,204 @@
+"""The window of a share-partition as a picture: what each column of it stands for. PURE.
+
+However many ranges there are, a picture has at most `COLUMNS` columns, each with the records of its offsets by kind:
+
+    offsets   100        150        200        250        300
+    ranges    |acked|acquired m1   |again|acquired m2| new ...
+    columns   [ 100-149 ][ 150-199 ][ 200-249 ][ 250-299 ]
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum
+from itertools import groupby, pairwise
+from typing import NamedTuple, TypeVar
+
+from sharegroup.types import RecordState, StateBatch
+
+T = TypeVar("T")
+
+#: The most columns of a picture.
+COLUMNS = 240
+#: Members that have a colour of their own; the others share one.
+COLOURS = 8
+#: Parts of the picture that can be clicked to see more of them.
+ZONES = 24
+
+
+class Kind(str, Enum):
+    """What has become of a record, in the order in which a column is stacked."""
+
+    FINISHED = "finished"
+    ACKNOWLEDGED = "acknowledged"
+    ARCHIVED = "archived"
+    ACQUIRED = "acquired"
+    AGAIN = "again"
+    NEW = "new"
+
+
+#: What each is called.
+LABELS = {
+    Kind.FINISHED: "below the start offset",
+    Kind.ACKNOWLEDGED: "acknowledged",
+    Kind.ARCHIVED: "archived",
+    Kind.ACQUIRED: "acquired",
+    Kind.AGAIN: "available again",
+    Kind.NEW: "not delivered yet",
+}
+_KINDS = {
+    RecordState.ACKNOWLEDGED: Kind.ACKNOWLEDGED,
+    RecordState.ARCHIVED: Kind.ARCHIVED,
+    RecordState.ACQUIRED: Kind.ACQUIRED,
+}
+
+
+class Span(NamedTuple):
+    """Offsets from `first` to `last`, both included."""
+
+    first: int
+    last: int
+
+    @property
+    def records(self) -> int:
+        """How many offsets."""
+        return self.last - self.first + 1
+
+
+class Piece(NamedTuple):
+    """Neighbouring offsets of which the same is known. `member_id` and `lock_deadline_ms` are None unless acquired."""
+
+    first: int
+    last: int
+    kind: Kind
+    delivery_count: int = 0
+    member_id: str | None = None
+    lock_deadline_ms: int | None = None
+
+
+class Column(NamedTuple):
+    """Some offsets: how many records of each kind, and how many of them each member has acquired."""
+
+    first: int
+    last: int
+    kinds: Counter[Kind]
+    members: Counter[str]
+
+
+class Bar(NamedTuple):
+    """A rectangle of the picture, in columns across, and from 0 (top) to 1 down."""
+
+    left: int
+    width: int
+    top: float
+    height: float
+    name: str
+
+
+def pieces(batches: Iterable[StateBatch], start_offset: int, span: Span) -> Iterator[Piece]:
+    """What is known of each offset of the span, in order and without gaps; `batches` are those in flight, by offset."""
+    at = span.first
+    if at < start_offset:
+        yield Piece(at, min(start_offset - 1, span.last), Kind.FINISHED)
+        at = start_offset
+    for batch in batches:
+        if batch.last_offset < at or batch.first_offset > span.last:
+            continue
+        if batch.first_offset > at:
+            yield Piece(at, batch.first_offset - 1, Kind.NEW)
+        first = max(at, batch.first_offset)
+        last = min(batch.last_offset, span.last)
+        yield Piece(first, last, _kind(batch), batch.delivery_count, batch.member_id, batch.lock_deadline_ms)
+        at = last + 1
+    if at <= span.last:
+        yield Piece(at, span.last, Kind.NEW)
+
+
+def _kind(batch: StateBatch) -> Kind:
+    is_new = batch.delivery_state is RecordState.AVAILABLE and batch.delivery_count == 0
+    return Kind.NEW if is_new else _KINDS.get(batch.delivery_state, Kind.AGAIN)
+
+
+def columns(of: Iterable[Piece], span: Span, most: int = COLUMNS) -> list[Column]:
+    """The span in columns of the same width, give or take one offset; as many as offsets where those are fewer."""
+    count = min(most, span.records)
+    edges = [span.first + index * span.records // count for index in range(count + 1)]
+    found = [Column(first, after - 1, Counter(), Counter()) for first, after in pairwise(edges)]
+    index = 0
+    for piece in of:
+        while found[index].last < piece.first:
+            index += 1
+        reached = index
+        while reached < count and found[reached].first <= piece.last:
+            column = found[reached]
+            records = min(piece.last, column.last) - max(piece.first, column.first) + 1
+            column.kinds[piece.kind] += records
+            if piece.member_id is not None and piece.kind is Kind.ACQUIRED:
+                column.members[piece.member_id] += records
+            reached += 1
+    return found
+
+
+def state_bars(of: Sequence[Column]) -> list[Bar]:
+    """Each column stacked by kind; neighbours that look the same are one bar."""
+    bars = []
+    for stack, left, width in _runs([_stack(column) for column in of]):
+        bars += [Bar(left, width, top, height, name) for name, top, height in stack]
+    return bars
+
+
+def member_bars(of: Sequence[Column], names: Sequence[str]) -> list[Bar]:
+    """Who has acquired the most of each column: m0, m1, ... by the place in `names`, `others`; nothing for nobody."""
+    places = {member: f"m{place}" for place, member in enumerate(names[:COLOURS])}
+    tops = [column.members.most_common(1) for column in of]
+    shown = [places.get(top[0][0], "others") if top else None for top in tops]
+    return [Bar(left, width, 0, 1, name) for name, left, width in _runs(shown) if name is not None]
+
+
+def _stack(column: Column) -> tuple[tuple[str, float, float], ...]:
+    total, top, stack = column.last - column.first + 1, 0.0, []
+    for kind in Kind:
+        if records := column.kinds[kind]:
+            height = records / total
+            stack.append((kind.value, round(top, 3), round(height, 3)))
+            top += height
+    return tuple(stack)
+
+
+def _runs(of: Sequence[T]) -> Iterator[tuple[T, int, int]]:
+    left = 0
+    for value, run in groupby(of):
+        width = sum(1 for _ in run)
+        yield value, left, width
+        left += width
+
+
+def zones(of: Sequence[Column], most: int = ZONES) -> list[tuple[int, int, Column]]:
+    """(left, width, what is there) of parts of the picture, in columns."""
+    count = min(most, len(of))
+    edges = [index * len(of) // count for index in range(count + 1)]
+    return [(left, after - left, _joined(of[left:after])) for left, after in pairwise(edges)]
+
+
+def _joined(of: Sequence[Column]) -> Column:
+    kinds: Counter[Kind] = Counter()
+    members: Counter[str] = Counter()
+    for column in of:
+        kinds.update(column.kinds)
+        members.update(column.members)
+    return Column(of[0].first, of[-1].last, kinds, members)
+
+
+def zoomed(span: Span, bounds: Span, factor: float) -> Span:
+    """The span around the same middle, `factor` times as wide, within the bounds; at least one offset."""
+    width = max(1, min(bounds.records, round(span.records * factor)))
+    first = span.first + (span.records - width) // 2
+    return moved(Span(first, first + width - 1), bounds, 0)
+
+
+def moved(span: Span, bounds: Span, records: int) -> Span:
+    """The span further right (or left), as far as the bounds let it; it is no wider than they are."""
+    width = min(span.records, bounds.records)
+    first = max(bounds.first, min(span.first + records, bounds.last - width + 1))
+    return Span(first, first + width - 1)

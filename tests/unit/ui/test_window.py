@@ -1,0 +1,89 @@
+"""The picture of a window: each record of the span is in it once, whatever the zoom."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sharegroup.types import RecordState, StateBatch
+from sharegroup.ui.window import (
+    COLUMNS,
+    Bar,
+    Kind,
+    Piece,
+    Span,
+    columns,
+    member_bars,
+    moved,
+    pieces,
+    state_bars,
+    zones,
+    zoomed,
+)
+from tests.unit.ui.seen import many_ranges
+
+ACQUIRED = StateBatch(10, 14, RecordState.ACQUIRED, 1, "m-1", 99)
+AGAIN = StateBatch(18, 19, RecordState.AVAILABLE, 2)
+
+
+def test_pieces_cover_the_span() -> None:
+    assert list(pieces([ACQUIRED, AGAIN], 8, Span(5, 22))) == [
+        Piece(5, 7, Kind.FINISHED),
+        Piece(8, 9, Kind.NEW),
+        Piece(10, 14, Kind.ACQUIRED, 1, "m-1", 99),
+        Piece(15, 17, Kind.NEW),
+        Piece(18, 19, Kind.AGAIN, 2),
+        Piece(20, 22, Kind.NEW),
+    ]
+
+
+def test_pieces_are_cut_at_the_ends_of_the_span() -> None:
+    assert list(pieces([ACQUIRED, AGAIN], 10, Span(12, 13))) == [Piece(12, 13, Kind.ACQUIRED, 1, "m-1", 99)]
+
+
+def test_a_column_for_each_record_where_there_are_few() -> None:
+    span = Span(9, 12)
+    drawn = columns(pieces([ACQUIRED], 0, span), span)
+    assert [dict(column.kinds) for column in drawn] == [{Kind.NEW: 1}, *[{Kind.ACQUIRED: 1}] * 3]
+    assert state_bars(drawn) == [Bar(0, 1, 0.0, 1.0, "new"), Bar(1, 3, 0.0, 1.0, "acquired")]
+    assert member_bars(drawn, ["m-1"]) == [Bar(1, 3, 0, 1, "m0")]
+    assert member_bars(drawn, ["other"] * 8 + ["m-1"]) == [Bar(1, 3, 0, 1, "others")]
+
+
+def test_a_column_is_stacked_by_kind() -> None:
+    span = Span(10, 19)
+    (column,) = columns(pieces([ACQUIRED, AGAIN], 10, span), span, most=1)
+    assert [(bar.name, bar.top, bar.height) for bar in state_bars([column])] == [
+        ("acquired", 0.0, 0.5),
+        ("again", 0.5, 0.2),
+        ("new", 0.7, 0.3),
+    ]
+
+
+def test_a_hundred_thousand_ranges_are_a_bounded_picture() -> None:
+    batches = many_ranges(100_000, ["a", "b"])
+    span = Span(0, batches[-1].last_offset)
+    drawn = columns(pieces(batches, 0, span), span)
+    assert len(drawn) == COLUMNS
+    assert len(state_bars(drawn)) <= COLUMNS * len(Kind)
+    acquired = sum(b.last_offset - b.first_offset + 1 for b in batches if b.delivery_state is RecordState.ACQUIRED)
+    assert sum(column.kinds[Kind.ACQUIRED] for column in drawn) == acquired
+    assert sum(sum(column.members.values()) for column in drawn) == acquired
+
+
+@given(st.integers(0, 400), st.integers(0, 900), st.integers(1, 400), st.integers(0, 300))
+def test_every_record_is_in_one_column(first: int, more: int, most: int, start: int) -> None:
+    span = Span(first, first + more)
+    drawn = columns(pieces(many_ranges(200, ["a"]), start, span), span, most)
+    assert [column.first for column in drawn[1:]] == [column.last + 1 for column in drawn[:-1]]
+    assert (drawn[0].first, drawn[-1].last) == span
+    assert all(sum(column.kinds.values()) == column.last - column.first + 1 for column in drawn)
+    assert sum(zone.last - zone.first + 1 for _, _, zone in zones(drawn)) == span.records
+
+
+@given(st.integers(0, 50), st.integers(0, 50), st.integers(-200, 200), st.sampled_from([0.25, 1, 4]))
+def test_a_span_stays_within_its_bounds(first: int, more: int, by: int, factor: float) -> None:
+    bounds, span = Span(0, 100), Span(first, first + more)
+    for found in (moved(span, bounds, by), zoomed(span, bounds, factor)):
+        assert 0 <= found.first <= found.last <= 100
+    assert moved(span, bounds, by).records == span.records
