@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +17,7 @@ from sharegroup.cli.connection import (
     CommandError,
     Timeout,
     connected,
+    read_properties,
     reported,
 )
 from sharegroup.cli.output import Output, OutputFormat, OutputOption
@@ -33,6 +35,7 @@ class _Arguments:
     groups: tuple[str, ...]
     all: bool
     added: str | None
+    file: Path | None
     removed: str | None
 
     def check(self) -> None:
@@ -41,15 +44,23 @@ class _Arguments:
             raise CommandError("Command must include exactly one action: --describe, --alter")
         if len(self.groups) > 1:
             raise CommandError("Only one of --entity-name and --group can be specified, and once")
-        if self.describe and (self.added is not None or self.removed is not None):
-            other = "add-config" if self.added is not None else "delete-config"
-            raise CommandError(f'Option "[describe]" can\'t be used with option "[{other}]"')
+        changes = {"add-config": self.added, "add-config-file": self.file, "delete-config": self.removed}
+        given = [option for option, value in changes.items() if value is not None]
+        if self.describe and given:
+            raise CommandError(f'Option "[describe]" can\'t be used with option "[{given[0]}]"')
         if self.alter and not self.groups:
             raise CommandError("An entity name must be specified with --alter of groups")
         if self.alter and self.all:
             raise CommandError('Option "[all]" can\'t be used with option "[alter]"')
-        if self.alter and self.added is None and self.removed is None:
-            raise CommandError("At least one of --add-config and --delete-config must be specified with --alter")
+        if self.added is not None and self.file is not None:
+            raise CommandError("Only one of --add-config or --add-config-file must be specified")
+        if self.alter and not given:
+            options = "--add-config, --add-config-file, or --delete-config"
+            raise CommandError(f"At least one of {options} must be specified with --alter")
+
+    def to_set(self) -> dict[str, str]:
+        """{name: value}. Raises CommandError."""
+        return read_properties(self.file) if self.file is not None else added_configs(self.added or "")
 
 
 def configs(
@@ -64,18 +75,21 @@ def configs(
     all_: Annotated[bool, typer.Option("--all", help="Describe all that are in force, whoever set them.")] = False,
     alter: Annotated[bool, typer.Option("--alter", help="Set and remove configs, all at once.")] = False,
     add_config: Annotated[str | None, typer.Option(help="To set: 'k1=v1,k2=[v1,v2]'.")] = None,
+    add_config_file: Annotated[
+        Path | None, typer.Option(help="A properties file with those to set, one name=value a line.")
+    ] = None,
     delete_config: Annotated[str | None, typer.Option(help="To remove: 'k1,k2'.")] = None,
     timeout: Timeout = DEFAULT_TIMEOUT_MS,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Describe and alter configs of share groups, as kafka-configs.sh does with --entity-type groups."""
     groups = tuple(group_id for group_id in (*(entity_name or ()), *(group or ())))
-    arguments = _Arguments(describe, alter, groups, all_, add_config, delete_config)
+    arguments = _Arguments(describe, alter, groups, all_, add_config, add_config_file, delete_config)
     with reported("config command"):
         if entity_type != GROUPS:
             raise CommandError(f"Invalid entity type {entity_type}, the entity type must be one of {GROUPS}")
         arguments.check()
-        added, removed = added_configs(arguments.added or ""), removed_configs(arguments.removed or "")
+        added, removed = arguments.to_set(), removed_configs(arguments.removed or "")
         with connected(bootstrap_server, command_config, timeout) as admin:
             if arguments.describe:
                 _describe(admin, arguments, Output(output))

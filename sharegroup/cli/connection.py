@@ -57,12 +57,13 @@ def client_settings(bootstrap_server: str | None, command_config: Path | None) -
         return {"client_id": CLIENT_ID, "bootstrap_servers": servers}
     from sharegroup.topics.client_settings import python_properties
 
-    properties = _properties(command_config)
+    properties = read_properties(command_config)
     properties.pop("bootstrap.servers", None)
     return {"client_id": CLIENT_ID, **python_properties(bootstrap_server, properties)}
 
 
-def _properties(path: Path) -> dict[str, str]:
+def read_properties(path: Path) -> dict[str, str]:
+    """A properties file as Java's tools take it: lines of name=value, # and ! begin comments. Raises CommandError."""
     try:
         lines = path.read_text(encoding="utf-8").replace("\\\n", "").splitlines()
     except OSError as error:

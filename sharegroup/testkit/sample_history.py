@@ -120,19 +120,21 @@ class LogEnd(NamedTuple):
     log_end_offset: int
 
 
-def write_sample_history(tables_path: str, end: datetime | None = None, minutes: int = 60) -> list[LogEnd]:
+def write_sample_history(
+    tables_path: str, end: datetime | None = None, minutes: int = 60, topic_id: str = TOPIC_ID
+) -> list[LogEnd]:
     """Write `minutes` of history that end at `end` (default: now) below `tables_path`, a local directory.
 
-    Returns what the broker would have answered at each step.
+    `topic_id` is for those who have the topic in a broker. Returns what the broker would have answered at each step.
     """
     end_ms = round((end or datetime.now(UTC)).timestamp() * 1000) // 1000 * 1000
     now_ms = end_ms - round(timedelta(minutes=minutes).total_seconds() * 1000)
     config = GroupConfig.of(ShareGroupConfig(), GroupOverrides())
-    tables = Tables(tables_path, GROUP_ID, TOPIC_ID, SnapshotRules(updates_per_snapshot=50))
-    tables.commit_group(_group_rows(), now_ms)
+    tables = Tables(tables_path, GROUP_ID, topic_id, SnapshotRules(updates_per_snapshot=50))
+    tables.commit_group(_group_rows(topic_id), now_ms)
     tables.commit([rows.encode(rows.CONFIG, json.dumps(config.to_json())), _load_row()], now_ms)
     dated = tables.date_commits({}, now_ms)
-    hour = _Hour(now_ms)
+    hour = _Hour(now_ms, topic_id)
     log_ends: list[LogEnd] = []
     while now_ms < end_ms:
         now_ms += STEP_MS
@@ -145,8 +147,8 @@ def write_sample_history(tables_path: str, end: datetime | None = None, minutes:
 class _Hour:
     """Who writes, fetches and acknowledges what, step by step."""
 
-    def __init__(self, begin_ms: int) -> None:
-        self._begin_ms = begin_ms
+    def __init__(self, begin_ms: int, topic_id: str) -> None:
+        self._begin_ms, self._topic_id = begin_ms, topic_id
         self._log_end_offsets = [0] * PARTITIONS
         self._held: Held = {}
         self._kafka_offset = 0
@@ -178,7 +180,7 @@ class _Hour:
 
     def _requests(self, member_id: str) -> Iterable[SharePartitionRequest]:
         for partition in range(PARTITIONS):
-            named = GROUP_ID, TOPIC, TOPIC_ID, partition, member_id, -1, "sample"
+            named = GROUP_ID, TOPIC, self._topic_id, partition, member_id, -1, "sample"
             held = self._held.pop((member_id, partition), ())
             if held:
                 batches = tuple(map(_acknowledged, held))
@@ -224,7 +226,7 @@ def _load_row() -> str:
     return rows.encode(rows.LOAD, json.dumps(loads))
 
 
-def _group_rows() -> dict[str, list[dict[str, Any]]]:
+def _group_rows(topic_id: str) -> dict[str, list[dict[str, Any]]]:
     return {
         "share_groups": [{"group_id": GROUP_ID, "group_epoch": 1, "assignment_epoch": 1, "group_state": "Stable"}],
         "share_group_members": [
@@ -236,7 +238,7 @@ def _group_rows() -> dict[str, list[dict[str, Any]]]:
                 "client_id": f"invoice-worker-{index}",
                 "client_host": "127.0.0.1",
                 "subscribed_topic_names": [TOPIC],
-                "assignment": [{"topic": TOPIC, "topic_id": TOPIC_ID, "partitions": list(range(PARTITIONS))}],
+                "assignment": [{"topic": TOPIC, "topic_id": topic_id, "partitions": list(range(PARTITIONS))}],
             }
             for index, member_id in enumerate(MEMBERS)
         ],
@@ -244,7 +246,7 @@ def _group_rows() -> dict[str, list[dict[str, Any]]]:
             {
                 "group_id": GROUP_ID,
                 "topic": TOPIC,
-                "topic_id": TOPIC_ID,
+                "topic_id": topic_id,
                 "partition": partition,
                 "status": "initialized",
                 "state_epoch": 0,

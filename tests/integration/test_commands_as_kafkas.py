@@ -11,6 +11,7 @@ import re
 import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -47,6 +48,8 @@ ALONE = [
         "configs --entity-type groups --entity-name no-{group} --describe",
     ],
     [f"configs {GROUP} --alter --add-config {LOCK}=40000"],
+    [f"configs {GROUP} --alter --add-config-file {{file}}"],
+    [f"configs {GROUP} --describe"],
     [f"configs {GROUP} --alter --delete-config {LOCK}"],
 ]
 WITH_A_MEMBER = [
@@ -74,16 +77,20 @@ class Run(NamedTuple):
     tool: Callable[[list[str]], str]
     group_id: str
     topic: str
+    file: Path
 
     def say(self, steps: list[list[str]]) -> list[tuple[str, list[str]]]:
         """What was said to each command, with all that runs differ in replaced."""
         said = []
         for step in steps:
-            asked = [command.format(group=self.group_id, topic=self.topic).split() for command in step]
+            asked = [self._filled_in(command).split() for command in step]
             with ThreadPoolExecutor(2 if self.tool is by_kafkas_tool else 1) as threads:
                 answers = list(threads.map(self._ask, asked))
             said += [(command, self._plain(answer)) for command, answer in zip(step, answers, strict=True)]
         return said
+
+    def _filled_in(self, command: str) -> str:
+        return command.format(group=self.group_id, topic=self.topic, file=self.file)
 
     def _ask(self, command: list[str]) -> str:
         return self.tool([command[0], "--bootstrap-server", self.server.bootstrap_servers, *command[1:]])
@@ -122,16 +129,18 @@ def by_ours(command: list[str]) -> str:
 
 
 @pytest.fixture
-def runs(request: pytest.FixtureRequest, unique_name: Callable[[str], str]) -> list[Run]:
+def runs(request: pytest.FixtureRequest, unique_name: Callable[[str], str], tmp_path: Path) -> list[Run]:
     """Kafka's tools on Kafka first: the others are to say the same."""
     broker = request.getfixturevalue("kafka_with_share_groups")
     of_kafka = Served(False, broker.bootstrap_servers, broker)
     gateway = request.getfixturevalue("gateway")
     of_ours = Served(True, gateway.bootstrap_servers, request.getfixturevalue("kafka"))
     name = unique_name("")[-8:]
+    file = tmp_path / "group.properties"
+    file.write_text(f"# from a file\n{LOCK} = 41000\nshare.session.timeout.ms=50000\n")
     found = [(of_kafka, by_kafkas_tool), (of_kafka, by_ours), (of_ours, by_ours)]
     return [
-        Run(server, tool, f"group-{number}-{name}", server.new_topic(f"topic-{number}-{name}", 2, 3))
+        Run(server, tool, f"group-{number}-{name}", server.new_topic(f"topic-{number}-{name}", 2, 3), file)
         for number, (server, tool) in enumerate(found)
     ]
 

@@ -20,8 +20,9 @@ from tests.integration.waiting import wait_until
 
 PAGE = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
 GROUP, TABLES = "billing", "data/tables"
-PORTS = (9092, 9192, 9404, 9405)
+PORTS = (9092, 9192, 9404, 9405, 9180)
 RECORDS, PER_PARTITION, AGAIN_FROM = 1_000, 500, 200
+SHOWN = "http://127.0.0.1:9180"
 POISONOUS = ("orders", 1, 308)
 PATIENCE_S = 300
 TIMEOUT_S = 900
@@ -99,10 +100,12 @@ def test_the_day_goes_as_it_is_told(shell: Shell, tmp_path: Path) -> None:
     for lines in blocks("Deploy"):
         shell.type(lines)
     wait_until(lambda: progress(tables, GROUP).finished == RECORDS, "all is finished", PATIENCE_S)
-    looks, metrics = blocks("Watch")
+    looks, metrics, page = blocks("Watch")
     said = shell.type(looks)
     assert re.search(rf"^{GROUP} +Stable", said, re.MULTILINE)
     assert {"worker-1", "worker-2"} <= set(re.findall(r"worker-\d", said))
+    shell.type(page)
+    wait_until(lambda: "worker-1" in shell.type(f"curl --silent {SHOWN}/group?group={GROUP}"), "the page shows it")
     assert f'sharegroup_lag_records{{group="{GROUP}"}} 0.0' in shell.type(metrics)
 
     ends, record = blocks("A record that nobody can handle")
@@ -114,6 +117,7 @@ def test_the_day_goes_as_it_is_told(shell: Shell, tmp_path: Path) -> None:
     said = shell.type(record)
     assert len(re.findall("fetch", said)) == 3
     assert "no number" in said
+    assert f">{offset}<" in shell.type(f"curl --silent {SHOWN}/dead-ends?group={GROUP}")
 
     (drain,) = blocks("Drain a worker")
     assert set(re.findall(r"worker-\d", shell.type(drain))) == {"worker-2"}

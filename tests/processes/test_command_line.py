@@ -65,7 +65,12 @@ def test_shell_completion() -> None:
         (["share-groups", "--describe", "--state", "Empty", "--group", "g"], "does not take a value for [state]"),
         (["configs"], "Command must include exactly one action: --describe, --alter"),
         (["configs", "--alter"], "An entity name must be specified with --alter of groups"),
-        (["configs", "--alter", "--group", "g"], "At least one of --add-config and --delete-config must be specified"),
+        (["configs", "--alter", "--group", "g"], "At least one of --add-config, --add-config-file, or --delete"),
+        (
+            ["configs", "--alter", "--group", "g", "--add-config", "a=1", "--add-config-file", "x"],
+            "Only one of --add-config or --add-config-file must be specified",
+        ),
+        (["configs", "--alter", "--group", "g", "--add-config-file", "x"], "x cannot be read: No such file"),
         (["configs", "--entity-type", "topics", "--describe"], "Invalid entity type topics"),
         (
             ["configs", "--describe", "--add-config", "a=b"],
