@@ -63,7 +63,7 @@ def parse_config(mapping: Mapping[str, object], source: str) -> Config:
     cells = check_family(CellsConfig, _known_keys("cells", mapping, problems))
     problems += (*job.problems, *group.problems, *coordinator.problems, *gateway.problems, *cells.problems)
     problems += cells.family.problems(job.family)
-    problems += job_problems(group.family.values(), group.wrong)
+    problems += job_problems({**group.family.values(), **gateway.family.values()}, {*group.wrong, *gateway.wrong})
     groups = {}
     for group_id, values in _mapping(_GROUPS, mapping.get(_GROUPS), problems).items():
         given = _mapping(f"{_GROUPS}.{group_id}", values, problems)

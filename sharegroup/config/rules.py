@@ -26,8 +26,9 @@ class Clamped(NamedTuple):
 
 
 def job_problems(values: Mapping[str, Any], wrong: Collection[str]) -> list[str]:
-    """Broken rules between keys of the section `group`, in Kafka's words; `values` by dotted name."""
+    """Broken rules between keys of the sections `group` and `gateway`, in Kafka's words; `values` by dotted name."""
     pairs = [pair for end in BOUNDED for pair in _frame(end)]
+    pairs.append(("group.share.max.share.sessions", "group.share.max.size"))
     problems = [
         f"{upper} must be greater than or equal to {lower} ({values[upper]} and {values[lower]})"
         for upper, lower in pairs

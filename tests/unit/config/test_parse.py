@@ -247,6 +247,13 @@ def test_max_value_and_min_are_in_order(values: Mapping[str, int], upper: str, l
     assert told.startswith(f"group.share.{upper} must be greater than or equal to group.share.{lower} (")
 
 
+def test_a_node_has_a_share_session_for_each_member_of_a_group() -> None:
+    values = {"group": {"group.share.max.size": 300}, "gateway": {"group.share.max.share.sessions": 299}}
+    told = "group.share.max.share.sessions must be greater than or equal to group.share.max.size (299 and 300)"
+    assert problems(values) == [told]
+    assert parse_config({**values, "group": {}}, "x.yaml").gateway.max_share_sessions == 299
+
+
 def test_max_below_min_is_told() -> None:
     told = problems({"group": {"group.share.min.session.timeout.ms": 61_000, "group.share.session.timeout.ms": 0}})
     assert told[1:] == [
