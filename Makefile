@@ -4,6 +4,7 @@
 # make unit     the unit tests, in seconds
 # make properties   the unit tests again and again, each time with fresh seeds and in another order
 # make simulate the job and the gateways in virtual time, 2,000 hours of it with faults, on all cores
+# make kills    the job killed at each commit step, with its checkpoint and without (make test: at half of them)
 # make bench    the benchmarks
 # make soak     the job under a steady load for an hour: does anything grow? The report: tests/reports/soak.md
 # make lock     requirements.lock anew from pyproject.toml
@@ -74,6 +75,10 @@ RUNS ?= 50
 .PHONY: simulate
 simulate: setup
 	$(PY) -m sharegroup.testkit.simulate --seeds 0:2000 --hours 1
+
+.PHONY: kills
+kills: setup $(STAMPS)/spark.jsa
+	$(PY) -m pytest tests/integration/test_kills.py -m long
 
 .PHONY: properties
 properties: $(STAMPS)/packages

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from sharegroup.testkit.share_group_job import ShareGroupJobRun
 from tests.integration.workload import PARTITIONS, RECORDS, Workload
@@ -12,20 +13,34 @@ if TYPE_CHECKING:
     from sharegroup.testkit.embedded_kafka import EmbeddedKafka
     from tests.integration.conftest import NewTopic
 
-#: Where the job dies while it works on a step of the workload: the query, and the commit step after which (0: before
-#: step 1). Step 5 is Spark's own commit: `kill_after_commit` comes from outside.
-KILLS = {
-    "acknowledge": ("share_partition", 2),
-    "redeliver": ("share_partition", 3),
-    "unacquire": ("share_partition", 4),
-    "leave and join": ("group_coordinator", 3),
-    "accept": ("share_partition", 1),
-    "drain": ("share_partition", 0),
+
+class Kill(NamedTuple):
+    """The query, and the commit step after which the job dies (0: before step 1); whether its checkpoint goes first.
+
+    Step 5 is Spark's own commit: `kill_after_commit` comes from outside.
+    """
+
+    query: str
+    commit_step: int
+    is_forgotten: bool = False
+
+
+#: Where the job dies while it works on a step of the workload.
+KEPT = {
+    "acknowledge": Kill("share_partition", 2),
+    "redeliver": Kill("share_partition", 3),
+    "unacquire": Kill("share_partition", 4),
+    "leave and join": Kill("group_coordinator", 3),
+    "accept": Kill("share_partition", 1),
+    "drain": Kill("share_partition", 0),
 }
 #: Without its checkpoint, a job that died before step 2 knows nothing of the batch: before or after step 1 is the same.
-KILLS_WITHOUT_CHECKPOINT = {step: kill for step, kill in KILLS.items() if kill[1] > 0} | {
-    "leave and join": ("group_coordinator", 2)
+FORGOTTEN = {
+    **{step: kill._replace(is_forgotten=True) for step, kill in KEPT.items() if kill.commit_step > 0},
+    "leave and join": Kill("group_coordinator", 2, is_forgotten=True),
 }
+#: Half of both, for every run of the tests.
+SOME = {**KEPT, **{step: FORGOTTEN[step] for step in ("acknowledge", "unacquire", "leave and join")}}
 
 
 def kill_after_commit(job: ShareGroupJobRun) -> None:
@@ -36,18 +51,25 @@ def kill_after_commit(job: ShareGroupJobRun) -> None:
     job.process.kill()
 
 
-def kill_on(job: ShareGroupJobRun, query: str, commit_step: int) -> None:
+def kill_on(job: ShareGroupJobRun, kill: Kill) -> None:
     """Start the job, to die on the requests that were sent while it was down."""
-    job.start(f"{query}:{commit_step}:{job.next_batch(query)}")
+    if kill.is_forgotten:
+        job.forget_checkpoint()
+    job.start(f"{kill.query}:{kill.commit_step}:{job.next_batch(kill.query)}")
     assert job.process.wait() != 0
     assert "FENCED" not in job.log
     assert "StaleCheckpoint" not in job.log
 
 
 def check_kills(
-    checkpoint: str, kafka: EmbeddedKafka, share_group_job: ShareGroupJobRun, new_topic: NewTopic, tmp_path: Path
+    name: str,
+    kills: Mapping[str, Kill],
+    kafka: EmbeddedKafka,
+    share_group_job: ShareGroupJobRun,
+    new_topic: NewTopic,
+    tmp_path: Path,
 ) -> None:
-    """`checkpoint` is kept, or deleted each time that the job was killed."""
+    """Run the workload, killed so; `name` is for topics."""
     topic, kind = new_topic(PARTITIONS, RECORDS), "all_at_once"
     never_killed = Workload(share_group_job.client(), share_group_job.new_group(kind), topic)
     never_killed.set_up()
@@ -55,8 +77,7 @@ def check_kills(
         never_killed.send(step)
         never_killed.await_step()
 
-    kills = KILLS if checkpoint == "kept" else KILLS_WITHOUT_CHECKPOINT
-    with ShareGroupJobRun(tmp_path, kafka.bootstrap_servers, prefix=f"crash-{checkpoint}-", master="local[1]") as job:
+    with ShareGroupJobRun(tmp_path, kafka.bootstrap_servers, prefix=f"crash-{name}-", master="local[1]") as job:
         job.start()
         job.await_running()
         killed = Workload(job.client(), job.new_group(kind), new_topic(PARTITIONS, RECORDS))
@@ -64,10 +85,8 @@ def check_kills(
         kill_after_commit(job)
         for step in killed.steps:
             killed.send(step)
-            if checkpoint == "deleted":
-                job.forget_checkpoint()
-            if step in kills:
-                kill_on(job, *kills[step])
+            if (kill := kills.get(step)) is not None:
+                kill_on(job, kill)
         job.start()
 
         assert killed.answers() == never_killed.answers()
