@@ -139,6 +139,7 @@ class Looks:
             group_id: group
             for name, cell in self._cells.items()
             for group_id, group in cell.groups(name, ends, self._written_ms)
+            if self._config.cells.cell_of(group_id) == name  # one that has moved may still be in the tables of before
         }
         self.newest = Look(at_ms, dict(sorted(groups.items())), tuple(problems))
         self.history.add(at_ms, {name: group.lag for name, group in groups.items() if group.lag is not None})

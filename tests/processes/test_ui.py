@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
@@ -13,7 +15,8 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from sharegroup.cli.page_process import page_beside
-from sharegroup.config import Config, JobConfig
+from sharegroup.config import Config, GatewayConfig, JobConfig
+from sharegroup.gateway.security.hash_password import hash_password
 from sharegroup.testkit.embedded_kafka import free_port
 from sharegroup.testkit.sample_history import GROUP_ID, TOPIC, write_sample_history
 from sharegroup.ui.logs import Payload
@@ -34,12 +37,20 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Config:
 
 @pytest.fixture(scope="module")
 def server(config: Config) -> Iterator[PageServer]:
-    served = PageServer(config, "127.0.0.1", 0, logs=SeenLogs(PAYLOAD))
-    thread = threading.Thread(target=served.serve)
+    with served(PageServer(config, "127.0.0.1", 0, logs=SeenLogs(PAYLOAD))) as page:
+        yield page
+
+
+@contextmanager
+def served(page: PageServer) -> Iterator[PageServer]:
+    """Serve a page inside the `with` block."""
+    thread = threading.Thread(target=page.serve)
     thread.start()
-    yield served
-    served.stop()
-    thread.join()
+    try:
+        yield page
+    finally:
+        page.stop()
+        thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +99,28 @@ def test_no_page_is_wider_than_a_phone(page: Page) -> None:
     for path in ("/", f"/group?group={GROUP_ID}", f"/window?{PLACE}", f"/record?{PLACE}&offset=7", "/dead-ends"):
         page.goto(path)
         assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_users_log_in_over_https(config: Config, pems: Path, tmp_path: Path) -> None:
+    users = tmp_path / "users.yaml"
+    users.write_text(hash_password("alice", "secret"), encoding="utf-8")
+    keys = {
+        "gateway.ssl.certificate.location": str(pems / "cert.pem"),
+        "gateway.ssl.key.location": str(pems / "key.pem"),
+        "gateway.sasl.users.location": str(users),
+    }
+    secured = Config(job=config.job, gateway=GatewayConfig(**keys))
+    with served(PageServer(secured, "127.0.0.1", 0, logs=SeenLogs())) as page:
+        assert page.address.startswith("https://")
+        trusted = ssl.create_default_context(cafile=pems / "cert.pem")
+        trusted.check_hostname = False  # it is localhost's
+        with httpx2.Client(base_url=page.address, verify=trusted, timeout=120) as client:
+            refused = client.get("/")
+            assert (refused.status_code, refused.headers["www-authenticate"][:5]) == (401, "Basic")
+            assert client.get("/", auth=("alice", "wrong")).status_code == 401
+            _await(lambda: GROUP_ID in client.get("/", auth=("alice", "secret")).text)
+    with pytest.raises(httpx2.TransportError):
+        httpx2.get(page.address, verify=trusted)
 
 
 def test_an_address_in_use_is_told(server: PageServer, config: Config) -> None:

@@ -1,0 +1,96 @@
+"""What the page sees, from real tables; what the brokers would say is given."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from sharegroup.admin import LogOffsets
+from sharegroup.config import CellsConfig, Config, JobConfig
+from sharegroup.testkit.sample_history import GROUP_ID, MEMBERS, TOPIC, write_sample_history
+from sharegroup.types import RecordState
+from sharegroup.ui.logs import LogsUnavailableError, Place
+from sharegroup.ui.looks import Looks
+from tests.unit.ui.seen import NOW_MS, SeenLogs
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = str(tmp_path_factory.mktemp("tables"))
+    write_sample_history(path, datetime(2026, 11, 20, 12, 30, tzinfo=UTC), minutes=8)
+    return path
+
+
+def test_a_look_has_what_the_tables_and_the_logs_say(tables: str) -> None:
+    looks = Looks(Config(job=JobConfig(**{"tables.path": tables})), SeenLogs(), lambda: NOW_MS)
+    look = looks.look()
+    assert (look.problems, list(look.groups)) == ((), [GROUP_ID])
+    group = look.groups[GROUP_ID]
+    assert [member.member_id for member in group.description.members] == list(MEMBERS)
+    assert [(row.topic, row.partition) for row in group.partitions] == [(TOPIC, 0), (TOPIC, 1)]
+    for row in group.partitions:
+        terminal = [b for b in row.batches if b.delivery_state.is_terminal]
+        complete = sum(b.last_offset - b.first_offset + 1 for b in terminal)
+        assert row.start_offset is not None
+        assert row.lag == 20_000 - row.start_offset - complete
+        assert row.oldest_ms == NOW_MS - 61_000
+    assert group.acquired == sum(row.records(RecordState.ACQUIRED) for row in group.partitions)
+    assert looks.look().groups == look.groups
+    assert looks.history.trend(GROUP_ID).per_second is None  # both looks at one moment
+
+
+def test_what_cannot_be_looked_at_is_told(tmp_path: Path) -> None:
+    looks = Looks(Config(job=JobConfig(**{"tables.path": str(tmp_path)})), SeenLogs(), lambda: NOW_MS)
+    assert looks.look().groups == {}
+    assert looks.newest.problems == (f"table share_groups is not there: no job has run on {tmp_path}",)
+
+
+@pytest.mark.parametrize("cell", ["east", "west"])
+def test_a_group_is_looked_at_in_its_cell(tables: str, tmp_path: Path, cell: str) -> None:
+    for name in ("east", "west"):  # one of them is where the group was before it moved
+        shutil.copytree(tables, tmp_path / name)
+    cells = CellsConfig(**{"cell.names": ["east", "west"], "group.cells": {GROUP_ID: cell}})
+    look = Looks(
+        Config(job=JobConfig(**{"tables.path": str(tmp_path)}), cells=cells), SeenLogs(), lambda: NOW_MS
+    ).look()
+    assert look.problems == ()
+    assert {group_id: group.cell for group_id, group in look.groups.items()} == {GROUP_ID: cell}
+
+
+def test_one_cell_that_cannot_be_read_leaves_the_others(tables: str, tmp_path: Path) -> None:
+    shutil.copytree(tables, tmp_path / "east")
+    cells = CellsConfig(**{"cell.names": ["east", "west"], "group.cells": {GROUP_ID: "east"}})
+    look = Looks(
+        Config(job=JobConfig(**{"tables.path": str(tmp_path)}), cells=cells), SeenLogs(), lambda: NOW_MS
+    ).look()
+    (problem,) = look.problems
+    assert problem.startswith("cell west: table share_groups is not there")
+    assert list(look.groups) == [GROUP_ID]
+
+
+class LogsAway(SeenLogs):
+    """Brokers that do not answer while `are_away`."""
+
+    are_away = True
+
+    def offsets(self, places: Collection[Place]) -> Mapping[Place, LogOffsets]:
+        if self.are_away:
+            raise LogsUnavailableError("the brokers cannot be asked: NoBrokersAvailable")
+        return super().offsets(places)
+
+
+def test_brokers_that_are_away_are_told_and_looked_for_again(tables: str) -> None:
+    logs = LogsAway()
+    looks = Looks(Config(job=JobConfig(**{"tables.path": tables})), logs, lambda: NOW_MS)
+    look = looks.look()
+    assert look.problems == ("the brokers cannot be asked: NoBrokersAvailable",)
+    group = look.groups[GROUP_ID]
+    assert (group.lag, group.oldest_ms) == (None, None)
+    assert all(row.start_offset is not None and row.batches for row in group.partitions)
+    logs.are_away = False
+    assert looks.look().groups[GROUP_ID].lag is not None
+    assert looks.newest.problems == ()
