@@ -2,7 +2,7 @@
 
 A member reads 500 share-partitions, to which 1,000 records a second are produced. What grows with history would show
 in the last tenth of the time against the second one (the first is warm-up): the time of a micro-batch, memory, and the
-disk that tables and checkpoint take up. A JVM takes memory up to its limit before it collects all garbage, so what it has
+disk that tables and checkpoint take up. A JVM takes memory up to its limit before it collects garbage, so what it has
 is no sign of what it needs: in the middle of each tenth it is asked to collect (`jcmd`, of a JDK), and looked at then.
 The report goes to tests/reports/soak.md, with the figures beside it as JSON.
 """
