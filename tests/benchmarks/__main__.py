@@ -24,6 +24,7 @@ MODULES = {
     "B5": "b5_gateway",
     "B6": "b6_latency",
     "B7": "b7_idle_members",
+    "B10": "b10_workers",
     "B12": "b12_month",
     "B13": "b13_scale",
     "B14": "b14_many_members",

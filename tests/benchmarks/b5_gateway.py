@@ -13,13 +13,6 @@ import sys
 from pathlib import Path
 
 import yaml
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    ResourceType,
-)
 
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
 from sharegroup.testkit.gateway_process import GatewayProcess
@@ -27,6 +20,7 @@ from sharegroup.testkit.submitted_job import ROOT
 from tests.benchmarks import topics
 from tests.benchmarks.engine import Engine, write_config
 from tests.benchmarks.figures import Figure, median
+from tests.benchmarks.kafka_groups import begin_at_earliest
 from tests.benchmarks.process_tree import ProcessTree
 
 NAME, JOIN = "B5", "B9"
@@ -43,7 +37,7 @@ def run(kafka: EmbeddedKafka, directory: Path, quick: bool) -> tuple[list[Figure
     topics.fill(kafka.bootstrap_servers, _TOPIC, _PARTITIONS, records, _SIZE)
     ours = [f"gateway-{turn}" for turn in range(warm_up + repeats)]
     its = [f"kafka-{turn}" for turn in range(warm_up + repeats)]
-    _begin_at_earliest(kafka.bootstrap_servers, its)
+    begin_at_earliest(kafka.bootstrap_servers, its)
     throughput = yaml.safe_load((ROOT / "conf" / "throughput.yaml").read_text())
     config = write_config(
         directory / "engine",
@@ -63,14 +57,6 @@ def run(kafka: EmbeddedKafka, directory: Path, quick: bool) -> tuple[list[Figure
             with engine.processes.held(), served.held():
                 turns.append({"gateway": share, "kafka": _consume(kafka.bootstrap_servers, theirs, records)})
     return _figures(records, turns[warm_up:]), {"turns": turns}
-
-
-def _begin_at_earliest(bootstrap_servers: str, groups: list[str]) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
-    entry = ConfigEntry("share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET)
-    resources = [ConfigResource(ResourceType.GROUP, group, incremental_configs=[entry]) for group in groups]
-    for future in admin.incremental_alter_configs(resources).values():
-        future.result(30)
 
 
 def _consume(bootstrap_servers: str, group: str, records: int) -> dict[str, float]:
