@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 #: Requests at the same time; whoever comes then is told to come later (503).
 _MOST_REQUESTS = 100
-_NICENESS = 10
+_NICENESS = 19
 
 
 class PageUnavailableError(ShareGroupError):
