@@ -72,14 +72,10 @@ class MemberIdentities:
         Raises RequestError (SHARE_SESSION_NOT_FOUND: the client opens another session) where it is not, or not any
         more: no heartbeat of it has been answered here.
         """
-        loop = asyncio.get_running_loop()
-        end = loop.time() + timeout_s
-        while self.name_of(process.group_id, client_id) is not None and process not in self._stored:
-            left_s = end - loop.time()
-            if left_s <= 0:
-                problem = f"static member {client_id} has sent no heartbeat as {process.member_id} here"
-                raise RequestError(ErrorCode.SHARE_SESSION_NOT_FOUND, problem)
-            try:
-                await asyncio.wait_for(self._news.wait(), left_s)
-            except TimeoutError:
-                continue
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self.name_of(process.group_id, client_id) is not None and process not in self._stored:
+                    await self._news.wait()
+        except TimeoutError:
+            problem = f"static member {client_id} has sent no heartbeat as {process.member_id} here"
+            raise RequestError(ErrorCode.SHARE_SESSION_NOT_FOUND, problem) from None
