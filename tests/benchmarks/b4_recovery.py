@@ -143,7 +143,7 @@ def _ask(kafka: EmbeddedKafka, config: JobConfig, topic: str, partitions: range)
     topic_id = topics.topic_id(kafka.bootstrap_servers, topic)
     for partition in partitions:
         named = str(partition), _GROUP_ID, topic, topic_id, partition, MEMBER_ID, 1, MEMBER_ID
-        request = FetchRequest(*named, max_records=500, max_wait_ms=_TIMEOUT_S * 1000)
+        request = FetchRequest(*named, max_records=500, max_wait_ms=1)  # be there records or not
         producer.produce(config.partition_requests_topic, request.encode(), request.kafka_key)
     producer.flush()
 
