@@ -18,6 +18,7 @@ import shutil
 import sys
 import tempfile
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +54,6 @@ def register_source(spark: SparkSession, name: str, reader: str, schema: str) ->
 
 
 def _source_class(source_name: str, reader: str, source_schema: str, archive: str) -> type[DataSource]:
-    module_name, _, class_name = reader.partition(":")
-
     class ShippedSource(DataSource):
         @classmethod
         def name(cls) -> str:
@@ -64,10 +63,40 @@ def _source_class(source_name: str, reader: str, source_schema: str, archive: st
             return source_schema
 
         def simpleStreamReader(self, schema: object) -> SimpleDataSourceStreamReader:  # noqa: N802 - Spark's
-            if archive not in sys.path:
-                sys.path.insert(0, archive)
-            reader_class: Any = getattr(importlib.import_module(module_name), class_name)
-            made: SimpleDataSourceStreamReader = reader_class(json.loads(self.options["options"]))
-            return made
+            return _ShippedReader(archive, reader, self.options["options"])
 
     return ShippedSource
+
+
+class _ShippedReader(SimpleDataSourceStreamReader):
+    """The real reader, made where it is asked something for the first time: Spark makes one in a process that only
+    sends it on, for which it would import half of the package."""
+
+    def __init__(self, archive: str, reader: str, options: str) -> None:
+        self._archive, self._name, self._options = archive, reader, options
+        self._made: SimpleDataSourceStreamReader | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_made": None}
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's
+        return self._reader.initialOffset()
+
+    def read(self, start: dict[str, Any]) -> tuple[Iterator[Any], dict[str, Any]]:
+        return self._reader.read(start)
+
+    def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[Any]:  # noqa: N802 - Spark's
+        return self._reader.readBetweenOffsets(start, end)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        self._reader.commit(end)
+
+    @property
+    def _reader(self) -> SimpleDataSourceStreamReader:
+        if self._made is None:
+            if self._archive not in sys.path:
+                sys.path.insert(0, self._archive)
+            module_name, _, class_name = self._name.partition(":")
+            reader_class: Any = getattr(importlib.import_module(module_name), class_name)
+            self._made = reader_class(json.loads(self._options))
+        return self._made

@@ -49,7 +49,6 @@ ALONE = [
     ],
     [f"configs {GROUP} --alter --add-config {LOCK}=40000"],
     [f"configs {GROUP} --alter --add-config-file {{file}}"],
-    [f"configs {GROUP} --describe"],
     [f"configs {GROUP} --alter --delete-config {LOCK}"],
 ]
 WITH_A_MEMBER = [
@@ -150,6 +149,7 @@ def test_the_same_commands_say_the_same(runs: list[Run]) -> None:
     for run in runs:
         wait_until(lambda run=run: lags(run) == [3, 3], "the lag is known")
     said = [[*before, *run.say(ALONE)] for run, before in zip(runs, said, strict=True)]
+    assert [own_configs(run) for run in runs] == [{"share.session.timeout.ms": "50000"}] * len(runs)
     members = [run.server.member(run.group_id, run.topic) for run in runs]
     try:
         for run, member in zip(runs, members, strict=True):
@@ -174,6 +174,12 @@ def read_all(run: Run, member: Member) -> None:
 def lags(run: Run) -> list[int | None]:
     with ShareGroupAdmin(run.server.bootstrap_servers) as admin:
         return [found.lag for found in admin.list_group_offsets(run.group_id).values()]
+
+
+def own_configs(run: Run) -> dict[str, str | None]:
+    with ShareGroupAdmin(run.server.bootstrap_servers) as admin:
+        entries = admin.describe_group_configs([run.group_id])[run.group_id].values()
+        return {entry.name: entry.value for entry in entries if entry.is_of_group}
 
 
 def has_members(run: Run) -> bool:
