@@ -6,15 +6,16 @@ import logging
 
 
 class OneLineNetworkErrors(logging.Filter):
-    """For the logger of kafka-python's transport: a connection that breaks is a line, not a stack trace.
+    """For the loggers of kafka-python's connections: one that breaks is a line, not a stack trace.
 
-    A broker that is stopped resets connections or closes them, as it happens; only the one is logged with a trace.
+    A broker that is stopped resets connections or closes them, as it happens, and a socket that is closed meanwhile has
+    no descriptor to wait for any more; only these are logged with a trace.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
         """logging's: whether the record is written."""
         error = record.exc_info[1] if record.exc_info else None
-        if isinstance(error, OSError):
+        if isinstance(error, OSError) or (isinstance(error, ValueError) and "file descriptor" in str(error)):
             text = record.getMessage()
             record.msg, record.args = (text if str(error) in text else f"{text}: {error}"), ()
             record.exc_info, record.exc_text = None, None
@@ -24,6 +25,7 @@ class OneLineNetworkErrors(logging.Filter):
 def set_up_kafka_client_log(level: int) -> None:
     """Once in a process, beside `logging.basicConfig`: kafka-python's lines from `level` on."""
     logging.getLogger("kafka").setLevel(level)
-    transport = logging.getLogger("kafka.net.transport")
-    if not any(isinstance(present, OneLineNetworkErrors) for present in transport.filters):
-        transport.addFilter(OneLineNetworkErrors())
+    for name in ("kafka.net.transport", "kafka.net.selector"):
+        logger = logging.getLogger(name)
+        if not any(isinstance(present, OneLineNetworkErrors) for present in logger.filters):
+            logger.addFilter(OneLineNetworkErrors())

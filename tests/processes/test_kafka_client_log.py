@@ -15,18 +15,19 @@ from kafka.errors import KafkaError
 from sharegroup.topics.kafka_client_log import OneLineNetworkErrors, set_up_kafka_client_log
 
 RESET_WHEN_CLOSED = struct.pack("ii", 1, 0)
-TRANSPORT = "kafka.net.transport"
+TRANSPORT, SELECTOR = "kafka.net.transport", "kafka.net.selector"
 
 
 @pytest.fixture(autouse=True)
 def _client_log() -> Iterator[None]:
-    kafka, transport = logging.getLogger("kafka"), logging.getLogger(TRANSPORT)
-    level, filters = kafka.level, list(transport.filters)
+    kafka = logging.getLogger("kafka")
+    level, filters = kafka.level, {name: list(logging.getLogger(name).filters) for name in (TRANSPORT, SELECTOR)}
     set_up_kafka_client_log(logging.ERROR)
     set_up_kafka_client_log(logging.ERROR)
     yield
     kafka.setLevel(level)
-    transport.filters = filters
+    for name, before in filters.items():
+        logging.getLogger(name).filters = before
 
 
 @pytest.fixture
@@ -76,3 +77,16 @@ def test_other_errors_keep_their_stack_traces(caplog: pytest.LogCaptureFixture) 
 def test_it_is_set_up_once() -> None:
     filters = logging.getLogger(TRANSPORT).filters
     assert sum(isinstance(present, OneLineNetworkErrors) for present in filters) == 1
+
+
+@pytest.mark.parametrize(("problem", "has_trace"), [("Invalid file descriptor: -1", False), ("a fault", True)])
+def test_a_socket_that_was_closed_meanwhile_is_one_line(
+    caplog: pytest.LogCaptureFixture, problem: str, has_trace: bool
+) -> None:
+    try:
+        raise ValueError(problem)
+    except ValueError:
+        logging.getLogger(SELECTOR).exception("Unhandled exception in task %s:", "read")
+    (record,) = caplog.records
+    assert problem in caplog.text
+    assert (record.exc_info is not None) is has_trace
