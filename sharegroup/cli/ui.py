@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sharegroup.cli.config_option import config_of
-from sharegroup.errors import ShareGroupError
+from sharegroup.cli.asked import asked
+
+if TYPE_CHECKING:
+    from sharegroup.config import Config
 
 PORT = 9180
 
@@ -29,17 +31,16 @@ def ui(
     """Show groups, windows, records and dead ends on a page, for browsers."""
     from sharegroup.ui.server import run_page
 
-    found = config_of(config)
-    if bootstrap_servers is not None:
-        found = dataclasses.replace(found, job=found.job.model_copy(update={"bootstrap_servers": bootstrap_servers}))
-    gateway = found.gateway
-    try:
+    def serve(found: Config) -> None:
+        if bootstrap_servers is not None:
+            job = found.job.model_copy(update={"bootstrap_servers": bootstrap_servers})
+            found = dataclasses.replace(found, job=job)
+        gateway = found.gateway
         run_page(
             found,
             host or gateway.ui_host,
             (gateway.ui_port or PORT) if port is None else port,
             allow_changes or gateway.ui_allow_changes,
         )
-    except ShareGroupError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
+
+    asked(config, serve)

@@ -20,7 +20,7 @@ from kafka import KafkaProducer
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
 from sharegroup.testkit.gateway_process import GatewayProcess
 from sharegroup.testkit.sample_history import PARTITIONS, TOPIC, LogEnd, write_sample_history
-from sharegroup.topics.topic_lookup import TopicLookup
+from sharegroup.topics.topic_lookup import topic_id
 
 if TYPE_CHECKING:
     from typing import Self
@@ -48,7 +48,8 @@ class SampleCluster:
         self._kafka.start()
         try:
             self._kafka.create_topic(TOPIC, PARTITIONS)
-            self.log_ends = write_sample_history(self.tables_path, topic_id=self._topic_id())
+            of_broker = topic_id({"bootstrap_servers": self._kafka.bootstrap_servers}, TOPIC)
+            self.log_ends = write_sample_history(self.tables_path, topic_id=of_broker)
             self._write_records(self.log_ends)
             job = {"bootstrap.servers": self._kafka.bootstrap_servers, "tables.path": self.tables_path}
             self._config.write_text(yaml.safe_dump({"job": job}))
@@ -70,13 +71,6 @@ class SampleCluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
-
-    def _topic_id(self) -> str:
-        lookup = TopicLookup({"bootstrap_servers": self._kafka.bootstrap_servers})
-        try:
-            return lookup.look([TOPIC])[TOPIC].topic_id
-        finally:
-            lookup.close()
 
     def _write_records(self, log_ends: Iterable[LogEnd]) -> None:
         producer = KafkaProducer(bootstrap_servers=self._kafka.bootstrap_servers, linger_ms=20)

@@ -57,3 +57,12 @@ class TopicLookup:
         """Close the connection."""
         if self._admin is not None:
             self._admin.close()
+
+
+def topic_id(settings: Mapping[str, Any], name: str) -> str:
+    """One topic's id, by a connection of its own. Raises KeyError where there is no such topic, and KafkaError."""
+    lookup = TopicLookup(settings)
+    try:
+        return lookup.look([name])[name].topic_id
+    finally:
+        lookup.close()

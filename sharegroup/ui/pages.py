@@ -35,6 +35,7 @@ from sharegroup.ui.window import (
     Piece,
     Span,
     columns,
+    joined,
     member_bars,
     moved,
     pieces,
@@ -111,7 +112,7 @@ class Pages:
 
     def group(self, request: Request) -> Response:
         """Members, share-partitions and configs of one."""
-        group = self.visible_group(request)
+        group = self._visible_group(request)
         group_id = group.description.group_id
         query = request.query_params
         trend = self._parts.looks.history.trend(group_id)
@@ -132,7 +133,7 @@ class Pages:
 
     def window(self, request: Request) -> Response:
         """The picture of a share-partition's window, and its ranges."""
-        group = self.visible_group(request)
+        group = self._visible_group(request)
         partition = _partition(group, request)
         bounds = _bounds(partition)
         if bounds is None:
@@ -141,12 +142,9 @@ class Pages:
         start = partition.start_offset or 0
         found = list(pieces(partition.batches, start, span))
         drawn = columns(found, span)
-        members: dict[str, int] = {}
-        for column in drawn:
-            for member, records in column.members.items():
-                members[member] = members.get(member, 0) + records
+        whole = joined(drawn)
+        members = whole.members
         names = sorted(members, key=lambda member: (-members[member], member))
-        totals = {kind: sum(column.kinds[kind] for column in drawn) for kind in Kind}
         return self._show(
             request,
             "window.html",
@@ -159,7 +157,7 @@ class Pages:
             lanes=member_bars(drawn, names),
             zones=zones(drawn),
             labels=LABELS,
-            totals=totals,
+            totals={kind: whole.kinds[kind] for kind in Kind},
             members=[(names[place], members[names[place]]) for place in range(min(COLOURS, len(names)))],
             others=len(names) - COLOURS,
             ways=_ways(span, bounds, partition),
@@ -168,7 +166,7 @@ class Pages:
 
     def record(self, request: Request) -> Response:
         """What has happened to one record and, on request, its payload."""
-        group = self.visible_group(request)
+        group = self._visible_group(request)
         partition, query = _partition(group, request), request.query_params
         offset = whole_number(query.get("offset"), -1)
         if offset < 0:
@@ -255,9 +253,9 @@ class Pages:
                 by_hour[hour] = before[0] + rejected, before[1] + limited
         return DeadEnds(tuple(newest[:_MOST_DEAD_ENDS]), sum(each.ranges for each in found), by_hour)
 
-    # -- for `changes`, too
+    # -- what they share
 
-    def visible_group(self, request: Request) -> GroupLook:
+    def _visible_group(self, request: Request) -> GroupLook:
         """The group that the request names, if its caller may see it."""
         group_id = request.query_params.get("group", "")
         group = self._parts.looks.newest.groups.get(group_id)

@@ -178,10 +178,11 @@ def zones(of: Sequence[Column], most: int = ZONES) -> list[tuple[int, int, Colum
     """(left, width, what is there) of parts of the picture, in columns."""
     count = min(most, len(of))
     edges = [index * len(of) // count for index in range(count + 1)]
-    return [(left, after - left, _joined(of[left:after])) for left, after in pairwise(edges)]
+    return [(left, after - left, joined(of[left:after])) for left, after in pairwise(edges)]
 
 
-def _joined(of: Sequence[Column]) -> Column:
+def joined(of: Sequence[Column]) -> Column:
+    """Neighbouring columns, at least one, as one."""
     kinds: Counter[Kind] = Counter()
     members: Counter[str] = Counter()
     for column in of:

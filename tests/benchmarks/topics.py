@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from confluent_kafka import Producer
 
-from sharegroup.topics.topic_lookup import TopicLookup
+from sharegroup.topics import topic_lookup
 
 _POLL_EACH = 10_000
 
@@ -52,8 +52,4 @@ def produce(bootstrap_servers: str, topic: str, rows: Iterable[tuple[int, bytes 
 
 
 def topic_id(bootstrap_servers: str, topic: str) -> str:
-    lookup = TopicLookup({"bootstrap_servers": bootstrap_servers})
-    try:
-        return lookup.look([topic])[topic].topic_id
-    finally:
-        lookup.close()
+    return topic_lookup.topic_id({"bootstrap_servers": bootstrap_servers}, topic)
