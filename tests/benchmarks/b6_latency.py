@@ -42,7 +42,7 @@ def run(kafka: EmbeddedKafka, directory: Path, quick: bool) -> tuple[list[Figure
 
 
 def _latencies(bootstrap_servers: str, seconds: float) -> list[float]:
-    """Milliseconds, of the records produced after the first one came."""
+    """Milliseconds, of the records produced after the first one came: what lay there by then waited for the member."""
     warnings.simplefilter("ignore")
     consumer = ShareConsumer({"bootstrap.servers": bootstrap_servers, "group.id": _GROUP})
     consumer.subscribe([_TOPIC])
@@ -51,13 +51,16 @@ def _latencies(bootstrap_servers: str, seconds: float) -> list[float]:
     producing.start()
     found: list[float] = []
     try:
-        end: float | None = None
-        while end is None or time.monotonic() < end:
+        begin: float | None = None
+        while begin is None or time.time() < begin + seconds:
             for message in consumer.poll(timeout=1.0):
-                if message.error() is None and end is not None:
-                    found.append((time.time() - float(message.value())) * 1000)
-                elif message.error() is None:
-                    end = time.monotonic() + seconds
+                if message.error() is not None:
+                    continue
+                now, produced = time.time(), float(message.value())
+                if begin is None:
+                    begin = now
+                elif produced >= begin:
+                    found.append((now - produced) * 1000)
     finally:
         stop.set()
         producing.join()
