@@ -1,7 +1,8 @@
 """A decoded request on its way to a handler, and who sent it.
 
 Messages are of kafka-python's classes, whose fields have types, or of ours (`sharegroup.protocol.messages`), which are
-made of Kafka's schemas while the program starts: theirs are `Any`, and so is all that nests in them.
+made of Kafka's schemas while the program starts: theirs are `Any`, and so is all that nests in them. ShareFetch and
+ShareAcknowledge come as tuples (`share_request_decoding`).
 """
 
 from __future__ import annotations
@@ -25,8 +26,7 @@ class Caller:
     principal: str = "User:ANONYMOUS"
 
 
-#: (By name, since kafka-python's class cannot be asked whether it is true.)
-Body = TypeVar("Body", bound="ApiMessage", covariant=True)
+Body = TypeVar("Body", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ kafka-python's message classes decode what a broker sent, and trust it. From a c
   seconds; a number of variable length is read to its end however long it is, which takes squares of its length.
 - A string that is cut off by the end of the frame is taken for a shorter one, and null for any string or array.
 
-So the same classes are filled here, by the same schemas. Everything is checked against the end of the frame, no tagged
-field is known (requests have none) and so none is copied, and the number of structs and strings is limited: a frame of
-1 MiB could hold half a million of two bytes each, which would be a hundred times as large as objects.
+So the same classes are filled here, by the same schemas, but for the two requests that clients send most, which have a
+decoder of their own (`share_request_decoding`). Everything is checked against the end of the frame, no tagged field is
+known (requests have none) and so none is copied, and the number of structs and strings is limited: a frame of 1 MiB
+could hold half a million of two bytes each, which would be a hundred times as large as objects.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from sharegroup.gateway.wire.headers import (
     read_varint,
     skip_tagged_fields,
 )
+from sharegroup.gateway.wire.share_request_decoding import decode_share_acknowledge, decode_share_fetch
+from sharegroup.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest
 
 #: Most structs and strings in the arrays of a request, and tagged fields: five times the acknowledgement batches of the
 #: largest sensible ShareFetch.
@@ -38,6 +41,11 @@ MAX_ELEMENTS = 50_000
 _FORMATS = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q", "float64": "d"}
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 _NO_UUID = bytes(16)
+#: Those that clients send most, and that hold the most elements.
+_OWN: dict[type[ApiMessage], Callable[[memoryview, int, int, int], object]] = {
+    ShareFetchRequest: decode_share_fetch,
+    ShareAcknowledgeRequest: decode_share_acknowledge,
+}
 
 
 Struct = TypeVar("Struct", bound=DataContainer)
@@ -67,8 +75,8 @@ _StructDecoder = Callable[[_Body, int], tuple[Struct, int]]
 _Step = Callable[[_Body, int, DataContainer], int]
 
 
-def decode_request(message: type[ApiMessage], header: RequestHeader, frame: memoryview) -> ApiMessage:
-    """The request as an instance of kafka-python's class `message`, without tagged fields.
+def decode_request(message: type[ApiMessage], header: RequestHeader, frame: memoryview) -> Any:
+    """The request as an instance of kafka-python's class `message`, or of ours for the two of `_OWN`; no tagged fields.
 
     Raises UnknownVersionError, or MalformedRequestError when the bytes are not such a request.
     """
@@ -76,10 +84,12 @@ def decode_request(message: type[ApiMessage], header: RequestHeader, frame: memo
     low, high = message.valid_versions
     if not low <= version <= high:
         raise UnknownVersionError(f"{message.name} version {version}, known are {low}..{high}")
-    start = header.end
-    if message.flexible_version_q(version):
-        start = skip_tagged_fields(frame, start)
+    start, own = header.end, _OWN.get(message)
     try:
+        if message.flexible_version_q(version):
+            start = skip_tagged_fields(frame, start)
+        if own is not None:
+            return own(frame, start, version, MAX_ELEMENTS)
         return _message(message, version)(_Body(frame), start)[0]
     except (MalformedRequestError, struct.error, UnicodeDecodeError) as error:
         raise MalformedRequestError(f"no {message.name} of version {version}: {error}") from None
