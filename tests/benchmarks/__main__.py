@@ -25,6 +25,7 @@ MODULES = {
     "B6": "b6_latency",
     "B7": "b7_idle_members",
     "B10": "b10_workers",
+    "B11": "b11_gateway_cpu",
     "B12": "b12_month",
     "B13": "b13_scale",
     "B14": "b14_many_members",

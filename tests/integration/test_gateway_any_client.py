@@ -1,0 +1,218 @@
+"""Clients that know nothing but a gateway's address, on brokers of several releases (`make clients`: all of them).
+
+Where there are two brokers, the leaders change places while a client writes and another reads, and there are two
+gateways: one for who writes, one for who reads. Nobody may find the way to a broker. (In the order of the file - pytest's
+`--randomly-dont-reorganize` -, brokers of a release are started once.)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from kafka import KafkaConsumer, TopicPartition
+
+from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+from sharegroup.testkit.embedded_kafka_cluster import EmbeddedKafkaCluster
+from sharegroup.testkit.gateway_process import GatewayProcess
+from sharegroup.testkit.jars import QUICK_START, jars, java
+from sharegroup.testkit.java_tool import run_tool
+from sharegroup.testkit.share_group_job import ShareGroupJobRun
+from tests.integration.client_programs import Client, FranzGo, Java, Kcat, Program, Python
+from tests.integration.waiting import wait_until
+
+RECORDS, PARTITIONS = 25, 2
+#: The broker, job and gateway of all other tests; those below have two brokers and two gateways.
+ALONE = "alone"
+NEWEST = "4.3"
+RELEASES = (NEWEST, "3.9", "3.7", "2.8")
+
+CLIENTS: dict[str, Client] = {
+    "java-classic": Java("classic"),
+    "java-848": Java("consumer"),
+    "librdkafka-classic": Python("librdkafka"),
+    "librdkafka-848": Python("librdkafka-848"),
+    "kafka-python": Python("kafka-python"),
+    "franz-go": FranzGo(),
+    "kcat": Kcat(),
+    "java-share": Java(None),
+    "librdkafka-share": Python("librdkafka", "share"),
+    "franz-go-share": FranzGo("share"),
+}
+#: What `make test` has time for; the rest of this matrix is `long`.
+_QUICK = ("java-848", "librdkafka-classic", "kafka-python", "kcat")
+
+
+class Upstream(NamedTuple):
+    """Brokers of one release, and what stands in front of them."""
+
+    kafka: EmbeddedKafka | EmbeddedKafkaCluster
+    job: ShareGroupJobRun
+    gateways: list[GatewayProcess]
+
+    @property
+    def ports(self) -> set[int]:
+        """Where clients may connect."""
+        return {int(address.rpartition(":")[2]) for one in self.gateways for address in one.addresses.values()}
+
+    def leaders(self, topic: str) -> dict[int, int]:
+        """{partition: broker}, as the brokers say."""
+        admin = AdminClient({"bootstrap.servers": self.kafka.bootstrap_servers})
+        partitions = admin.list_topics(topic, timeout=60).topics[topic].partitions
+        return {number: partition.leader for number, partition in partitions.items()}
+
+    def move_leaders(self, topic: str) -> None:
+        """Each partition goes to the other broker, if there is one; it goes with all its records."""
+        if isinstance(self.kafka, EmbeddedKafka):
+            return
+        wanted = {partition: 3 - leader for partition, leader in self.leaders(topic).items()}
+        replicas = {TopicPartition(topic, partition): [broker] for partition, broker in wanted.items()}
+        moved = self.kafka.brokers[-1].admin_client().alter_partition_reassignments(replicas)
+        assert set(moved.values()) == {None}
+        wait_until(lambda: self.leaders(topic) == wanted, "the partitions have moved")
+
+
+@pytest.fixture(scope="module")
+def upstream(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Upstream]:
+    """By its name: `ALONE`, or one of `RELEASES`."""
+    if request.param == ALONE:
+        kafka, job, gateway = (request.getfixturevalue(name) for name in ("kafka", "share_group_job", "gateway"))
+        yield Upstream(kafka, job, [gateway])
+        return
+    directory = tmp_path_factory.mktemp("any-client")
+    with (
+        EmbeddedKafkaCluster(brokers=2, version=request.param) as cluster,
+        ShareGroupJobRun(directory, cluster.bootstrap_servers) as job,
+    ):
+        job.start()
+        job.await_running()
+        cluster.create_topic("warm-up")
+        job.warm_up("warm-up")
+        gateways = [GatewayProcess(job.config_path, directory / f"gateway-{number}.log") for number in range(2)]
+        with gateways[0], gateways[1]:
+            yield Upstream(cluster, job, gateways)
+            for gateway in gateways:
+                assert gateway.terminate() == 0
+                assert " ERROR " not in gateway.log_path.read_text()
+
+
+_LONG = [pytest.mark.long, pytest.mark.timeout(900)]
+#: Each client with each upstream that has what it needs.
+CASES = [
+    *(pytest.param(ALONE, name) for name in _QUICK),
+    *(
+        pytest.param(release, name, marks=_LONG)
+        for release in RELEASES
+        for name in CLIENTS
+        if release == NEWEST or not name.endswith("-848")
+    ),
+]
+
+
+@pytest.mark.parametrize(("upstream", "name"), CASES, indirect=["upstream"])
+def test_a_client_writes_and_reads(
+    upstream: Upstream, name: str, tmp_path: Path, unique_name: Callable[[str], str]
+) -> None:
+    client, topic = CLIENTS[name], unique_name("topic")
+    group = upstream.job.new_group() if name.endswith("-share") else unique_name("group")
+    upstream.kafka.create_topic(topic, PARTITIONS)
+    values = [f"record {number}" for number in range(2 * RECORDS)]
+    reading = client.read(upstream.gateways[0].bootstrap_servers, topic, group, len(values))
+    writing = client.write(upstream.gateways[-1].bootstrap_servers, topic)
+    with Program(reading, tmp_path, "reader") as reader, Program(writing, tmp_path, "writer") as writer:
+        writer.say(*values[:RECORDS])
+        reader.await_lines(RECORDS)
+        upstream.move_leaders(topic)
+        writer.say(*values[RECORDS:-1])
+        reader.await_lines(len(values) - 1)
+        for program in (reader, writer):
+            assert program.peers() <= upstream.ports
+        writer.say(values[-1])
+        writer.end()
+        reader.end()
+    assert sorted(reader.lines()) == sorted(values)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("upstream", RELEASES, indirect=True)
+def test_kafkas_tools(upstream: Upstream, unique_name: Callable[[str], str]) -> None:
+    """A topic's life, and a group's, by the tools that administrators know."""
+    at, topic = ("--bootstrap-server", upstream.gateways[0].bootstrap_servers), unique_name("topic")
+    topics, groups = "org.apache.kafka.tools.TopicCommand", "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+    run_tool(topics, *at, "--create", "--topic", topic, "--partitions", "2", "--config", "retention.ms=3600000")
+    run_tool(topics, *at, "--alter", "--topic", topic, "--partitions", "3")
+    described = run_tool(topics, *at, "--describe", "--topic", topic)
+    assert "PartitionCount: 3" in described
+    assert "retention.ms=3600000" in described
+    run_tool("org.apache.kafka.tools.ProducerPerformance", *at, "--topic", topic, "--num-records", "300",
+             "--record-size", "10", "--throughput", "-1", "--transactional-id", unique_name("writer"))  # fmt: skip
+    group = unique_name("group")
+    run_tool(groups, *at, "--group", group, "--topic", topic, "--reset-offsets", "--to-earliest", "--execute")
+    described = run_tool(groups, *at, "--group", group, "--describe")
+    lags = re.findall(rf"^{group}\s+{topic}\s+\d\s+0\s+\d+\s+(\d+)", described, re.MULTILINE)
+    ends = run_tool("org.apache.kafka.tools.GetOffsetShell", *at, "--topic", topic).splitlines()
+    assert len(lags) == len(ends) == 3
+    assert sum(int(lag) for lag in lags) == sum(int(end.rpartition(":")[2]) for end in ends) >= 300
+    run_tool(groups, *at, "--group", group, "--delete")
+    run_tool(topics, *at, "--delete", "--topic", topic)
+    wait_until(lambda: topic not in run_tool(topics, *at, "--list").split(), "the topic is gone")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("upstream", "protocol"),
+    [(release, "streams" if release == NEWEST else "classic") for release in RELEASES],
+    indirect=["upstream"],
+)
+def test_kafka_streams(upstream: Upstream, protocol: str, tmp_path: Path) -> None:
+    """Kafka's own example, whose topics have these names: it makes topics of its own, and counts words.
+
+    `streams`: its groups have a protocol of their own (KIP-1071).
+    """
+    source, sink = "streams-plaintext-input", "streams-wordcount-output"
+    upstream.kafka.create_topic(source, PARTITIONS)
+    upstream.kafka.create_topic(sink)
+    settings = tmp_path / "streams.properties"
+    settings.write_text(
+        f"bootstrap.servers={upstream.gateways[0].bootstrap_servers}\ngroup.protocol={protocol}\n"
+        f"state.dir={tmp_path}/state\ncommit.interval.ms=100\n"
+    )
+    class_path = ":".join(str(jar) for jar in jars("streams"))
+    demo = "org.apache.kafka.streams.examples.wordcount.WordCountDemo"
+    writing = Python("librdkafka").write(upstream.gateways[-1].bootstrap_servers, source)
+    with (
+        Program([java(), *QUICK_START, "-cp", class_path, demo, str(settings)], tmp_path, "streams") as streams,
+        Program(writing, tmp_path, "writer") as writer,
+    ):
+        writer.say(*RECORDS * ["all streams lead"])
+        await_counts(upstream, sink, {"all": RECORDS, "streams": RECORDS, "lead": RECORDS})
+        upstream.move_leaders(source)
+        upstream.move_leaders(sink)
+        writer.say(*RECORDS * ["to kafka streams"])
+        await_counts(upstream, sink, {"streams": 2 * RECORDS, "to": RECORDS, "kafka": RECORDS})
+        assert streams.peers() <= upstream.ports
+        writer.end()
+
+
+def await_counts(upstream: Upstream, topic: str, expected: dict[str, int]) -> None:
+    """Wait until the topic's newest values are these, 8 bytes each."""
+    consumer = KafkaConsumer(
+        topic, bootstrap_servers=upstream.kafka.bootstrap_servers, auto_offset_reset="earliest", group_id=None
+    )
+    counts: dict[str, int] = {}
+
+    def are_there() -> bool:
+        for records in consumer.poll(timeout_ms=500).values():
+            counts.update((record.key.decode(), int.from_bytes(record.value, "big")) for record in records)
+        return all(counts.get(word) == count for word, count in expected.items())
+
+    try:
+        wait_until(are_there, f"{expected} in {topic}, not {counts}")
+    finally:
+        consumer.close()
