@@ -1,8 +1,7 @@
 """Clients that know nothing but a gateway's address, on brokers of several releases (`make clients`: all of them).
 
 Where there are two brokers, the leaders change places while a client writes and another reads, and there are two
-gateways: one for who writes, one for who reads. Nobody may find the way to a broker. (In the order of the file - pytest's
-`--randomly-dont-reorganize` -, brokers of a release are started once.)
+gateways: one for who writes, one for who reads. Nobody may find the way to a broker.
 """
 
 from __future__ import annotations
