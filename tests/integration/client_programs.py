@@ -21,6 +21,8 @@ _ROOT = Path(__file__).parents[2]
 _GO_SOURCE = Path(__file__).with_name("franz_go")
 _GO_BUILD_S = 600
 PATIENCE_S = 240
+#: The release that has all protocols.
+NEWEST = "4.3"
 
 
 class Client(Protocol):
@@ -86,6 +88,21 @@ class Kcat(NamedTuple):
     def read(self, servers: str, topic: str, group: str, count: int) -> list[str]:
         how = ["-X", "auto.offset.reset=earliest", "-c", str(count), "-u", "-q"]
         return [_kcat(), "-b", servers, *how, "-G", group, topic]
+
+
+#: By the names that docs/compatibility.md has for them. `-848`: consumer groups by their newer protocol (KIP-848).
+CLIENTS: dict[str, Client] = {
+    "java-classic": Java("classic"),
+    "java-848": Java("consumer"),
+    "librdkafka-classic": Python("librdkafka"),
+    "librdkafka-848": Python("librdkafka-848"),
+    "kafka-python": Python("kafka-python"),
+    "franz-go": FranzGo(),
+    "kcat": Kcat(),
+    "java-share": Java(None),
+    "librdkafka-share": Python("librdkafka", "share"),
+    "franz-go-share": FranzGo("share"),
+}
 
 
 def franz_go() -> str:

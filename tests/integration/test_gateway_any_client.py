@@ -21,27 +21,14 @@ from sharegroup.testkit.gateway_process import GatewayProcess
 from sharegroup.testkit.jars import QUICK_START, jars, java
 from sharegroup.testkit.java_tool import run_tool
 from sharegroup.testkit.share_group_job import ShareGroupJobRun
-from tests.integration.client_programs import Client, FranzGo, Java, Kcat, Program, Python
+from tests.integration.client_programs import CLIENTS, NEWEST, Program, Python
 from tests.integration.waiting import wait_until
 
 RECORDS, PARTITIONS = 25, 2
 #: The broker, job and gateway of all other tests; those below have two brokers and two gateways.
 ALONE = "alone"
-NEWEST = "4.3"
 RELEASES = (NEWEST, "3.9", "3.7", "2.8")
 
-CLIENTS: dict[str, Client] = {
-    "java-classic": Java("classic"),
-    "java-848": Java("consumer"),
-    "librdkafka-classic": Python("librdkafka"),
-    "librdkafka-848": Python("librdkafka-848"),
-    "kafka-python": Python("kafka-python"),
-    "franz-go": FranzGo(),
-    "kcat": Kcat(),
-    "java-share": Java(None),
-    "librdkafka-share": Python("librdkafka", "share"),
-    "franz-go-share": FranzGo("share"),
-}
 #: What `make test` has time for; the rest of this matrix is `long`.
 _QUICK = ("java-848", "librdkafka-classic", "kafka-python", "kcat")
 
