@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import struct
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from sharegroup.gateway.wire.headers import MalformedRequestError, read_varint, skip_tagged_fields
@@ -84,10 +84,11 @@ class ShareAcknowledge(NamedTuple):
     topics: list[RequestTopic]
 
 
+#: {version: what stands between the names and the topics}, and {version: what stands in for what it does not have}.
 _FETCH_NUMBERS = {1: struct.Struct(">iiiiii"), 2: struct.Struct(">iiiiiib?")}
-_FETCH_DEFAULTS = {1: (0, False), 2: ()}
+_FETCH_DEFAULTS: dict[int, tuple[Any, ...]] = {1: (0, False), 2: ()}
 _ACKNOWLEDGE_NUMBERS = {1: struct.Struct(">i"), 2: struct.Struct(">i?")}
-_ACKNOWLEDGE_DEFAULTS = {1: (False,), 2: ()}
+_ACKNOWLEDGE_DEFAULTS: dict[int, tuple[Any, ...]] = {1: (False,), 2: ()}
 
 
 def decode_share_fetch(frame: memoryview, position: int, version: int, most_elements: int) -> ShareFetch:
@@ -127,7 +128,7 @@ class _Body:
         size = self._varint() - 1
         return None if size < 0 else str(self._taken(size, "a string"), "utf-8")
 
-    def numbers(self, layout: struct.Struct) -> tuple[int, ...]:
+    def numbers(self, layout: struct.Struct) -> tuple[Any, ...]:
         """Numbers of a fixed layout."""
         found = layout.unpack_from(self._data, self._position)
         self._position += layout.size
