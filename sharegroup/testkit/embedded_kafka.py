@@ -34,6 +34,7 @@ from kafka.errors import KafkaError
 
 from sharegroup.testkit.guarded_process import GuardedProcess
 from sharegroup.testkit.jars import QUICK_START, JarsError, jars, java
+from sharegroup.topics.cluster_description import describe_cluster
 
 HOST = "127.0.0.1"  # not localhost: clients would try ::1 first, where the broker does not listen
 START_DEADLINE_S = 60.0
@@ -307,7 +308,7 @@ class EmbeddedKafka:
             if time.monotonic() > deadline:
                 raise self._failed(f"the broker did not answer within {START_DEADLINE_S:.0f} s")
             try:
-                code = self._broker.wait(timeout=0.1)
+                code = self._broker.wait(timeout_s=0.1)
             except subprocess.TimeoutExpired:
                 continue
             if "Address already in use" in self._log_text():
@@ -321,7 +322,7 @@ class EmbeddedKafka:
         except OSError:
             return False
         try:
-            cluster = self.admin_client().describe_cluster()
+            cluster = describe_cluster(self.admin_client())
         except KafkaError:
             self._close_admin()
             return False

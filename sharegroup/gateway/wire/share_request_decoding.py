@@ -101,7 +101,7 @@ def decode_share_fetch(frame: memoryview, position: int, version: int, most_elem
     numbers = body.numbers(_FETCH_NUMBERS[version])
     topics, forgotten = body.topics(), body.forgotten()
     body.skip_tags()
-    return ShareFetch(*named, *numbers, *_FETCH_DEFAULTS[version], topics, forgotten)
+    return ShareFetch._make((*named, *numbers, *_FETCH_DEFAULTS[version], topics, forgotten))
 
 
 def decode_share_acknowledge(frame: memoryview, position: int, version: int, most_elements: int) -> ShareAcknowledge:
@@ -111,7 +111,7 @@ def decode_share_acknowledge(frame: memoryview, position: int, version: int, mos
     numbers = body.numbers(_ACKNOWLEDGE_NUMBERS[version])
     topics = body.topics()
     body.skip_tags()
-    return ShareAcknowledge(*named, *numbers, *_ACKNOWLEDGE_DEFAULTS[version], topics)
+    return ShareAcknowledge._make((*named, *numbers, *_ACKNOWLEDGE_DEFAULTS[version], topics))
 
 
 class _Body:
