@@ -60,7 +60,7 @@ class ShareApis:
         response = FetchResponseBuilder(self._cluster, self._listeners, caller.node_id)
         acknowledgements = acknowledgements_of(body.topics)
         try:
-            self._security.fetch(caller, body.group_id)
+            self._security.fetch(caller, body.group_id or "")
             check_renewing_fetch(body.is_renew_ack, body.max_wait_ms, body.min_bytes, body.max_bytes, body.max_records)
             process = SessionKey(body.group_id or "", body.member_id or "")
             await self._identities.known(process, request.header.client_id, body.max_wait_ms / 1000)
@@ -183,7 +183,7 @@ class ShareApis:
         body, caller = request.body, request.caller
         response = AcknowledgeResponseBuilder(self._cluster, self._listeners, caller.node_id)
         try:
-            self._security.fetch(caller, body.group_id)
+            self._security.fetch(caller, body.group_id or "")
             context = self.sessions.node(caller.node_id).acknowledge(
                 body.group_id, body.member_id, body.share_session_epoch, caller.connection_id
             )
