@@ -81,13 +81,9 @@ simulate: setup
 kills: setup $(STAMPS)/spark.jsa
 	$(PY) -m pytest tests/integration/test_kills.py -m long
 
-# One after the other: tests come in any order, and each release's brokers, job and gateways shall start once.
-RELEASES ?= 4.3 3.9 3.7 2.8
 .PHONY: clients
 clients: setup $(STAMPS)/spark.jsa
-	@for release in $(RELEASES); do \
-		$(PY) -m pytest tests/integration/test_gateway_any_client.py -m long -k "[$$release" || exit 1; \
-	done
+	$(PY) -m pytest tests/integration/test_gateway_any_client.py -m long
 
 .PHONY: properties
 properties: $(STAMPS)/packages
