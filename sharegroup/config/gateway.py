@@ -59,7 +59,19 @@ class GatewayConfig(ConfigFamily):
         alias="gateway.request.max.bytes",
         ge=1_024,
         le=2_147_483_647,
-        description="Largest request.",
+        description="Largest request that passes through; those that do not are limited to 1 MiB.",
+    )
+    queued_max_request_bytes: Whole = Field(
+        default=134_217_728,
+        alias="gateway.queued.max.request.bytes",
+        ge=1_048_576,
+        description="Memory for requests above 64 KiB, of all connections, while they are read and handled.",
+    )
+    request_stall_timeout_ms: Whole = Field(
+        default=10_000,
+        alias="gateway.request.stall.timeout.ms",
+        ge=100,
+        description="A connection that holds some of this memory has to send 64 KiB more within this time.",
     )
     job_timeout_ms: Whole = Field(
         default=20_000,

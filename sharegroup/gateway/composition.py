@@ -13,6 +13,7 @@ from sharegroup.config import NO_CELL, Config
 from sharegroup.config.cells import job_of_cell
 from sharegroup.gateway.clients.client_connection import ClientConnection
 from sharegroup.gateway.clients.connections import Connections
+from sharegroup.gateway.clients.frame_budget import FrameBudget
 from sharegroup.gateway.clients.login import Logins
 from sharegroup.gateway.clients.ports import Ports
 from sharegroup.gateway.clients.request_loop import Service
@@ -73,7 +74,10 @@ class Parts:
         self.pass_through = PassThrough(self.cluster, settings, self._security)
         self.logins = Logins(self._security)
         self.connections = Connections(config.gateway.max_connections, self.share.sessions.disconnected, self.counts)
-        self._service = Service(config.gateway, self._routes(), self.pass_through, self.logins, self.counts)
+        self.budget = FrameBudget(config.gateway.queued_max_request_bytes)
+        self._service = Service(
+            config.gateway, self._routes(), self.pass_through, self.logins, self.budget, self.counts
+        )
         self.ports.serve_with(self._connection)
 
     def _routes(self) -> Mapping[int, Route]:

@@ -15,27 +15,22 @@ from kafka.protocol.api_message import ApiMessage
 
 from sharegroup.config import GatewayConfig
 from sharegroup.errors import error_name
+from sharegroup.gateway.clients.frame_budget import FrameBudget
 from sharegroup.gateway.clients.login import Logins
+from sharegroup.gateway.clients.request_sizes import MAX_LOGIN_REQUEST_BYTES, too_long
 from sharegroup.gateway.clients.waiting_frames import WaitingFrames
 from sharegroup.gateway.handlers.api_versions import API_VERSIONS, unsupported_version
 from sharegroup.gateway.handlers.pass_through import PassThrough
 from sharegroup.gateway.upstream.passthrough import Passthrough
 from sharegroup.gateway.wire import headers as wire
 from sharegroup.gateway.wire.framing import FrameProtocol, framed
-from sharegroup.gateway.wire.headers import MalformedRequestError, RequestHeader
+from sharegroup.gateway.wire.headers import RequestHeader
 from sharegroup.gateway.wire.request import Caller, Request, Route
 from sharegroup.gateway.wire.request_decoding import decode_request
 from sharegroup.metrics.client_counts import PASSED_THROUGH, ClientCounts
 
 #: Answers that may be on their way to the client, and from upstream.
 MAX_WAITING_ANSWERS = 16
-#: Largest request that the gateway decodes itself: 10,000 acknowledgement batches are 190 KB, the acknowledgements of
-#: a million records one by one or a subscription to 4,000 topics with the longest names 1 MB. Decoding takes
-#: 0.1 s at the worst.
-MAX_OWN_REQUEST_BYTES = 1_048_576
-#: Largest request of a client that has not logged in. SASL messages are limited to 4 KiB.
-MAX_LOGIN_REQUEST_BYTES = 8_192
-
 #: How long a connection stays after a refused login.
 REFUSED_LOGIN_S = 0.5
 
@@ -51,6 +46,7 @@ class Service:
     routes: Mapping[int, Route]
     pass_through: PassThrough
     logins: Logins
+    budget: FrameBudget
     counts: ClientCounts = field(default_factory=ClientCounts)
 
 
@@ -63,7 +59,7 @@ class RequestLoop:
     ) -> None:
         self._service, self._link, self.caller, self._failed = service, link, caller, failed
         self._login = service.logins.begin()
-        self._frames = WaitingFrames(link)
+        self._frames = WaitingFrames(link, service.budget)
         self._answers: asyncio.Queue[_Answer] = asyncio.Queue(MAX_WAITING_ANSWERS)
         self._passthrough: Passthrough | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -84,6 +80,19 @@ class RequestLoop:
         if certificate_principal is not None and not self._login.is_asked_for:
             self._log_in(certificate_principal)
         self._tasks = [asyncio.ensure_future(self._until_over(work)) for work in (self._handle_all(), self._send_all())]
+
+    @property
+    def has_share(self) -> bool:
+        """Whether the request that is being read, or handled, has a share of the budget."""
+        return self._frames.has_share
+
+    def refusal(self, size: int, head: memoryview) -> str | None:
+        """Why a request that begins so is too long; before the login all have one limit, and some no header."""
+        return too_long(size, head) if self.is_authenticated else None
+
+    def begun(self, size: int) -> None:
+        """A request has begun to come."""
+        self._frames.begun(size)
 
     def received(self, frame: memoryview) -> None:
         """Have a request handled when its turn comes."""
@@ -120,7 +129,7 @@ class RequestLoop:
         It ends by being cancelled, or by itself: before Python 3.12 `wait_for` may swallow a cancellation.
         """
         while not self._is_over:
-            await self._handle(await self._frames.next())
+            await self._handle(await self._frames.next(self.caller.host))
 
     async def _handle(self, frame: memoryview) -> None:
         self.had_request = True
@@ -135,8 +144,6 @@ class RequestLoop:
             return
         message, _ = route
         self._service.counts.received(message.name, len(frame))
-        if len(frame) > MAX_OWN_REQUEST_BYTES:
-            raise MalformedRequestError(f"{message.name} of {len(frame)} bytes; allowed: up to {MAX_OWN_REQUEST_BYTES}")
         await self._answers.join()  # one of our own at a time, and in order with what passes through
         await self._answers.put(await self._answer(route, header, frame))
         if self._login.has_failed:

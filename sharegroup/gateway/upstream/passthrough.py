@@ -46,14 +46,15 @@ class Passthrough:
         """
         has_response = expects_response(header, frame)
         connection = self._connection or await self._connect()
-        await connection.drained()
+        answer = None
         if has_response:
             answer = connection.forward(frame, header.correlation_id)
             if header.api_key == DELETE_TOPICS:
                 answer.add_done_callback(lambda _: self._topics_deleted())
-            return answer
-        connection.send(frame)
-        return None
+        else:
+            connection.send(frame)
+        await connection.drained()  # until then the frame takes memory here
+        return answer
 
     def taken(self, size: int) -> None:
         """A response of so many bytes has gone to the client."""
