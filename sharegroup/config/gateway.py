@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Annotated
 
+from pydantic import AfterValidator, Field
+
+from sharegroup.config.connection_limits import ALLOWED, check_overrides
 from sharegroup.config.family import ConfigFamily, Flag, Whole
 
 __all__ = ["GatewayConfig"]
@@ -35,6 +38,24 @@ class GatewayConfig(ConfigFamily):
     max_connections: Whole = Field(
         default=5_000, alias="gateway.max.connections", ge=1, description="Most client connections of this gateway."
     )
+    max_connections_per_ip: Whole = Field(
+        default=2_500,
+        alias="gateway.max.connections.per.ip",
+        ge=0,
+        description="Most connections of one address.",
+    )
+    max_connections_per_ip_overrides: Annotated[str, AfterValidator(check_overrides)] = Field(
+        default="",
+        alias="gateway.max.connections.per.ip.overrides",
+        description="Most connections of these addresses, in place of the limit and the rate for any.",
+        json_schema_extra={"allowed": ALLOWED},
+    )
+    max_connection_creation_rate_per_ip: Whole = Field(
+        default=0,
+        alias="gateway.max.connection.creation.rate.per.ip",
+        ge=0,
+        description="Most new connections a second of one address. 0: any number.",
+    )
     connections_max_idle_ms: Whole = Field(
         default=600_000,
         alias="gateway.connections.max.idle.ms",
@@ -49,7 +70,7 @@ class GatewayConfig(ConfigFamily):
         description="A client whose machine answers nothing to TCP for so long is gone. 0: left to TCP.",
     )
     first_request_timeout_ms: Whole = Field(
-        default=30_000,
+        default=10_000,
         alias="gateway.first.request.timeout.ms",
         ge=100,
         description="A new connection has to send its first request (and to authenticate) within this time.",

@@ -9,10 +9,13 @@ from kafka.protocol import admin as admin_messages
 from kafka.protocol import metadata as metadata_messages
 from kafka.protocol import sasl as sasl_messages
 
-from sharegroup.config import NO_CELL, Config
+from sharegroup.config import NO_CELL, Config, GatewayConfig
 from sharegroup.config.cells import job_of_cell
+from sharegroup.config.connection_limits import connection_overrides
+from sharegroup.gateway.clients.address_limits import AddressLimits
 from sharegroup.gateway.clients.client_connection import ClientConnection
 from sharegroup.gateway.clients.connections import Connections
+from sharegroup.gateway.clients.descriptors import connections_within, raise_limit
 from sharegroup.gateway.clients.frame_budget import FrameBudget
 from sharegroup.gateway.clients.login import Logins
 from sharegroup.gateway.clients.ports import Ports
@@ -73,7 +76,9 @@ class Parts:
         )
         self.pass_through = PassThrough(self.cluster, settings, self._security)
         self.logins = Logins(self._security)
-        self.connections = Connections(config.gateway.max_connections, self.share.sessions.disconnected, self.counts)
+        self.connections = Connections(
+            _connection_limits(config.gateway), self.share.sessions.disconnected, self.counts
+        )
         self.budget = FrameBudget(config.gateway.queued_max_request_bytes)
         self._service = Service(
             config.gateway, self._routes(), self.pass_through, self.logins, self.budget, self.counts
@@ -106,6 +111,16 @@ class Parts:
         if self._security.tls is None:
             return client
         return TlsConnection(client, self._security.tls, self._config.gateway.first_request_timeout_ms / 1000)
+
+
+def _connection_limits(config: GatewayConfig) -> AddressLimits:
+    """As the configuration says, as far as the process has descriptors for it."""
+    return AddressLimits(
+        connections_within(raise_limit(), config.max_connections),
+        config.max_connections_per_ip,
+        connection_overrides(config.max_connections_per_ip_overrides),
+        config.max_connection_creation_rate_per_ip,
+    )
 
 
 def _job_channel(config: Config, settings: ClientSettings, cluster: UpstreamCluster) -> CellChannel | CellChannels:

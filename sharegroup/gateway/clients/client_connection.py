@@ -49,7 +49,7 @@ class ClientConnection(FrameProtocol):
     def accepted(self, transport: asyncio.Transport) -> bool:
         """The client has a place from now on, before any TLS handshake; False when there is none, and it is closed."""
         self.transport = transport
-        if self._connections.add(self):
+        if self._connections.add(self, _address_of(transport)):
             end_when_vanished(transport.get_extra_info("socket"), self._config.tcp_keepalive_ms)
             return True
         self.close()
@@ -63,9 +63,8 @@ class ClientConnection(FrameProtocol):
         super().connection_made(transport)
         try:
             transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
-            peer = transport.get_extra_info("peername")
             principal = certificate_principal(transport.get_extra_info("ssl_object"))
-            self._requests.start(str(peer[0]) if peer else "", principal)
+            self._requests.start(_address_of(transport), principal)
         except Exception as error:  # noqa: BLE001 - asyncio would keep the connection, with nobody to serve it
             self._give_up(error)
 
@@ -154,3 +153,9 @@ class ClientConnection(FrameProtocol):
         if self._unread_timer is not None:
             self._unread_timer.cancel()
             self._unread_timer = None
+
+
+def _address_of(transport: asyncio.BaseTransport) -> str:
+    """The client's address; "" for one that has gone already."""
+    peer = transport.get_extra_info("peername")
+    return str(peer[0]) if peer else ""
