@@ -75,6 +75,13 @@ class GatewayConfig(ConfigFamily):
         ge=100,
         description="A new connection has to send its first request (and to authenticate) within this time.",
     )
+    failed_authentication_delay_ms: Whole = Field(
+        default=100,
+        alias="gateway.connection.failed.authentication.delay.ms",
+        ge=0,
+        le=10_000,
+        description="After a failed login its answer, and other logins of its address, wait so long.",
+    )
     request_max_bytes: Whole = Field(
         default=104_857_600,
         alias="gateway.request.max.bytes",

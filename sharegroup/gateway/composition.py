@@ -75,7 +75,7 @@ class Parts:
             self._identities,
         )
         self.pass_through = PassThrough(self.cluster, settings, self._security)
-        self.logins = Logins(self._security)
+        self.logins = Logins(self._security, config.gateway.failed_authentication_delay_ms / 1000)
         self.connections = Connections(
             _connection_limits(config.gateway), self.share.sessions.disconnected, self.counts
         )

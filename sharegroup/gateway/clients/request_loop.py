@@ -181,7 +181,7 @@ class RequestLoop:
     async def _answer_bare(self, message: memoryview) -> None:
         """A step of the login without a request around it."""
         await self._answers.join()
-        answer = await self._login.answer_bare(bytes(message))
+        answer = await self._login.answer_bare(bytes(message), self.caller.host)
         self._see_login()
         if self._login.has_failed:
             await self._end_when_answered()
