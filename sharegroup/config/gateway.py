@@ -193,3 +193,20 @@ class GatewayConfig(ConfigFamily):
         alias="gateway.acls.location",
         description="Access control list (YAML); set: what it does not allow is denied.",
     )
+    quotas: str = Field(
+        default="",
+        alias="gateway.quota.location",
+        description="Quotas of users and client ids (YAML); what they do not say is as the next two keys say.",
+    )
+    quota_consumer_byte_rate: Whole = Field(
+        default=0,
+        alias="gateway.quota.consumer.byte.rate",
+        ge=0,
+        description="Bytes a second of a client's ShareFetch responses, before it is throttled. 0: any number.",
+    )
+    quota_request_rate: Whole = Field(
+        default=0,
+        alias="gateway.quota.request.rate",
+        ge=0,
+        description="Requests a second of a client that the gateway answers, before it is throttled. 0: any number.",
+    )

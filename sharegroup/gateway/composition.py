@@ -19,6 +19,7 @@ from sharegroup.gateway.clients.descriptors import connections_within, raise_lim
 from sharegroup.gateway.clients.frame_budget import FrameBudget
 from sharegroup.gateway.clients.login import Logins
 from sharegroup.gateway.clients.ports import Ports
+from sharegroup.gateway.clients.quotas import Quotas, load_quotas
 from sharegroup.gateway.clients.request_loop import Service
 from sharegroup.gateway.clients.tls_connection import TlsConnection
 from sharegroup.gateway.groups.group_configs import GroupConfigs
@@ -81,7 +82,13 @@ class Parts:
         )
         self.budget = FrameBudget(config.gateway.queued_max_request_bytes)
         self._service = Service(
-            config.gateway, self._routes(), self.pass_through, self.logins, self.budget, self.counts
+            config.gateway,
+            self._routes(),
+            self.pass_through,
+            self.logins,
+            self.budget,
+            _quotas(config.gateway),
+            self.counts,
         )
         self.ports.serve_with(self._connection)
 
@@ -120,6 +127,15 @@ def _connection_limits(config: GatewayConfig) -> AddressLimits:
         config.max_connections_per_ip,
         connection_overrides(config.max_connections_per_ip_overrides),
         config.max_connection_creation_rate_per_ip,
+    )
+
+
+def _quotas(config: GatewayConfig) -> Quotas:
+    """Raises InvalidConfigError."""
+    return Quotas(
+        load_quotas(config.quotas) if config.quotas else (),
+        consumer_byte_rate=config.quota_consumer_byte_rate,
+        request_rate=config.quota_request_rate,
     )
 
 

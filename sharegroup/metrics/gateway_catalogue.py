@@ -25,6 +25,7 @@ CONNECTIONS_REFUSED = _counter(
 CONNECTIONS_IDLE = _counter("connections_closed_idle", "Client connections that were closed as they were silent.")
 BYTES_IN = _counter("received_bytes", "Bytes of requests, by api: a name, or `passed_through`.", ("api",))
 BYTES_OUT = _counter("sent_bytes", "Bytes of responses, by api: a name, or `passed_through`.", ("api",))
+THROTTLED_SECONDS = _counter("throttled_seconds", "Time that clients had to wait for their quotas.")
 REQUESTS = _counter(
     "requests",
     "Requests, by api: a name, or `passed_through`.",

@@ -17,10 +17,12 @@ from sharegroup.config import GatewayConfig
 from sharegroup.errors import error_name
 from sharegroup.gateway.clients.frame_budget import FrameBudget
 from sharegroup.gateway.clients.login import Logins
+from sharegroup.gateway.clients.quotas import Quotas
 from sharegroup.gateway.clients.request_sizes import MAX_LOGIN_REQUEST_BYTES, too_long
 from sharegroup.gateway.clients.waiting_frames import WaitingFrames
 from sharegroup.gateway.handlers.api_versions import API_VERSIONS, unsupported_version
 from sharegroup.gateway.handlers.pass_through import PassThrough
+from sharegroup.gateway.security.sasl_server import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from sharegroup.gateway.upstream.passthrough import Passthrough
 from sharegroup.gateway.wire import headers as wire
 from sharegroup.gateway.wire.framing import FrameProtocol, framed
@@ -31,6 +33,9 @@ from sharegroup.metrics.client_counts import PASSED_THROUGH, ClientCounts
 
 #: Answers that may be on their way to the client, and from upstream.
 MAX_WAITING_ANSWERS = 16
+#: The one request whose response has records, and those that come before a client is known.
+SHARE_FETCH, UNLIMITED = 78, frozenset({SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE})
+
 #: How long a connection stays after a refused login.
 REFUSED_LOGIN_S = 0.5
 
@@ -47,6 +52,7 @@ class Service:
     pass_through: PassThrough
     logins: Logins
     budget: FrameBudget
+    quotas: Quotas
     counts: ClientCounts = field(default_factory=ClientCounts)
 
 
@@ -65,6 +71,8 @@ class RequestLoop:
         self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.get_running_loop()
         self.had_request = self._is_over = False
+        #: How long no request is handled after the present one: its client has used more than its quota.
+        self._throttle_ms = 0
         self._limit_requests()
 
     # -- life --------------------------------------------------------------------------------------------------------
@@ -130,6 +138,9 @@ class RequestLoop:
         """
         while not self._is_over:
             await self._handle(await self._frames.next(self.caller.host))
+            if self._throttle_ms:
+                throttle_ms, self._throttle_ms = self._throttle_ms, 0
+                await asyncio.sleep(throttle_ms / 1000)
 
     async def _handle(self, frame: memoryview) -> None:
         self.had_request = True
@@ -171,10 +182,24 @@ class RequestLoop:
             self._see_login()
         else:
             response = await handler(request)
-        answer = wire.encode_response(response, header.api_version, header.correlation_id)
+        answer = self._within_quota(header, response)
         self._service.counts.answered(message.name, self._loop.time() - begin_s, _error_of(response))
         self._service.counts.sent(message.name, len(answer))
         return answer
+
+    def _within_quota(self, header: RequestHeader, response: ApiMessage) -> bytearray:
+        """The encoded response. Its client is told how long it is throttled, if it is; none is before its login."""
+        answer = wire.encode_response(response, header.api_version, header.correlation_id)
+        if header.api_key in UNLIMITED:
+            return answer
+        fetched = len(answer) if header.api_key == SHARE_FETCH else 0
+        now_ms = self._loop.time() * 1000
+        self._throttle_ms = self._service.quotas.used(self.caller.principal, header.client_id, fetched, now_ms)
+        if not self._throttle_ms:
+            return answer
+        self._service.counts.throttled(self._throttle_ms / 1000)
+        response.throttle_time_ms = self._throttle_ms
+        return wire.encode_response(response, header.api_version, header.correlation_id)
 
     # -- the login ---------------------------------------------------------------------------------------------------
 

@@ -67,7 +67,7 @@ def read_header(frame: memoryview) -> RequestHeader:
 
 
 def encode_response(response: ApiMessage, version: int, correlation_id: int) -> bytearray:
-    """The response with its length and header in front."""
+    """The response with its length and header in front. It may be encoded again."""
     response.API_VERSION = version  # before there is a header: a response's header has no version to repeat
     response.with_header(correlation_id=correlation_id)
     return _framed(response)
@@ -83,6 +83,7 @@ def encode_request(request: ApiMessage, version: int, correlation_id: int, clien
 def _framed(message: ApiMessage) -> bytearray:
     """The framed message, as kafka-python made it: no copy."""
     encoded: bytearray = message.encode(header=True, framed=True)
+    message._header = None  # which would be in the way of the next version
     return encoded
 
 
