@@ -29,6 +29,7 @@ from sharegroup.gateway.handlers.admin import admin_routes
 from sharegroup.gateway.handlers.api_versions import ApiVersions
 from sharegroup.gateway.handlers.cluster import ClusterApis
 from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat
+from sharegroup.gateway.handlers.metadata import Metadata
 from sharegroup.gateway.handlers.pass_through import PassThrough
 from sharegroup.gateway.handlers.share_fetch import ShareApis
 from sharegroup.gateway.job_client.cell_channel import CellChannel
@@ -103,7 +104,7 @@ class Parts:
             (sasl_messages.SaslHandshakeRequest, sasl_is_off),
             (sasl_messages.SaslAuthenticateRequest, sasl_is_off),
             (metadata_messages.ApiVersionsRequest, ApiVersions(self.cluster, self._security)),
-            (metadata_messages.MetadataRequest, cluster.metadata),
+            (metadata_messages.MetadataRequest, Metadata(cluster, self.cluster.snapshots, self._security)),
             (metadata_messages.FindCoordinatorRequest, cluster.find_coordinator),
             (admin_messages.DescribeClusterRequest, cluster.describe_cluster),
             (share_messages.ShareGroupHeartbeatRequest, heartbeat),

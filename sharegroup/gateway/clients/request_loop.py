@@ -11,8 +11,6 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 
-from kafka.protocol.api_message import ApiMessage
-
 from sharegroup.config import GatewayConfig
 from sharegroup.errors import error_name
 from sharegroup.gateway.clients.frame_budget import FrameBudget
@@ -26,7 +24,7 @@ from sharegroup.gateway.security.sasl_server import SASL_AUTHENTICATE, SASL_HAND
 from sharegroup.gateway.upstream.passthrough import Passthrough
 from sharegroup.gateway.wire import headers as wire
 from sharegroup.gateway.wire.framing import FrameProtocol, framed
-from sharegroup.gateway.wire.headers import RequestHeader
+from sharegroup.gateway.wire.headers import AnyResponse, EncodedResponse, RequestHeader
 from sharegroup.gateway.wire.request import Caller, Request, Route
 from sharegroup.gateway.wire.request_decoding import decode_request
 from sharegroup.metrics.client_counts import PASSED_THROUGH, ClientCounts
@@ -176,7 +174,7 @@ class RequestLoop:
             return wire.encode_response(unsupported_version(), 0, header.correlation_id)
         begin_s = self._loop.time()
         request = Request(header, decode_request(message, header, frame), self.caller)
-        response: ApiMessage
+        response: AnyResponse
         if self._login.has_part_in(header.api_key):
             response = await self._login.answer(request)
             self._see_login()
@@ -187,7 +185,7 @@ class RequestLoop:
         self._service.counts.sent(message.name, len(answer))
         return answer
 
-    def _within_quota(self, header: RequestHeader, response: ApiMessage) -> bytearray:
+    def _within_quota(self, header: RequestHeader, response: AnyResponse) -> bytearray:
         """The encoded response. Its client is told how long it is throttled, if it is; none is before its login."""
         answer = wire.encode_response(response, header.api_version, header.correlation_id)
         if header.api_key in UNLIMITED:
@@ -198,7 +196,10 @@ class RequestLoop:
         if not self._throttle_ms:
             return answer
         self._service.counts.throttled(self._throttle_ms / 1000)
-        response.throttle_time_ms = self._throttle_ms
+        if isinstance(response, EncodedResponse):
+            response.throttle(self._throttle_ms)
+        else:
+            response.throttle_time_ms = self._throttle_ms
         return wire.encode_response(response, header.api_version, header.correlation_id)
 
     # -- the login ---------------------------------------------------------------------------------------------------
@@ -262,7 +263,7 @@ class RequestLoop:
             await self._link.drained()
 
 
-def _error_of(response: ApiMessage) -> str:
+def _error_of(response: AnyResponse) -> str:
     """The name of the error of a whole request, "" for none, or where a response has one for each of its parts."""
     code = getattr(response, "error_code", 0)
     return error_name(code) if code else ""
