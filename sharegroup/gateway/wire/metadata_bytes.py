@@ -87,7 +87,10 @@ class MetadataBytes:
         """The response as if no topic had been asked for."""
         begin, tail = self._ends
         rest = b"".join((self.body[:begin], _encoded_count(0, self.version), self.body[tail:]))
-        response: MetadataResponse = MetadataResponse.decode(rest, version=self.version)
+        try:
+            response: MetadataResponse = MetadataResponse.decode(rest, version=self.version)
+        except (struct.error, ValueError, IndexError) as error:
+            raise MalformedRequestError(f"no Metadata response of version {self.version}: {error}") from None
         return response
 
     @cached_property
@@ -199,17 +202,26 @@ def _topic(data: memoryview, begin: int, version: int) -> tuple[TopicPiece, int]
 
 
 def _skip_partitions(data: memoryview, position: int, version: int) -> int:
+    """Where the partitions end: by far the most there is, so each costs as little as may be."""
     count, position = _count(data, position, version)
     numbers = 14 if version >= _LEADER_EPOCHS else 10
-    arrays = 3 if version >= _OFFLINE_REPLICAS else 2
-    is_flexible = version >= _FLEXIBLE
+    arrays = range(3 if version >= _OFFLINE_REPLICAS else 2)
+    if version < _FLEXIBLE:
+        for _ in range(count):
+            position += numbers
+            for _ in arrays:
+                position += 4 + 4 * _INT32.unpack_from(data, position)[0]
+        return position
     for _ in range(count):
         position += numbers
-        for _ in range(arrays):
-            replicas, position = _count(data, position, version)
-            position += 4 * replicas
-        if is_flexible:
-            position = skip_tagged_fields(data, position)
+        for _ in arrays:
+            length = data[position]
+            if length < 0x80:
+                position += 4 * length - 3  # the length is one more than it says, and takes a byte itself
+            else:
+                replicas, position = _count(data, position, version)
+                position += 4 * replicas
+        position = position + 1 if not data[position] else skip_tagged_fields(data, position)
     return position
 
 

@@ -120,3 +120,14 @@ def test_what_is_cut_off_is_told(version: int) -> None:
     for end in range(len(body) - 60, len(body)):
         with pytest.raises(MalformedRequestError):
             _ = MetadataBytes(version, body[:end]).topics
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_partition_with_hundreds_of_replicas(version: int) -> None:
+    """Whose number takes two bytes."""
+    many = topic("a", 1)
+    many.partitions.append(partition(1, replicas=300, offline=200))
+    whole = response([many, topic("b")])
+    cut = received(whole, version)
+    joined = JoinedMetadata(response([]), version, [piece.data for piece in cut.topics.values()])
+    assert joined.encode(7) == encode_response(whole, version, 7)
