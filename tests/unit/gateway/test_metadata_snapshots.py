@@ -100,13 +100,15 @@ def test_what_was_asked_for_before_a_change_is_not_shown_after_it(monkeypatch: p
     async def test(upstream: Upstream, snapshots: MetadataSnapshots) -> tuple[bool, list[str]]:
         upstream.may_answer.clear()
         on_its_way = asyncio.ensure_future(snapshots.fresh(VERSION))
-        await asyncio.sleep(0)
+        while not upstream.asked:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.001)  # the loop's clock may stand still between two steps
         snapshots.forget()
         upstream.may_answer.set()
         await on_its_way
         is_fresh = snapshots.is_fresh(VERSION)
         upstream.now = metadata(topic("b"))
-        await asyncio.sleep(0.001)  # the loop's clock may stand still between two steps
+        await asyncio.sleep(0.001)
         return is_fresh, list((await snapshots.fresh(VERSION)).topics)
 
     assert run(test) == (False, ["b"])
