@@ -30,6 +30,7 @@ MODULES = {
     "B14": "b14_many_members",
     "changes": "one_change",
     "B15": "b15_looked_at",
+    "B16": "b16_rude",
     "upkeep": "upkeep",
     "idle": "idle",
     "shards": "shards",
