@@ -14,6 +14,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable
+from functools import partial
 
 from sharegroup.gateway.clients.seldom import Seldom
 
@@ -52,7 +53,7 @@ class Acceptor:
         sockets: list[socket.socket] = []
         try:
             for family, _, _, _, address in dict.fromkeys(found):
-                sockets.append(socket.create_server(address[:2], family=family, backlog=backlog))
+                sockets.append(socket.create_server(address, family=family, backlog=backlog))
                 sockets[-1].setblocking(False)
         except BaseException:
             for each in sockets:
@@ -96,11 +97,14 @@ class Acceptor:
             self._loop.connect_accepted_socket(self._connect, accepted)  # type: ignore[arg-type]  # any protocol
         )
         self._beginning.add(task)
-        task.add_done_callback(self._begun)
+        task.add_done_callback(partial(self._begun, accepted))
 
-    def _begun(self, task: asyncio.Task[object]) -> None:
+    def _begun(self, accepted: socket.socket, task: asyncio.Task[object]) -> None:
         self._beginning.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if task.cancelled():
+            accepted.close()
+        elif (error := task.exception()) is not None:
+            accepted.close()
             logger.warning("a client cannot be taken in: %s", error)
 
     # -- without descriptors ---------------------------------------------------------------------------------------
