@@ -29,11 +29,12 @@ def topics_of(answer: Any) -> dict[str, Any]:
 def test_metadata_is_the_brokers_own_at_the_gateways_addresses(
     kafka: EmbeddedKafka, new_topic: NewTopic, version: int
 ) -> None:
-    """Of all topics, and of some of which one is not there."""
+    """Of all topics, and of some of which one is not there (older versions would have it made)."""
     several, one = new_topic(partitions=7), new_topic()
+    missing = ["missing-topic"] if version >= 4 else []
     asked_for: list[list[Any] | None] = [
         [] if version == 0 else None,
-        [MetadataRequest.MetadataRequestTopic(name=name) for name in (several, one, "missing-topic")],
+        [MetadataRequest.MetadataRequestTopic(name=name) for name in (several, one, *missing)],
     ]
 
     async def test(gateway: Gateway, client: Client) -> None:
