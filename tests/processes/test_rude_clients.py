@@ -160,9 +160,10 @@ def test_without_descriptors_who_comes_is_refused_and_others_are_served(
                 refused += await asyncio.get_running_loop().sock_recv(each, 1) == b""
             except ConnectionError:
                 refused += 1
-            each.close()
         was_served = await served.is_served()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for each in waiting:  # not before: each leaves a descriptor
+            each.close()
         return refused, was_served and await (await client.connect()).is_served()
 
     assert run(test) == (40, True)
