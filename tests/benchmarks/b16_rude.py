@@ -42,7 +42,7 @@ def run(kafka: EmbeddedKafka, directory: Path, quick: bool) -> tuple[list[Figure
         kafka.create_topic(f"listed-{number}", partitions=listed // 10)
     topics.fill(kafka.bootstrap_servers, _TOPIC, _PARTITIONS, int(20_000 * seconds), _SIZE)
     users = directory / "users.yaml"
-    users.write_text("".join(hash_password(user, _PASSWORD) for user in ("good", "rude")), encoding="utf-8")
+    users.write_text("\n".join(hash_password(user, _PASSWORD) for user in ("good", "rude")), encoding="utf-8")
     secured = {"gateway.sasl.users.location": str(users)}
     config = write_config(directory / "engine", kafka.bootstrap_servers, groups=[_GROUP], gateway=secured)
     with Engine(config), GatewayProcess(config, directory / "gateway.log") as gateway:
