@@ -27,6 +27,8 @@ from tests.benchmarks.figures import Figure, percentile
 
 NAME = "B16"
 _REACH, _MEMORY_REACH_MB = 3.0, 400.0
+#: For 10,000 logs.
+BROKER_HEAP = "-Xmx2g"
 _GROUP, _TOPIC = "good", "measured"
 _PARTITIONS, _SIZE = 4, 100
 _PASSWORD = "secret"
