@@ -93,9 +93,7 @@ class Acceptor:
             self._begin(accepted)
 
     def _begin(self, accepted: socket.socket) -> None:
-        task: asyncio.Task[object] = asyncio.ensure_future(
-            self._loop.connect_accepted_socket(self._connect, accepted)  # type: ignore[arg-type]  # any protocol
-        )
+        task: asyncio.Task[object] = asyncio.ensure_future(self._loop.connect_accepted_socket(self._connect, accepted))
         self._beginning.add(task)
         task.add_done_callback(partial(self._begun, accepted))
 
