@@ -199,7 +199,7 @@ class RequestLoop:
         if isinstance(response, EncodedResponse):
             response.throttle(self._throttle_ms)
         else:
-            response.throttle_time_ms = self._throttle_ms
+            response.throttle_time_ms = self._throttle_ms  # type: ignore[attr-defined]  # all of the gateway's own have it
         return wire.encode_response(response, header.api_version, header.correlation_id)
 
     # -- the login ---------------------------------------------------------------------------------------------------

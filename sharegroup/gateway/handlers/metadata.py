@@ -23,6 +23,7 @@ from sharegroup.gateway.upstream.metadata_snapshots import MetadataSnapshots
 from sharegroup.gateway.wire.headers import AnyResponse
 from sharegroup.gateway.wire.metadata_bytes import JoinedMetadata, MetadataBytes, TopicPiece, pieces_of
 from sharegroup.gateway.wire.request import Request
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 
 #: The metadata of fewer bytes is asked for, and decoded, as quickly as it is found out.
 LARGE_BYTES = 16_384
@@ -45,7 +46,7 @@ class Metadata:
         snapshot = await self._snapshot(request)
         if snapshot is None:
             return await self._cluster_apis.metadata(request)
-        asked = None if _asks_for_all(request) else list(request.body.topics)
+        asked = None if _asks_for_all(request) else list(request.body.topics or ())
         found = list(snapshot.topics.values()) if asked is None else _found(snapshot, asked)
         pieces = await self._visible(request, found)
         if asked is not None and (missing := [topic for topic in asked if _piece(snapshot, topic) is None]):
@@ -60,7 +61,7 @@ class Metadata:
             return None
         if not _asks_for_all(request) and not self._snapshots.is_fresh(version):
             newest = self._snapshots.newest(version)
-            if newest is not None and sum(len(piece.data) for piece in _found(newest, body.topics)) <= LARGE_BYTES:
+            if newest is not None and _bytes_of(_found(newest, body.topics or ())) <= LARGE_BYTES:
                 return None
         snapshot = await self._snapshots.fresh(version)
         is_whole = snapshot.has_ids or version < TOPIC_IDS_VERSION
@@ -114,6 +115,10 @@ def _found(snapshot: MetadataBytes, asked: Iterable[_Asked]) -> list[TopicPiece]
     """Each once, however often it is asked for."""
     found = {piece.name: piece for topic in asked if (piece := _piece(snapshot, topic)) is not None}
     return list(found.values())
+
+
+def _bytes_of(pieces: Iterable[TopicPiece]) -> int:
+    return sum(len(piece.data) for piece in pieces)
 
 
 def _undecoded(piece: TopicPiece) -> MetadataResponse.MetadataResponseTopic:
