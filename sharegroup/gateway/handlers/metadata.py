@@ -123,4 +123,6 @@ def _bytes_of(pieces: Iterable[TopicPiece]) -> int:
 
 def _undecoded(piece: TopicPiece) -> MetadataResponse.MetadataResponseTopic:
     """No more of a topic than which it is."""
-    return MetadataResponse.MetadataResponseTopic(error_code=0, name=piece.name, topic_id=piece.topic_id, partitions=[])
+    return MetadataResponse.MetadataResponseTopic(
+        error_code=0, name=piece.name, topic_id=piece.topic_id or NO_TOPIC_ID, partitions=[]
+    )

@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from kafka.protocol import admin, consumer, metadata
 
 from sharegroup.errors import InvalidConfigError
 from sharegroup.gateway.clients.quotas import DEFAULT, MAX_BUCKETS, MAX_THROTTLE_MS, QuotaEntry, Quotas, load_quotas
+from sharegroup.gateway.clients.request_sizes import OWN_REQUEST_BYTES
+from sharegroup.protocol import messages as share_messages
 
 
 def entry(user: str | None, client_id: str | None, **rates: float) -> QuotaEntry:
@@ -115,3 +118,15 @@ def test_what_is_wrong_in_the_file_is_told(tmp_path: Path, text: str, problem: s
         load_quotas(str(path))
     assert len(caught.value.problems) == 1
     assert problem in caught.value.problems[0]
+
+
+@pytest.mark.parametrize("api_key", sorted(OWN_REQUEST_BYTES.keys() - {17, 18, 36}))
+def test_every_response_that_may_be_throttled_says_for_how_long(api_key: int) -> None:
+    """All of the gateway's own but those before and of the login."""
+    (response,) = {
+        message
+        for module in (admin, consumer, metadata, share_messages)
+        for message in vars(module).values()
+        if isinstance(message, type) and message.__name__.endswith("Response") and api_key == message.API_KEY
+    }
+    assert "throttle_time_ms" in response._struct.fields
