@@ -40,16 +40,18 @@ def test_metadata_is_the_brokers_own_at_the_gateways_addresses(
     async def test(gateway: Gateway, client: Client) -> None:
         await client.connect()
         broker = await Client(kafka.port, []).connect()
-        for topics in asked_for:
-            request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-            ours = await client.ask(request, MetadataResponse, version)
-            its = await broker.ask(request, MetadataResponse, version)
-            assert topics_of(ours) == topics_of(its)
-            assert [(each.node_id, each.host, each.port) for each in ours.brokers] == [
-                (node_id, gateway.host, port) for node_id, port in gateway.ports.items()
-            ]
-            assert (ours.cluster_id, ours.controller_id) == (its.cluster_id, its.controller_id)
-        broker.close()
+        try:
+            for topics in asked_for:
+                request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+                ours = await client.ask(request, MetadataResponse, version)
+                its = await broker.ask(request, MetadataResponse, version)
+                assert topics_of(ours) == topics_of(its)
+                assert [(each.node_id, each.host, each.port) for each in ours.brokers] == [
+                    (node_id, gateway.host, port) for node_id, port in gateway.ports.items()
+                ]
+                assert (ours.cluster_id, ours.controller_id) == (its.cluster_id, its.controller_id)
+        finally:
+            await broker.close_all()
 
     in_loop(kafka, test)
 

@@ -52,7 +52,7 @@ class ClusterApis:
         ask = partial(self._upstream_metadata, request)
         answer, unknown = await from_any_broker(self._cluster, request.caller.node_id, ask)
         for topic in answer.topics:
-            if topic.name:
+            if topic.name and not topic.error_code:
                 topic.topic_id = self._cluster.topic_id(topic.name, topic.topic_id)
         return await self.with_our_brokers(request, answer, [*self.visible(request, answer.topics), *unknown])
 
