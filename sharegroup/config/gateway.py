@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Annotated
 
+from pydantic import AfterValidator, Field
+
+from sharegroup.config.connection_limits import ALLOWED, check_overrides
 from sharegroup.config.family import ConfigFamily, Flag, Whole
 
 __all__ = ["GatewayConfig"]
@@ -35,6 +38,24 @@ class GatewayConfig(ConfigFamily):
     max_connections: Whole = Field(
         default=5_000, alias="gateway.max.connections", ge=1, description="Most client connections of this gateway."
     )
+    max_connections_per_ip: Whole = Field(
+        default=2_500,
+        alias="gateway.max.connections.per.ip",
+        ge=0,
+        description="Most connections of one address.",
+    )
+    max_connections_per_ip_overrides: Annotated[str, AfterValidator(check_overrides)] = Field(
+        default="",
+        alias="gateway.max.connections.per.ip.overrides",
+        description="Most connections of these addresses, in place of the limit and the rate for any.",
+        json_schema_extra={"allowed": ALLOWED},
+    )
+    max_connection_creation_rate_per_ip: Whole = Field(
+        default=0,
+        alias="gateway.max.connection.creation.rate.per.ip",
+        ge=0,
+        description="Most new connections a second of one address. 0: any number.",
+    )
     connections_max_idle_ms: Whole = Field(
         default=600_000,
         alias="gateway.connections.max.idle.ms",
@@ -49,17 +70,36 @@ class GatewayConfig(ConfigFamily):
         description="A client whose machine answers nothing to TCP for so long is gone. 0: left to TCP.",
     )
     first_request_timeout_ms: Whole = Field(
-        default=30_000,
+        default=10_000,
         alias="gateway.first.request.timeout.ms",
         ge=100,
         description="A new connection has to send its first request (and to authenticate) within this time.",
+    )
+    failed_authentication_delay_ms: Whole = Field(
+        default=100,
+        alias="gateway.connection.failed.authentication.delay.ms",
+        ge=0,
+        le=10_000,
+        description="After a failed login its answer, and other logins of its address, wait so long.",
     )
     request_max_bytes: Whole = Field(
         default=104_857_600,
         alias="gateway.request.max.bytes",
         ge=1_024,
         le=2_147_483_647,
-        description="Largest request.",
+        description="Largest request that passes through; those that do not are limited to 1 MiB.",
+    )
+    queued_max_request_bytes: Whole = Field(
+        default=134_217_728,
+        alias="gateway.queued.max.request.bytes",
+        ge=1_048_576,
+        description="Memory for requests above 64 KiB, of all connections, while they are read and handled.",
+    )
+    request_stall_timeout_ms: Whole = Field(
+        default=10_000,
+        alias="gateway.request.stall.timeout.ms",
+        ge=100,
+        description="A connection that holds some of this memory has to send 64 KiB more within this time.",
     )
     job_timeout_ms: Whole = Field(
         default=20_000,
@@ -152,4 +192,21 @@ class GatewayConfig(ConfigFamily):
         default="",
         alias="gateway.acls.location",
         description="Access control list (YAML); set: what it does not allow is denied.",
+    )
+    quotas: str = Field(
+        default="",
+        alias="gateway.quota.location",
+        description="Quotas of users and client ids (YAML); what they do not say is as the next two keys say.",
+    )
+    quota_consumer_byte_rate: Whole = Field(
+        default=0,
+        alias="gateway.quota.consumer.byte.rate",
+        ge=0,
+        description="Bytes a second of a client's ShareFetch responses, before it is throttled. 0: any number.",
+    )
+    quota_request_rate: Whole = Field(
+        default=0,
+        alias="gateway.quota.request.rate",
+        ge=0,
+        description="Requests a second of a client that the gateway answers, before it is throttled. 0: any number.",
     )

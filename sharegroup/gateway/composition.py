@@ -9,12 +9,17 @@ from kafka.protocol import admin as admin_messages
 from kafka.protocol import metadata as metadata_messages
 from kafka.protocol import sasl as sasl_messages
 
-from sharegroup.config import NO_CELL, Config
+from sharegroup.config import NO_CELL, Config, GatewayConfig
 from sharegroup.config.cells import job_of_cell
+from sharegroup.config.connection_limits import connection_overrides
+from sharegroup.gateway.clients.address_limits import AddressLimits
 from sharegroup.gateway.clients.client_connection import ClientConnection
 from sharegroup.gateway.clients.connections import Connections
+from sharegroup.gateway.clients.descriptors import connections_within, raise_limit
+from sharegroup.gateway.clients.frame_budget import FrameBudget
 from sharegroup.gateway.clients.login import Logins
 from sharegroup.gateway.clients.ports import Ports
+from sharegroup.gateway.clients.quotas import Quotas, load_quotas
 from sharegroup.gateway.clients.request_loop import Service
 from sharegroup.gateway.clients.tls_connection import TlsConnection
 from sharegroup.gateway.groups.group_configs import GroupConfigs
@@ -24,6 +29,7 @@ from sharegroup.gateway.handlers.admin import admin_routes
 from sharegroup.gateway.handlers.api_versions import ApiVersions
 from sharegroup.gateway.handlers.cluster import ClusterApis
 from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat
+from sharegroup.gateway.handlers.metadata import Metadata
 from sharegroup.gateway.handlers.pass_through import PassThrough
 from sharegroup.gateway.handlers.share_fetch import ShareApis
 from sharegroup.gateway.job_client.cell_channel import CellChannel
@@ -71,9 +77,20 @@ class Parts:
             self._identities,
         )
         self.pass_through = PassThrough(self.cluster, settings, self._security)
-        self.logins = Logins(self._security)
-        self.connections = Connections(config.gateway.max_connections, self.share.sessions.disconnected, self.counts)
-        self._service = Service(config.gateway, self._routes(), self.pass_through, self.logins, self.counts)
+        self.logins = Logins(self._security, config.gateway.failed_authentication_delay_ms / 1000)
+        self.connections = Connections(
+            _connection_limits(config.gateway), self.share.sessions.disconnected, self.counts
+        )
+        self.budget = FrameBudget(config.gateway.queued_max_request_bytes)
+        self._service = Service(
+            config.gateway,
+            self._routes(),
+            self.pass_through,
+            self.logins,
+            self.budget,
+            _quotas(config.gateway),
+            self.counts,
+        )
         self.ports.serve_with(self._connection)
 
     def _routes(self) -> Mapping[int, Route]:
@@ -87,7 +104,7 @@ class Parts:
             (sasl_messages.SaslHandshakeRequest, sasl_is_off),
             (sasl_messages.SaslAuthenticateRequest, sasl_is_off),
             (metadata_messages.ApiVersionsRequest, ApiVersions(self.cluster, self._security)),
-            (metadata_messages.MetadataRequest, cluster.metadata),
+            (metadata_messages.MetadataRequest, Metadata(cluster, self.cluster.snapshots, self._security)),
             (metadata_messages.FindCoordinatorRequest, cluster.find_coordinator),
             (admin_messages.DescribeClusterRequest, cluster.describe_cluster),
             (share_messages.ShareGroupHeartbeatRequest, heartbeat),
@@ -102,6 +119,25 @@ class Parts:
         if self._security.tls is None:
             return client
         return TlsConnection(client, self._security.tls, self._config.gateway.first_request_timeout_ms / 1000)
+
+
+def _connection_limits(config: GatewayConfig) -> AddressLimits:
+    """As the configuration says, as far as the process has descriptors for it."""
+    return AddressLimits(
+        connections_within(raise_limit(), config.max_connections),
+        config.max_connections_per_ip,
+        connection_overrides(config.max_connections_per_ip_overrides),
+        config.max_connection_creation_rate_per_ip,
+    )
+
+
+def _quotas(config: GatewayConfig) -> Quotas:
+    """Raises InvalidConfigError."""
+    return Quotas(
+        load_quotas(config.quotas) if config.quotas else (),
+        consumer_byte_rate=config.quota_consumer_byte_rate,
+        request_rate=config.quota_request_rate,
+    )
 
 
 def _job_channel(config: Config, settings: ClientSettings, cluster: UpstreamCluster) -> CellChannel | CellChannels:

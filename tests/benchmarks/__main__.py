@@ -31,6 +31,7 @@ MODULES = {
     "B14": "b14_many_members",
     "changes": "one_change",
     "B15": "b15_looked_at",
+    "B16": "b16_rude",
     "upkeep": "upkeep",
     "idle": "idle",
     "shards": "shards",
@@ -72,9 +73,10 @@ def main() -> int:
 
 
 def _run(name: str, quick: bool) -> tuple[list[Figure], object]:
-    """A broker and a directory of its own for each benchmark."""
+    """A broker and a directory of its own for each benchmark; one that needs more of the broker has `BROKER_HEAP`."""
     module = importlib.import_module(f"tests.benchmarks.{MODULES[name]}")
-    with tempfile.TemporaryDirectory(prefix="sharegroup-benchmark-") as directory, EmbeddedKafka() as kafka:
+    broker = EmbeddedKafka(heap=getattr(module, "BROKER_HEAP", "-Xmx512m"))
+    with tempfile.TemporaryDirectory(prefix="sharegroup-benchmark-") as directory, broker as kafka:
         found: tuple[list[Figure], object] = module.run(kafka, Path(directory), quick)
         return found
 

@@ -24,7 +24,7 @@ from scramp import ScramClient
 
 from sharegroup.gateway.clients import client_connection
 from sharegroup.gateway.clients.client_connection import ClientConnection
-from sharegroup.gateway.clients.request_loop import MAX_LOGIN_REQUEST_BYTES, MAX_OWN_REQUEST_BYTES
+from sharegroup.gateway.clients.request_sizes import MAX_LOGIN_REQUEST_BYTES, MAX_OWN_REQUEST_BYTES
 from sharegroup.gateway.clients.waiting_frames import MAX_WAITING_FRAMES
 from sharegroup.gateway.security.credentials import ScramCredential, hash_password
 from sharegroup.gateway.server import Gateway
@@ -77,7 +77,8 @@ NO_REQUEST = {
     "ShareFetch of random bytes": request(78, 2, random.Random(1).randbytes(100)),
     "an array without an end": request(3, 9, b"\0\xff\xff\xff\xff\x0f"),
     "a varint without an end": request(3, 9, b"\xff" * 1_000),
-    "an own request that is too long": request(17, 1, b"\0\1x" + bytes(MAX_OWN_REQUEST_BYTES)),
+    "an own request that is too long": request(78, 1, bytes(MAX_OWN_REQUEST_BYTES)),
+    "the beginning of one": struct.pack(">ih", 100_000_000, 78),
 }
 
 

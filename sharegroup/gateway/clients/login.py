@@ -2,48 +2,44 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
 
 from kafka.protocol.api_message import ApiMessage
 
+from sharegroup.gateway.clients.login_turns import LoginTurns
 from sharegroup.gateway.security import Security
 from sharegroup.gateway.security.sasl_server import SaslServer
 from sharegroup.gateway.wire.headers import MalformedRequestError
 from sharegroup.gateway.wire.request import Request
 
 T = TypeVar("T")
-U = TypeVar("U")
-
-#: Passwords that are checked at the same time; the other logins wait, and nobody else with them.
-LOGIN_THREADS = 2
-#: Kafka's `connection.failed.authentication.delay.ms`: who guesses passwords is to take his time.
-FAILED_LOGIN_DELAY_S = 0.1
 
 
 class Logins:
-    """What the logins of all connections share: the users, and the threads that check their passwords."""
+    """What the logins of all connections share: the users, and the turns in which their passwords are checked.
 
-    def __init__(self, security: Security) -> None:
-        self._security = security
-        self._threads = ThreadPoolExecutor(LOGIN_THREADS, thread_name_prefix="login")
+    `failed_delay_s` is Kafka's `connection.failed.authentication.delay.ms`: who guesses passwords is to take his time.
+    """
+
+    def __init__(self, security: Security, failed_delay_s: float) -> None:
+        self._security, self._turns = security, LoginTurns(failed_delay_s)
 
     def begin(self) -> Login:
         """The login of a new connection."""
-        return Login(self._security.authenticator(), self._threads)
+        return Login(self._security.authenticator(), self._turns)
 
     def close(self) -> None:
         """Begin no more steps; those that are being checked are not waited for."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._turns.close()
 
 
 class Login:
     """Takes a client through its login. Without `sasl` it is authenticated from the start, as nobody in particular."""
 
-    def __init__(self, sasl: SaslServer | None, threads: ThreadPoolExecutor) -> None:
-        self._sasl, self._threads = sasl, threads
+    def __init__(self, sasl: SaslServer | None, turns: LoginTurns) -> None:
+        self._sasl, self._turns = sasl, turns
 
     @property
     def is_asked_for(self) -> bool:
@@ -82,16 +78,12 @@ class Login:
     async def answer(self, request: Request[ApiMessage]) -> ApiMessage:
         """The response to a SaslHandshake or SaslAuthenticate."""
         assert self._sasl is not None
-        return await self._step(self._sasl.handle, request)
+        return await self._step(request.caller.host, partial(self._sasl.handle, request))
 
-    async def answer_bare(self, message: bytes) -> bytes:
-        """The answer to a bare message; where the login has failed then, there is none."""
+    async def answer_bare(self, message: bytes, address: str) -> bytes:
+        """The answer to a bare message of the client at `address`; where the login has failed then, there is none."""
         assert self._sasl is not None
-        return await self._step(self._sasl.bare_message, message)
+        return await self._step(address, partial(self._sasl.bare_message, message))
 
-    async def _step(self, step: Callable[[T], U], said: T) -> U:
-        """To check a password takes milliseconds, which all connections would wait for."""
-        answer = await asyncio.get_running_loop().run_in_executor(self._threads, step, said)
-        if self.has_failed:
-            await asyncio.sleep(FAILED_LOGIN_DELAY_S)
-        return answer
+    async def _step(self, address: str, step: Callable[[], T]) -> T:
+        return await self._turns.run(address, step, lambda: self.has_failed)

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 
 from sharegroup.config import GatewayConfig
+from sharegroup.gateway.clients.acceptor import Acceptor
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.listeners import Listeners
 
@@ -21,7 +22,7 @@ class Ports:
 
     def __init__(self, config: GatewayConfig, cluster: UpstreamCluster, listeners: Listeners) -> None:
         self._config, self._cluster, self._listeners = config, cluster, listeners
-        self._servers: dict[int, asyncio.Server] = {}
+        self._servers: dict[int, Acceptor] = {}
         self._opening = asyncio.Lock()
         self._connect: Callable[[int], asyncio.BaseProtocol]
 
@@ -49,11 +50,9 @@ class Ports:
         except OSError as error:
             logger.warning("no port for a new upstream broker: %s", error)
 
-    async def listen(self, node_id: int, port: int) -> asyncio.Server:
+    async def listen(self, node_id: int, port: int) -> Acceptor:
         """Serve an upstream broker on a port; 0: any free one. Raises OSError."""
-        return await asyncio.get_running_loop().create_server(
-            lambda: self._connect(node_id), self._config.listener_host, port, backlog=BACKLOG
-        )
+        return await Acceptor.listen(lambda: self._connect(node_id), self._config.listener_host, port, BACKLOG)
 
     def close(self) -> None:
         """Take no more clients; those that are connected stay."""

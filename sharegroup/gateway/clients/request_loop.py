@@ -11,30 +11,28 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
 
-from kafka.protocol.api_message import ApiMessage
-
 from sharegroup.config import GatewayConfig
 from sharegroup.errors import error_name
+from sharegroup.gateway.clients.frame_budget import FrameBudget
 from sharegroup.gateway.clients.login import Logins
+from sharegroup.gateway.clients.quotas import Quotas
+from sharegroup.gateway.clients.request_sizes import MAX_LOGIN_REQUEST_BYTES, too_long
 from sharegroup.gateway.clients.waiting_frames import WaitingFrames
 from sharegroup.gateway.handlers.api_versions import API_VERSIONS, unsupported_version
 from sharegroup.gateway.handlers.pass_through import PassThrough
+from sharegroup.gateway.security.sasl_server import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from sharegroup.gateway.upstream.passthrough import Passthrough
 from sharegroup.gateway.wire import headers as wire
 from sharegroup.gateway.wire.framing import FrameProtocol, framed
-from sharegroup.gateway.wire.headers import MalformedRequestError, RequestHeader
+from sharegroup.gateway.wire.headers import AnyResponse, EncodedResponse, RequestHeader
 from sharegroup.gateway.wire.request import Caller, Request, Route
 from sharegroup.gateway.wire.request_decoding import decode_request
 from sharegroup.metrics.client_counts import PASSED_THROUGH, ClientCounts
 
 #: Answers that may be on their way to the client, and from upstream.
 MAX_WAITING_ANSWERS = 16
-#: Largest request that the gateway decodes itself: 10,000 acknowledgement batches are 190 KB, the acknowledgements of
-#: a million records one by one or a subscription to 4,000 topics with the longest names 1 MB. Decoding takes
-#: 0.1 s at the worst.
-MAX_OWN_REQUEST_BYTES = 1_048_576
-#: Largest request of a client that has not logged in. SASL messages are limited to 4 KiB.
-MAX_LOGIN_REQUEST_BYTES = 8_192
+#: The one request whose response has records, and those that come before a client is known.
+SHARE_FETCH, UNLIMITED = 78, frozenset({SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE})
 
 #: How long a connection stays after a refused login.
 REFUSED_LOGIN_S = 0.5
@@ -51,6 +49,8 @@ class Service:
     routes: Mapping[int, Route]
     pass_through: PassThrough
     logins: Logins
+    budget: FrameBudget
+    quotas: Quotas
     counts: ClientCounts = field(default_factory=ClientCounts)
 
 
@@ -63,12 +63,14 @@ class RequestLoop:
     ) -> None:
         self._service, self._link, self.caller, self._failed = service, link, caller, failed
         self._login = service.logins.begin()
-        self._frames = WaitingFrames(link)
+        self._frames = WaitingFrames(link, service.budget)
         self._answers: asyncio.Queue[_Answer] = asyncio.Queue(MAX_WAITING_ANSWERS)
         self._passthrough: Passthrough | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.get_running_loop()
         self.had_request = self._is_over = False
+        #: How long no request is handled after the present one: its client has used more than its quota.
+        self._throttle_ms = 0
         self._limit_requests()
 
     # -- life --------------------------------------------------------------------------------------------------------
@@ -84,6 +86,19 @@ class RequestLoop:
         if certificate_principal is not None and not self._login.is_asked_for:
             self._log_in(certificate_principal)
         self._tasks = [asyncio.ensure_future(self._until_over(work)) for work in (self._handle_all(), self._send_all())]
+
+    @property
+    def has_share(self) -> bool:
+        """Whether the request that is being read, or handled, has a share of the budget."""
+        return self._frames.has_share
+
+    def refusal(self, size: int, head: memoryview) -> str | None:
+        """Why a request that begins so is too long; before the login all have one limit, and some no header."""
+        return too_long(size, head) if self.is_authenticated else None
+
+    def begun(self, size: int) -> None:
+        """A request has begun to come."""
+        self._frames.begun(size)
 
     def received(self, frame: memoryview) -> None:
         """Have a request handled when its turn comes."""
@@ -120,7 +135,10 @@ class RequestLoop:
         It ends by being cancelled, or by itself: before Python 3.12 `wait_for` may swallow a cancellation.
         """
         while not self._is_over:
-            await self._handle(await self._frames.next())
+            await self._handle(await self._frames.next(self.caller.host))
+            if self._throttle_ms:
+                throttle_ms, self._throttle_ms = self._throttle_ms, 0
+                await asyncio.sleep(throttle_ms / 1000)
 
     async def _handle(self, frame: memoryview) -> None:
         self.had_request = True
@@ -135,8 +153,6 @@ class RequestLoop:
             return
         message, _ = route
         self._service.counts.received(message.name, len(frame))
-        if len(frame) > MAX_OWN_REQUEST_BYTES:
-            raise MalformedRequestError(f"{message.name} of {len(frame)} bytes; allowed: up to {MAX_OWN_REQUEST_BYTES}")
         await self._answers.join()  # one of our own at a time, and in order with what passes through
         await self._answers.put(await self._answer(route, header, frame))
         if self._login.has_failed:
@@ -158,23 +174,40 @@ class RequestLoop:
             return wire.encode_response(unsupported_version(), 0, header.correlation_id)
         begin_s = self._loop.time()
         request = Request(header, decode_request(message, header, frame), self.caller)
-        response: ApiMessage
+        response: AnyResponse
         if self._login.has_part_in(header.api_key):
             response = await self._login.answer(request)
             self._see_login()
         else:
             response = await handler(request)
-        answer = wire.encode_response(response, header.api_version, header.correlation_id)
+        answer = self._within_quota(header, response)
         self._service.counts.answered(message.name, self._loop.time() - begin_s, _error_of(response))
         self._service.counts.sent(message.name, len(answer))
         return answer
+
+    def _within_quota(self, header: RequestHeader, response: AnyResponse) -> bytearray:
+        """The encoded response. Its client is told how long it is throttled, if it is; none is before its login."""
+        answer = wire.encode_response(response, header.api_version, header.correlation_id)
+        if header.api_key in UNLIMITED:
+            return answer
+        fetched = len(answer) if header.api_key == SHARE_FETCH else 0
+        now_ms = self._loop.time() * 1000
+        self._throttle_ms = self._service.quotas.used(self.caller.principal, header.client_id, fetched, now_ms)
+        if not self._throttle_ms:
+            return answer
+        self._service.counts.throttled(self._throttle_ms / 1000)
+        if isinstance(response, EncodedResponse):
+            response.throttle(self._throttle_ms)
+        else:
+            response.throttle_time_ms = self._throttle_ms  # type: ignore[attr-defined]  # all of the gateway's own have it
+        return wire.encode_response(response, header.api_version, header.correlation_id)
 
     # -- the login ---------------------------------------------------------------------------------------------------
 
     async def _answer_bare(self, message: memoryview) -> None:
         """A step of the login without a request around it."""
         await self._answers.join()
-        answer = await self._login.answer_bare(bytes(message))
+        answer = await self._login.answer_bare(bytes(message), self.caller.host)
         self._see_login()
         if self._login.has_failed:
             await self._end_when_answered()
@@ -230,7 +263,7 @@ class RequestLoop:
             await self._link.drained()
 
 
-def _error_of(response: ApiMessage) -> str:
+def _error_of(response: AnyResponse) -> str:
     """The name of the error of a whole request, "" for none, or where a response has one for each of its parts."""
     code = getattr(response, "error_code", 0)
     return error_name(code) if code else ""

@@ -48,15 +48,21 @@ class ClusterApis:
         self._cluster, self._listeners, self._open_ports, self._security = cluster, listeners, open_ports, security
 
     async def metadata(self, request: Request[MetadataRequest]) -> MetadataResponse:
-        """In the client's version, whatever the upstream's is."""
+        """Asked of the upstream. In the client's version, whatever the upstream's is."""
         ask = partial(self._upstream_metadata, request)
         answer, unknown = await from_any_broker(self._cluster, request.caller.node_id, ask)
+        for topic in answer.topics:
+            if topic.name and not topic.error_code:
+                topic.topic_id = self._cluster.topic_id(topic.name, topic.topic_id)
+        return await self.with_our_brokers(request, answer, [*self.visible(request, answer.topics), *unknown])
+
+    async def with_our_brokers(
+        self, request: Request[MetadataRequest], answer: MetadataResponse, topics: list[_Topic]
+    ) -> MetadataResponse:
+        """The upstream's answer with the gateway's addresses in it, and these topics."""
         if self._listeners.missing(broker.node_id for broker in answer.brokers):
             await self._cluster.refresh()
             await self._open_ports()
-        for topic in answer.topics:
-            if topic.name:
-                topic.topic_id = self._cluster.topic_id(topic.name, topic.topic_id)
         return MetadataResponse(
             throttle_time_ms=0,
             brokers=[
@@ -71,7 +77,7 @@ class ClusterApis:
             ],
             cluster_id=answer.cluster_id,
             controller_id=answer.controller_id,
-            topics=[*self._visible(request, answer.topics), *unknown],
+            topics=topics,
         )
 
     async def _upstream_metadata(
@@ -107,7 +113,7 @@ class ClusterApis:
             asked.include_topic_authorized_operations = body.include_topic_authorized_operations
         return asked, unknown
 
-    def _visible(self, request: Request[MetadataRequest], topics: list[_Topic]) -> Iterator[_Topic]:
+    def visible(self, request: Request[MetadataRequest], topics: list[_Topic]) -> Iterator[_Topic]:
         """What the caller may see; of the rest only that he may not, and only where he named it himself."""
         may_see = partial(self._security.may_see, request.caller)
         named = {topic.name for topic in request.body.topics or () if topic.name}

@@ -9,7 +9,7 @@ from sharegroup.gateway.handlers.api_versions import passed_through
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.kept_connection import ConnectBackoff
-from sharegroup.gateway.upstream.passthrough import Passthrough
+from sharegroup.gateway.upstream.passthrough import DELETE_TOPICS, Passthrough
 from sharegroup.gateway.wire.headers import RequestHeader, UnknownVersionError
 from sharegroup.gateway.wire.request import Caller
 from sharegroup.topics.client_settings import ClientSettings
@@ -40,15 +40,18 @@ class PassThrough:
     def link(self, node_id: int) -> Passthrough:
         """A link to a broker, for one client."""
         address, backoff = self._cluster.address(node_id), self._backoffs[node_id]
-        return Passthrough(address, self._settings, backoff, self._topics_deleted)
+        return Passthrough(address, self._settings, backoff, self._topics_changed)
 
     def close(self) -> None:
         """Look no more; the links are their clients' to close."""
         if self._looking is not None:
             self._looking.cancel()
 
-    def _topics_deleted(self) -> None:
-        """A DeleteTopics has passed through: fetches that wait for such a topic should end."""
+    def _topics_changed(self, api_key: int) -> None:
+        """Clients are to see it; after a DeleteTopics, fetches that wait for such a topic should end."""
+        self._cluster.snapshots.forget()
+        if api_key != DELETE_TOPICS:
+            return
         self._cluster.doubt()
         if self._looking is None or self._looking.done():
             self._looking = asyncio.ensure_future(self._look_again())

@@ -7,10 +7,12 @@ the responses belong to the requests that wait, first come first served.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import ssl
 from collections import deque
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafka.net.sasl import get_sasl_mechanism
@@ -162,13 +164,43 @@ async def features(connection: UpstreamConnection) -> Features:
 
 
 def tls_context(settings: ClientSettings) -> ssl.SSLContext | None:
-    """The client side's TLS by kafka-python's settings, None without TLS."""
+    """The client side's TLS by kafka-python's settings, None without TLS.
+
+    One context serves all connections, until one of its files changes: to make one reads all authorities there are,
+    which takes a megabyte and some ten milliseconds.
+    """
     if not settings.get("security_protocol", "").endswith("SSL"):
         return None
-    context = ssl.create_default_context(cafile=settings.get("ssl_cafile"))
-    context.check_hostname = settings.get("ssl_check_hostname", True)
-    if settings.get("ssl_certfile"):
-        context.load_cert_chain(settings["ssl_certfile"], settings.get("ssl_keyfile"), settings.get("ssl_password"))
+    authorities, certificate, key = (
+        _File.of(settings.get(name)) for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
+    )
+    check_hostname = settings.get("ssl_check_hostname", True)
+    return _shared_context(authorities, certificate, key, settings.get("ssl_password"), check_hostname)
+
+
+class _File(NamedTuple):
+    """A file as it is now: one that has changed is another one."""
+
+    path: str | None
+    changed_ns: int
+
+    @classmethod
+    def of(cls, path: str | None) -> Self:
+        """What is not there is found out by whoever reads it."""
+        try:
+            return cls(path, Path(path).stat().st_mtime_ns if path else 0)
+        except OSError:
+            return cls(path, 0)
+
+
+@functools.lru_cache(maxsize=4)
+def _shared_context(
+    authorities: _File, certificate: _File, key: _File, password: str | None, check_hostname: bool
+) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=authorities.path)
+    context.check_hostname = check_hostname
+    if certificate.path:
+        context.load_cert_chain(certificate.path, key.path, password)
     return context
 
 

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from kafka.protocol.api_message import ApiMessage
 
-from sharegroup.gateway.wire.headers import RequestHeader
+from sharegroup.gateway.wire.headers import AnyResponse, RequestHeader
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,6 @@ class Request(Generic[Body]):
 
 
 #: A handler returns the response message; it is encoded in the request's version.
-Handler = Callable[[Request[Any]], Awaitable[ApiMessage]]
+Handler = Callable[[Request[Any]], Awaitable[AnyResponse]]
 #: The class of a request, and who answers it.
 Route = tuple[type[ApiMessage], Handler]

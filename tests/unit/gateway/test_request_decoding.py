@@ -12,7 +12,7 @@ from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
-from sharegroup.gateway.clients.request_loop import MAX_OWN_REQUEST_BYTES
+from sharegroup.gateway.clients.request_sizes import MAX_OWN_REQUEST_BYTES
 from sharegroup.gateway.wire import headers as wire
 from sharegroup.gateway.wire import request_decoding
 from sharegroup.gateway.wire.headers import MalformedRequestError, UnknownVersionError, read_header

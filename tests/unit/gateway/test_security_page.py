@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from sharegroup.config import GatewayConfig, parse_config
+from sharegroup.gateway.clients.quotas import load_quotas
 from sharegroup.gateway.security import authorization
 from sharegroup.gateway.security.acl import Operation, Resource, load_acl
 from sharegroup.gateway.security.credentials import hash_password, load_credentials
@@ -72,3 +73,26 @@ def test_the_table_has_each_request_of_the_code() -> None:
     assert sorted(name for row in rows[:-1] for name in row.split(", ")) == sorted(
         name for names in listed for name in names.split(", ")
     )
+
+
+def test_the_quotas_that_are_shown_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "quotas.yaml"
+    path.write_text(PAGE.split("\n### Quotas\n", 1)[1].split("```yaml\n", 1)[1].split("```", 1)[0], encoding="utf-8")
+    entries = load_quotas(str(path))
+    assert [(entry.user, entry.client_id) for entry in entries] == [
+        ("alice", "billing"),
+        ("alice", None),
+        ("<default>", None),
+        (None, "<default>"),
+    ]
+
+
+def test_the_defaults_that_are_shown_are_those_of_the_configuration() -> None:
+    shown = dict(re.findall(r"`(gateway\.[a-z.]+)` \| (\S+(?: MiB| KiB| min| ms| s)?)", PAGE))
+    units = {"MiB": 1_048_576, "KiB": 1_024, "min": 60_000, "s": 1_000, "ms": 1}
+    keys = GatewayConfig.config_keys()
+    assert len(shown) >= 10
+    for name, text in shown.items():
+        number, _, unit = text.strip(":").partition(" ")
+        value = int(number) * units.get(unit, 1) if number.isdigit() else ""
+        assert value == keys[name].default, name
