@@ -68,7 +68,8 @@ class RequestLoop:
         self._passthrough: Passthrough | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.get_running_loop()
-        self.had_request = self._is_over = False
+        self.had_request = self._is_over = self._is_handling = False
+        self._may_go: Callable[[], bool] | None = None
         self._limit_requests()
 
     # -- life --------------------------------------------------------------------------------------------------------
@@ -88,6 +89,11 @@ class RequestLoop:
     def received(self, frame: memoryview) -> None:
         """Have a request handled when its turn comes."""
         self._frames.put(frame)
+
+    def drain(self, may_go: Callable[[], bool]) -> None:
+        """The gateway ends: close the connection when all is answered, now or behind the request by which `may_go`."""
+        self._may_go = may_go
+        self._tasks.append(asyncio.ensure_future(self._until_over(self._go_if_done())))
 
     def stop(self) -> None:
         """Handle no more requests: the connection is being closed."""
@@ -120,7 +126,20 @@ class RequestLoop:
         It ends by being cancelled, or by itself: before Python 3.12 `wait_for` may swallow a cancellation.
         """
         while not self._is_over:
-            await self._handle(await self._frames.next())
+            frame = await self._frames.next()
+            self._is_handling = True
+            await self._handle(frame)
+            self._is_handling = False
+            if self._may_go is not None:
+                await self._go_if_done()
+
+    async def _go_if_done(self) -> None:
+        """Close the connection of a gateway that ends, unless it is needed still."""
+        await self._answers.join()
+        if self._may_go is not None and not self._is_handling and self._may_go():
+            self._is_over = True
+            if self._link.transport is not None:
+                self._link.transport.close()
 
     async def _handle(self, frame: memoryview) -> None:
         self.had_request = True
