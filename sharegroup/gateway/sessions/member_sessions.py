@@ -145,9 +145,11 @@ class MemberSessions:
             served.drain()
 
     def holds(self, connection_id: int) -> bool:
-        """Whether members of this connection have records that they have not acknowledged."""
+        """Whether members of this connection have records that they may still acknowledge."""
+        now_ms = self._job.now_ms()
         mine = (served for served in self._served.values() if served.session.connection_id == connection_id)
-        return any(part.holdings for served in mine for part in served.parts)
+        held = (held for served in mine for part in served.parts for _, _, held in part.holdings)
+        return any(now_ms < each.lock_deadline_ms for each in held)
 
     def close(self) -> None:
         """End all sessions: what their members hold goes back."""
