@@ -59,20 +59,32 @@ def standby_of(gateway: GatewayProcess) -> str:
 
 
 @pytest.fixture
-def pair(kafka: EmbeddedKafka, unique_name: Callable[[str], str], tmp_path: Path) -> Iterator[Pair]:
+def config(kafka: EmbeddedKafka, unique_name: Callable[[str], str], tmp_path: Path) -> Path:
+    """Of gateways whose job's topics are there."""
     prefix = unique_name("fleet")
     topics = {f"share.{key}.topic": f"{prefix}-{key}" for key in TOPICS}
     for name in topics.values():
         kafka.create_topic(name, 2, {"message.timestamp.type": "LogAppendTime"})
-    config = tmp_path / "fleet.yaml"
+    path = tmp_path / "fleet.yaml"
     job = {"bootstrap.servers": kafka.bootstrap_servers, "tables.path": str(tmp_path / "tables"), **topics}
-    config.write_text(yaml.safe_dump({"job": job, "gateway": {"gateway.drain.timeout.ms": 60_000}}))
+    path.write_text(yaml.safe_dump({"job": job, "gateway": {"gateway.drain.timeout.ms": 60_000}}))
+    return path
+
+
+@pytest.fixture
+def pair(config: Path, tmp_path: Path) -> Iterator[Pair]:
     with ExitStack() as resources:
         one, two = (
             resources.enter_context(GatewayProcess(config, tmp_path / f"{name}.log")) for name in ("one", "two")
         )
         wait_until(lambda: names(one, two) and names(two, one), "each gateway names the other")
         yield Pair(one, two)
+
+
+def test_workers_are_gateways_that_know_each_other_and_end_together(config: Path, tmp_path: Path) -> None:
+    with GatewayProcess(config, tmp_path / "workers.log", options=["--workers=2"]) as first:
+        wait_until(lambda: len(brokers_told(first)) == 2, "a worker names the other one as a standby")
+        assert first.terminate() == 0
 
 
 def test_a_gateway_that_dies_is_named_no_more_and_is_when_it_is_back(pair: Pair) -> None:
