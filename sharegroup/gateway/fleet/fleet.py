@@ -25,8 +25,8 @@ __all__ = ["Fleet"]
 
 logger = logging.getLogger(__name__)
 
-#: A gateway says so often that it is there, and is gone when it has not for `LIVES_MS`.
-ANNOUNCE_S, LIVES_MS = 2.0, 10_000
+#: A gateway says so often that it is there, and is gone when it has not for `LIVES_MS`; clients find out sooner.
+ANNOUNCE_S, LIVES_MS = 5.0, 20_000
 #: How long the row may take that says that a gateway ends.
 _LAST_ROW_S = 2.0
 
