@@ -57,7 +57,7 @@ class Gateway:
         self._metrics.draining()
         parts.ports.close()
         parts.share.sessions.drain()
-        await parts.fleet.leave()
+        await parts.fleet.leave(parts.share.sessions.holds)
         if not await parts.connections.drain(self._may_go, self._config.drain_timeout_ms / 1000):
             logger.warning("%d clients have not finished in time: what they hold goes back", len(parts.connections))
 

@@ -60,6 +60,7 @@ class Fleet:
         self._announced_s = float("-inf")
         self._announcing: Sequence[asyncio.Future[int]] = ()
         self._is_leaving = False
+        self._stays: Callable[[int], bool] = lambda _: True
         rows.on_gateway(self._heard)
 
     # -- who is there --------------------------------------------------------------------------------------------------
@@ -74,9 +75,13 @@ class Fleet:
         except JobUnavailableError as error:
             logger.debug("this gateway is not announced: %s", error)
 
-    async def leave(self) -> None:
-        """Tell the others that this gateway ends; from now on its clients are told the next one's addresses."""
-        self._is_leaving = True
+    async def leave(self, stays: Callable[[int], bool]) -> None:
+        """Tell the others that this gateway ends; from now on its clients are told the next one's addresses.
+
+        Not so a client whose connection `stays` (by its id): librdkafka leaves a connection when the broker's address is
+        another, and would leave what it has to acknowledge there.
+        """
+        self._is_leaving, self._stays = True, stays
         try:
             self._announce(0)
         except JobUnavailableError as error:
@@ -107,7 +112,7 @@ class Fleet:
         own = self._own()
         if own is None:
             return View(self._listeners.addresses)
-        if not self._is_leaving and not caller.is_standby:
+        if self._stays(caller.connection_id) and not caller.is_standby:
             return self._view(own)
         neighbour = after if self._is_leaving else before
         while (place := neighbour(self._living(), own.standby)) is not None:

@@ -252,7 +252,7 @@ def test_who_leaves_says_so_and_its_clients_are_told_the_next_ones_addresses() -
         gateways = Gateways()
         gateways.rows.hear(row("a"), row("c"), row("d"))
         gateways.unreachable.add("c")
-        await gateways.fleet.leave()
+        await gateways.fleet.leave(lambda _: False)
         assert gateways.rows.announced == [row("b", lives_ms=0)]
         assert await gateways.told() == (view("d", "a"), view("d", "a"))
         gateways.fleet.upkeep()
@@ -261,11 +261,21 @@ def test_who_leaves_says_so_and_its_clients_are_told_the_next_ones_addresses() -
     run(test)
 
 
+def test_a_client_that_has_to_acknowledge_here_stays_with_a_gateway_that_leaves() -> None:
+    async def test() -> None:
+        gateways = Gateways()
+        gateways.rows.hear(row("a"))
+        await gateways.fleet.leave(lambda connection_id: connection_id == OWN_CLIENT.connection_id)
+        assert await gateways.told() == (view("b", "a"), view("a"))
+
+    run(test)
+
+
 def test_who_leaves_alone_keeps_its_clients_to_the_end() -> None:
     async def test() -> None:
         gateways = Gateways()
         gateways.rows.is_there = False
-        await gateways.fleet.leave()
+        await gateways.fleet.leave(lambda _: False)
         assert await gateways.told() == (view("b"), view("b"))
 
     run(test)
