@@ -36,7 +36,7 @@ class GatewayProcess(LoggedProcess):
 
     def __init__(self, config_path: Path, log_path: Path, *, port: int = 0, options: Sequence[str] = ()) -> None:
         command = [sys.executable, "-m", "sharegroup.cli", "--verbose", "gateway", f"--config={config_path}"]
-        super().__init__("gateway", [*command, *options, f"--port={port or _free_base()}"], log_path)
+        super().__init__("gateway", [*command, *options, f"--port={port or free_base_port()}"], log_path)
         #: {id of an upstream broker: where the gateway stands in for it}
         self.addresses: dict[int, str] = {}
 
@@ -52,7 +52,7 @@ class GatewayProcess(LoggedProcess):
         return ",".join(self.addresses.values())
 
 
-def _free_base() -> int:
+def free_base_port() -> int:
     """A base port whose ports were free a moment ago, for brokers of small ids."""
     while True:
         base = secrets.choice(_BASES)

@@ -78,8 +78,8 @@ class Fleet:
     async def leave(self, stays: Callable[[int], bool]) -> None:
         """Tell the others that this gateway ends; from now on its clients are told the next one's addresses.
 
-        Not so a client whose connection `stays` (by its id): librdkafka leaves a connection when the broker's address is
-        another, and would leave what it has to acknowledge there.
+        Not so a client whose connection `stays` (by its id): librdkafka leaves a connection when the broker's address
+        is another, and would leave what it has to acknowledge there.
         """
         self._is_leaving, self._stays = True, stays
         try:
