@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
 from sharegroup.gateway.fleet.known_gateways import KnownGateways
@@ -108,29 +108,35 @@ class Fleet:
     # -- what clients are told -----------------------------------------------------------------------------------------
 
     async def view_of(self, caller: Caller) -> View:
-        """The addresses that this client is to use."""
+        """The addresses that this client is to use.
+
+        One that is sent to another gateway is told the standby port that it knows already, or has come by: librdkafka
+        begins with its bootstrap servers when none of the brokers that it is told is one that it can still reach.
+        """
         own = self._own()
         if own is None:
             return View(self._listeners.addresses)
-        if self._stays(caller.connection_id) and not caller.is_standby:
-            return self._view(own)
-        neighbour = after if self._is_leaving else before
-        while (place := neighbour(self._living(), own.standby)) is not None:
+        if caller.is_standby:
+            gateway = await self._neighbour(before, own) or own
+            return View(gateway.brokers, standby_at(own.standby))
+        if self._stays(caller.connection_id):
+            following = after(self._living(), own.standby)
+            return View(own.brokers, None if following is None else standby_at(following))
+        gateway = await self._neighbour(after, own) or own
+        return View(gateway.brokers, None if gateway is own else standby_at(gateway.standby))
+
+    async def _neighbour(
+        self, next_to: Callable[[Iterable[GatewayAddress], GatewayAddress], GatewayAddress | None], own: GatewayRow
+    ) -> GatewayRow | None:
+        """The nearest gateway on that side of ours that takes connections; those that do not are lost."""
+        while (place := next_to(living := self._living(), own.standby)) is not None:
             if await self._is_reachable(place):
-                return self._view(self._living().get(place, own))
+                return living[place]
             self._known.lost(place, self._rows.now_ms())
-        return self._view(own)
+        return None
 
     def _living(self) -> dict[GatewayAddress, GatewayRow]:
         return self._known.living(self._rows.now_ms())
-
-    def _view(self, gateway: GatewayRow) -> View:
-        """A gateway's addresses, with the standby behind it in the ring, which may be this one."""
-        ring, own = set(self._living()), self._own()
-        if own is not None and not self._is_leaving:
-            ring.add(own.standby)
-        following = after(ring, gateway.standby)
-        return View(gateway.brokers, None if following is None else standby_at(following))
 
     def _own(self) -> GatewayRow | None:
         """This gateway as the others hear of it; None before its ports are open."""

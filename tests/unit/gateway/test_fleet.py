@@ -183,7 +183,7 @@ def run(test: Callable[[], Coroutine[None, None, None]]) -> None:
 
 def test_alone_a_gateway_names_no_other() -> None:
     async def test() -> None:
-        assert await Gateways().told() == (view("b"), view("b"))
+        assert await Gateways().told() == (view("b"), view("b", "b"))
         assert await Gateways(is_open=False).told() == (view("b"), view("b"))
 
     run(test)
@@ -212,8 +212,8 @@ def test_the_clients_of_a_gateway_that_died_are_told_ours() -> None:
         gateways = Gateways()
         gateways.rows.hear(row("a"))
         gateways.unreachable.add("a")
-        assert await gateways.fleet.view_of(OTHERS_CLIENT) == view("b")
-        assert await gateways.told() == (view("b"), view("b"))
+        assert await gateways.fleet.view_of(OTHERS_CLIENT) == view("b", "b")  # it keeps the connection that it has
+        assert await gateways.told() == (view("b"), view("b", "b"))
         assert gateways.looked_at == ["a"]
         gateways.unreachable.clear()
         gateways.rows.time_ms += 2_000
@@ -241,7 +241,7 @@ def test_who_has_not_been_heard_of_for_long_is_told_to_nobody() -> None:
         gateways = Gateways()
         gateways.rows.hear(row("a"))
         gateways.rows.time_ms += LIVES_MS
-        assert await gateways.told() == (view("b"), view("b"))
+        assert await gateways.told() == (view("b"), view("b", "b"))
         assert gateways.looked_at == []
 
     run(test)
@@ -254,7 +254,7 @@ def test_who_leaves_says_so_and_its_clients_are_told_the_next_ones_addresses() -
         gateways.unreachable.add("c")
         await gateways.fleet.leave(lambda _: False)
         assert gateways.rows.announced == [row("b", lives_ms=0)]
-        assert await gateways.told() == (view("d", "a"), view("d", "a"))
+        assert await gateways.told() == (view("d", "d"), view("a", "b"))
         gateways.fleet.upkeep()
         assert len(gateways.rows.announced) == 1
 
@@ -266,7 +266,7 @@ def test_a_client_that_has_to_acknowledge_here_stays_with_a_gateway_that_leaves(
         gateways = Gateways()
         gateways.rows.hear(row("a"))
         await gateways.fleet.leave(lambda connection_id: connection_id == OWN_CLIENT.connection_id)
-        assert await gateways.told() == (view("b", "a"), view("a"))
+        assert await gateways.told() == (view("b", "a"), view("a", "b"))
 
     run(test)
 
@@ -276,7 +276,7 @@ def test_who_leaves_alone_keeps_its_clients_to_the_end() -> None:
         gateways = Gateways()
         gateways.rows.is_there = False
         await gateways.fleet.leave(lambda _: False)
-        assert await gateways.told() == (view("b"), view("b"))
+        assert await gateways.told() == (view("b"), view("b", "b"))
 
     run(test)
 
