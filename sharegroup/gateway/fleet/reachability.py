@@ -11,8 +11,8 @@ logger = logging.getLogger(__name__)
 
 #: A machine that is gone answers nothing; clients wait meanwhile.
 CONNECT_TIMEOUT_S = 0.25
-#: So long an answer counts, for all that ask.
-FRESH_S = 0.5
+#: So long an answer counts, for all clients of a gateway that has died, who come at the same time.
+FRESH_S = 0.1
 
 
 class Reachability:
