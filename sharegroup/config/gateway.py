@@ -6,10 +6,16 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from sharegroup.config.advertised_listeners import AdvertisedListeners
 from sharegroup.config.connection_limits import ALLOWED, check_overrides
 from sharegroup.config.family import ConfigFamily, Flag, Whole
 
 __all__ = ["GatewayConfig"]
+
+
+def _advertised(text: str) -> str:
+    AdvertisedListeners.parse(text)
+    return text
 
 
 class GatewayConfig(ConfigFamily):
@@ -23,12 +29,18 @@ class GatewayConfig(ConfigFamily):
         alias="gateway.listener.port",
         ge=0,
         le=65535,
-        description="Port of the first upstream broker; the next ones follow. 0: any free ports.",
+        description="Broker n is served at this port + n, other gateways' clients at this port - 1. 0: any free ports.",
     )
     advertised_host: str = Field(
         default="",
         alias="gateway.advertised.host",
         description="Host that clients are told; empty: gateway.listener.host.",
+    )
+    advertised_listeners: Annotated[str, AfterValidator(_advertised)] = Field(
+        default="",
+        alias="gateway.advertised.listeners",
+        description="Addresses that clients are told, where they are others (docs/gateways.md); empty: the host above.",
+        json_schema_extra={"allowed": "[BROKER=]HOST:PORT, ..., with {broker}, {port}, {hostname}"},
     )
     allow_insecure_listener: Flag = Field(
         default=False,
@@ -100,6 +112,12 @@ class GatewayConfig(ConfigFamily):
         alias="gateway.request.stall.timeout.ms",
         ge=100,
         description="A connection that holds some of this memory has to send 64 KiB more within this time.",
+    )
+    drain_timeout_ms: Whole = Field(
+        default=10_000,
+        alias="gateway.drain.timeout.ms",
+        ge=0,
+        description="How long a gateway that is told to end waits for its clients to finish what they hold, and to go.",
     )
     job_timeout_ms: Whole = Field(
         default=20_000,

@@ -10,6 +10,7 @@ from kafka.protocol import metadata as metadata_messages
 from kafka.protocol import sasl as sasl_messages
 
 from sharegroup.config import NO_CELL, Config, GatewayConfig
+from sharegroup.config.advertised_listeners import AdvertisedListeners
 from sharegroup.config.cells import job_of_cell
 from sharegroup.config.connection_limits import connection_overrides
 from sharegroup.gateway.clients.address_limits import AddressLimits
@@ -22,6 +23,8 @@ from sharegroup.gateway.clients.ports import Ports
 from sharegroup.gateway.clients.quotas import Quotas, load_quotas
 from sharegroup.gateway.clients.request_loop import Service
 from sharegroup.gateway.clients.tls_connection import TlsConnection
+from sharegroup.gateway.fleet.fleet import Fleet
+from sharegroup.gateway.fleet.reachability import Reachability
 from sharegroup.gateway.groups.group_configs import GroupConfigs
 from sharegroup.gateway.groups.stored_groups import StoredGroups
 from sharegroup.gateway.groups.upstream_groups import UpstreamGroups
@@ -56,12 +59,15 @@ class Parts:
         settings = python_properties(config.job.bootstrap_servers, config.job.kafka)
         self._config, self._security = config, Security.of(config.gateway)
         self.cluster = UpstreamCluster(settings)
-        self.listeners = Listeners(config.gateway.advertised_host or config.gateway.listener_host)
+        advertised = AdvertisedListeners.parse(config.gateway.advertised_listeners)
+        self.listeners = Listeners(config.gateway.advertised_host or config.gateway.listener_host, advertised)
         self.ports = Ports(config.gateway, self.cluster, self.listeners)
         job = _job_channel(config, settings, self.cluster)
         self.job: JobChannel = job
         #: To each cell's job, for metrics.
         self.channels: Mapping[str, CellChannel] = job.cells
+        self.reachability = Reachability()
+        self.fleet = Fleet(job, self.listeners, self.reachability)
         self.counts = ClientCounts()
         self._stored = StoredGroups(_tables_paths(config), config.cells.cell_of, config.job.delta_options)
         self.group_configs = GroupConfigs(config, self._stored)
@@ -95,7 +101,7 @@ class Parts:
 
     def _routes(self) -> Mapping[int, Route]:
         """{api key: (request message, handler)}"""
-        cluster = ClusterApis(self.cluster, self.listeners, self.ports.open_new, self._security)
+        cluster = ClusterApis(self.cluster, self.listeners, self.ports.open_new, self._security, self.fleet.view_of)
         upstream_groups = UpstreamGroups(self.cluster, self._stored)
         heartbeat = ShareGroupHeartbeat(
             self.job, self.cluster, self._security, self._leases, upstream_groups, self._identities
@@ -114,8 +120,8 @@ class Parts:
         ]
         return {message.API_KEY: (message, handler) for message, handler in routes}
 
-    def _connection(self, node_id: int) -> asyncio.BaseProtocol:
-        client = ClientConnection(self._service, self.connections, node_id)
+    def _connection(self, node_id: int, is_standby: bool) -> asyncio.BaseProtocol:
+        client = ClientConnection(self._service, self.connections, node_id, is_standby)
         if self._security.tls is None:
             return client
         return TlsConnection(client, self._security.tls, self._config.gateway.first_request_timeout_ms / 1000)

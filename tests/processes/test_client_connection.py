@@ -219,6 +219,37 @@ def test_a_client_that_has_been_silent_for_long() -> None:
     assert run(test) == (False, True)
 
 
+def test_a_gateway_that_ends_lets_its_clients_go_when_they_are_done() -> None:
+    """One has nothing under way; one holds records until after its next request, which is answered."""
+
+    async def test(gateway: Gateway, client: Client) -> None:
+        busy = await client.another().connect()
+        assert await busy.is_served()
+        holder = connection_of(gateway).connection_id
+        idle = await client.another().connect()
+        assert await idle.is_served()
+        draining = asyncio.ensure_future(gateway.parts.connections.drain(lambda number: number not in holders, 100))
+        holders = {holder}
+        assert await idle.is_closed()
+        assert not draining.done()
+        holders.clear()
+        assert await busy.is_served()
+        assert await busy.is_closed()
+        assert await draining
+
+    run(test)
+
+
+def test_a_client_that_is_never_done_is_waited_for_only_so_long() -> None:
+    async def test(gateway: Gateway, client: Client) -> tuple[bool, bool]:
+        nobody = await gateway.parts.connections.drain(lambda _: False, 0.05)
+        await client.connect()
+        assert await client.is_served()
+        return nobody, await gateway.parts.connections.drain(lambda _: False, 0.05)
+
+    assert run(test) == (True, False)
+
+
 #: What each platform has of them; TCP_KEEPALIVE is macOS's name of the first.
 KEEPALIVE = ("TCP_KEEPIDLE", "TCP_KEEPALIVE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT")
 

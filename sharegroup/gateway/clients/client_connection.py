@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 from sharegroup.errors import RequestError
@@ -31,14 +33,15 @@ PROGRESS_BYTES = 65_536
 
 class ClientConnection(FrameProtocol):
     """Reads a client's requests and writes their answers; `node_id` is the upstream broker whose port the client came
-    to."""
+    to, `is_standby` whether it came as another gateway's client."""
 
-    def __init__(self, service: Service, connections: Connections, node_id: int) -> None:
+    def __init__(self, service: Service, connections: Connections, node_id: int, is_standby: bool = False) -> None:
         super().__init__(0)
         self._config, self._connections = service.config, connections
         self._loop = asyncio.get_running_loop()
         self.connection_id = connections.new_id()
-        self._requests = RequestLoop(service, self, Caller(self.connection_id, node_id, ""), self._give_up)
+        caller = Caller(self.connection_id, node_id, "", is_standby=is_standby)
+        self._requests = RequestLoop(service, self, caller, self._give_up)
         self._connected_at = self._last_request = self._loop.time()
         #: (bytes, when) of the large request that is coming, as it was seen to get on last.
         self._progress: tuple[int, float] | None = None
@@ -105,6 +108,10 @@ class ClientConnection(FrameProtocol):
         self._stop_unread_timer()
 
     # -- its end -----------------------------------------------------------------------------------------------------
+
+    def drain(self, may_go: Callable[[int], bool]) -> None:
+        """The gateway ends: close the connection when all is answered and `may_go` says so of its id."""
+        self._requests.drain(partial(may_go, self.connection_id))
 
     def close(self) -> None:
         """Handle no more requests, and close the connection without sending the rest."""

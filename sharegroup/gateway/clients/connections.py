@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 from collections.abc import Callable, Iterator
@@ -23,6 +24,9 @@ class Connection(Protocol):
     def is_idle(self, now: float) -> bool:
         """Whether the client has been silent for too long (seconds of the loop's clock)."""
 
+    def drain(self, may_go: Callable[[int], bool]) -> None:
+        """Close the connection when all is answered and `may_go` says so of its id."""
+
     def close(self) -> None:
         """Close the connection without sending the rest."""
 
@@ -37,6 +41,7 @@ class Connections:
         self._connections: dict[Connection, str] = {}
         self._refusals = Seldom()
         self._ids = itertools.count(1)
+        self._is_empty = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._connections)
@@ -65,6 +70,8 @@ class Connections:
         address = self._connections.pop(connection, None)
         if address is not None:
             self._limits.ended(address)
+        if not self._connections:
+            self._is_empty.set()
         self._ended(connection.connection_id)
 
     def close_idle(self) -> None:
@@ -73,6 +80,16 @@ class Connections:
         for connection in [connection for connection in self._connections if connection.is_idle(now)]:
             self._counts.closed_idle()
             connection.close()
+
+    async def drain(self, may_go: Callable[[int], bool], timeout_s: float) -> bool:
+        """Disconnect each client once it is answered and `may_go`; whether all are gone within that time."""
+        self._is_empty.clear()
+        for connection in self._connections:
+            connection.drain(may_go)
+        with contextlib.suppress(asyncio.TimeoutError):
+            if self._connections:
+                await asyncio.wait_for(self._is_empty.wait(), timeout_s)
+        return not self._connections
 
     def close(self) -> None:
         """Disconnect all clients."""

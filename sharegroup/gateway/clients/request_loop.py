@@ -68,7 +68,8 @@ class RequestLoop:
         self._passthrough: Passthrough | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.get_running_loop()
-        self.had_request = self._is_over = False
+        self.had_request = self._is_over = self._is_handling = False
+        self._may_go: Callable[[], bool] | None = None
         #: How long no request is handled after the present one: its client has used more than its quota.
         self._throttle_ms = 0
         self._limit_requests()
@@ -104,6 +105,11 @@ class RequestLoop:
         """Have a request handled when its turn comes."""
         self._frames.put(frame)
 
+    def drain(self, may_go: Callable[[], bool]) -> None:
+        """The gateway ends: close the connection when all is answered, now or behind the request by which `may_go`."""
+        self._may_go = may_go
+        self._tasks.append(asyncio.ensure_future(self._until_over(self._go_if_done())))
+
     def stop(self) -> None:
         """Handle no more requests: the connection is being closed."""
         self._is_over = True
@@ -135,10 +141,23 @@ class RequestLoop:
         It ends by being cancelled, or by itself: before Python 3.12 `wait_for` may swallow a cancellation.
         """
         while not self._is_over:
-            await self._handle(await self._frames.next(self.caller.host))
+            frame = await self._frames.next(self.caller.host)
+            self._is_handling = True
+            await self._handle(frame)
+            self._is_handling = False
+            if self._may_go is not None:
+                await self._go_if_done()
             if self._throttle_ms:
                 throttle_ms, self._throttle_ms = self._throttle_ms, 0
                 await asyncio.sleep(throttle_ms / 1000)
+
+    async def _go_if_done(self) -> None:
+        """Close the connection of a gateway that ends, unless it is needed still."""
+        await self._answers.join()
+        if self._may_go is not None and not self._is_handling and self._may_go():
+            self._is_over = True
+            if self._link.transport is not None:
+                self._link.transport.close()
 
     async def _handle(self, frame: memoryview) -> None:
         self.had_request = True

@@ -132,12 +132,12 @@ class ShareApis:
     ) -> None:
         """Fill the response: with what is there, or what comes within MaxWaitMs, for MinBytes at least.
 
-        A partition that is not readable here any more ends it: the client should know.
+        A partition that is not readable here any more ends it: the client should know. So does a gateway that ends.
         """
         body = request.body
         loop = asyncio.get_running_loop()
         end = loop.time() + body.max_wait_ms / 1000
-        while True:
+        while not self.sessions.is_draining:
             served.clear_news()
             await self._add_buffered(served, partitions, request, response)
             faults = self._topics.faults(request.caller, partitions)

@@ -18,12 +18,16 @@ from sharegroup.gateway.wire.headers import AnyResponse, RequestHeader
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The connection a request came by: its id, the upstream broker whose port it is, host and principal."""
+    """The connection a request came by: its id, the upstream broker whose port it is, host and principal.
+
+    `is_standby`: it came to the port for clients of other gateways, and the broker is any.
+    """
 
     connection_id: int
     node_id: int
     host: str
     principal: str = "User:ANONYMOUS"
+    is_standby: bool = False
 
 
 Body = TypeVar("Body", covariant=True)

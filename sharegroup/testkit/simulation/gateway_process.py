@@ -216,8 +216,8 @@ class _Process:
         security = Authorization(None)
         configs = GroupConfigs(config, around.tables)  # type: ignore[arg-type]
         listeners = Listeners(self._name)
-        for place, node_id in enumerate(around.kafka.brokers):
-            listeners.add(node_id, PORT + place)
+        for node_id in around.kafka.brokers:
+            listeners.add(node_id, PORT + node_id)
         leases, identities = MemberLeases(), MemberIdentities(configs)
         self.share = ShareApis(config, configs, job, cluster, listeners, security, leases, identities)
         upstream_groups = _NoUpstreamGroups(cluster, around.tables)  # type: ignore[arg-type]

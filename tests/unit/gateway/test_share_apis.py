@@ -213,6 +213,23 @@ def test_the_lock_time_that_is_told_is_what_is_left_when_the_response_goes() -> 
     run(test)
 
 
+def test_a_gateway_that_ends_answers_the_fetch_that_waits_and_acknowledges_without_new_records() -> None:
+    async def test(gateway: Gateway) -> None:
+        await gateway.fetch(0, ORDERS)
+        gateway.hand_out(0, 9)
+        await gateway.fetch(1, ORDERS)
+        gateway.rows()
+        waiting = asyncio.ensure_future(gateway.fetch(2, ORDERS, max_wait_ms=1_000_000))
+        await asyncio.sleep(0)
+        gateway.apis.sessions.drain()
+        assert errors(await waiting) == {}
+        acknowledged = await gateway.fetch(3, ORDERS, reject=((0, 9),), max_wait_ms=1_000_000)
+        assert errors(acknowledged) == {ORDERS: (ErrorCode.NONE, ErrorCode.NONE)}
+        assert gateway.rows() == [(ACKNOWLEDGE, "orders")]
+
+    run(test)
+
+
 # -- topics that are gone ----------------------------------------------------------------------------------------------
 
 
