@@ -97,6 +97,10 @@ class Parts:
         ]
         return {message.API_KEY: (message, handler) for message, handler in routes}
 
+    def look_at_security(self) -> None:
+        """Read again what has changed of certificates, users, keys and rights. Blocks."""
+        self._security.look()
+
     def _connection(self, node_id: int) -> asyncio.BaseProtocol:
         client = ClientConnection(self._service, self.connections, node_id)
         if self._security.tls is None:

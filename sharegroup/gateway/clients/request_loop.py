@@ -19,11 +19,13 @@ from sharegroup.gateway.clients.login import Logins
 from sharegroup.gateway.clients.waiting_frames import WaitingFrames
 from sharegroup.gateway.handlers.api_versions import API_VERSIONS, unsupported_version
 from sharegroup.gateway.handlers.pass_through import PassThrough
+from sharegroup.gateway.security import audit
+from sharegroup.gateway.security.oauth_bearer import MAX_MESSAGE_BYTES
 from sharegroup.gateway.upstream.passthrough import Passthrough
 from sharegroup.gateway.wire import headers as wire
 from sharegroup.gateway.wire.framing import FrameProtocol, framed
 from sharegroup.gateway.wire.headers import MalformedRequestError, RequestHeader
-from sharegroup.gateway.wire.request import Caller, Request, Route
+from sharegroup.gateway.wire.request import Caller, Request, Route, api_name
 from sharegroup.gateway.wire.request_decoding import decode_request
 from sharegroup.metrics.client_counts import PASSED_THROUGH, ClientCounts
 
@@ -33,8 +35,8 @@ MAX_WAITING_ANSWERS = 16
 #: a million records one by one or a subscription to 4,000 topics with the longest names 1 MB. Decoding takes
 #: 0.1 s at the worst.
 MAX_OWN_REQUEST_BYTES = 1_048_576
-#: Largest request of a client that has not logged in. SASL messages are limited to 4 KiB.
-MAX_LOGIN_REQUEST_BYTES = 8_192
+#: Largest request of a client that has not logged in: a message of SASL and what is around it.
+MAX_LOGIN_REQUEST_BYTES = MAX_MESSAGE_BYTES + 4_096
 
 #: How long a connection stays after a refused login.
 REFUSED_LOGIN_S = 0.5
@@ -83,6 +85,7 @@ class RequestLoop:
         self.caller = replace(self.caller, host=host)
         if certificate_principal is not None and not self._login.is_asked_for:
             self._log_in(certificate_principal)
+            audit.login_accepted(self.caller, "TLS")
         self._tasks = [asyncio.ensure_future(self._until_over(work)) for work in (self._handle_all(), self._send_all())]
 
     def received(self, frame: memoryview) -> None:
@@ -129,6 +132,7 @@ class RequestLoop:
             return
         header = wire.read_header(frame)
         self._login.check_allowed(header.api_key)
+        self.caller = replace(self.caller, api=api_name(header.api_key))
         route = self._service.routes.get(header.api_key)
         if route is None:
             await self._pass_on(header, frame)
@@ -174,7 +178,7 @@ class RequestLoop:
     async def _answer_bare(self, message: memoryview) -> None:
         """A step of the login without a request around it."""
         await self._answers.join()
-        answer = await self._login.answer_bare(bytes(message))
+        answer = await self._login.answer_bare(bytes(message), self.caller)
         self._see_login()
         if self._login.has_failed:
             await self._end_when_answered()

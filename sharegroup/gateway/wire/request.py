@@ -7,9 +7,10 @@ made of Kafka's schemas while the program starts: theirs are `Any`, and so is al
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from kafka.protocol.api_key import ApiKey
 from kafka.protocol.api_message import ApiMessage
 
 from sharegroup.gateway.wire.headers import RequestHeader
@@ -17,12 +18,16 @@ from sharegroup.gateway.wire.headers import RequestHeader
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The connection a request came by: its id, the upstream broker whose port it is, host and principal."""
+    """The connection a request came by: its id, the upstream broker whose port it is, host and principal.
+
+    `api` is the name of the API that is asked for, "" before there is a request.
+    """
 
     connection_id: int
     node_id: int
     host: str
     principal: str = "User:ANONYMOUS"
+    api: str = ""
 
 
 #: (By name, since kafka-python's class cannot be asked whether it is true.)
@@ -31,16 +36,24 @@ Body = TypeVar("Body", bound="ApiMessage", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Request(Generic[Body]):
-    """`body` is the message, in the client's version."""
+    """`body` is the message, in the client's version; it may have a password in it, so no repr shows it."""
 
     header: RequestHeader
-    body: Body
+    body: Body = field(repr=False)
     caller: Caller
 
     @property
     def version(self) -> int:
         """The API version, which is the response's as well."""
         return self.header.api_version
+
+
+_API_NAMES = {int(key): key.name for key in ApiKey}
+
+
+def api_name(api_key: int) -> str:
+    """Kafka's name of an API, or its number where that is not known here."""
+    return _API_NAMES.get(api_key, str(api_key))
 
 
 #: A handler returns the response message; it is encoded in the request's version.
