@@ -71,12 +71,12 @@ def keys_path(url: str) -> str | None:
     parts = urlsplit(url)
     if parts.scheme == "file" and parts.netloc in ("", "localhost") and parts.path:
         return unquote(parts.path)
-    if parts.scheme == "https" and parts.hostname:
+    if parts.scheme == "https" and parts.hostname and parts.username is None:
         return None
-    # By plain HTTP anybody in between could put his own key into the set.
-    raise InvalidConfigError(
-        "gateway", [f"gateway.sasl.oauthbearer.jwks.endpoint.url: {url} is neither file: nor https:"]
-    )
+    # By plain HTTP anybody in between could put his own key into the set. What is wrong is not shown: there may be a
+    # password in it.
+    problem = "gateway.sasl.oauthbearer.jwks.endpoint.url: not a file: or https: URL without a user"
+    raise InvalidConfigError("gateway", [problem])
 
 
 def read_keys(path: str) -> TokenKeys:
