@@ -30,8 +30,12 @@ class AlterShareGroupOffsets:
 
     async def __call__(self, request: Request[AlterShareGroupOffsetsRequest]) -> AlterShareGroupOffsetsResponse:
         """The whole request is refused, or each share-partition by itself."""
-        response, detail = await self._alter(request), ",".join(topic.topic_name for topic in request.body.topics)
-        audit.changed(request.caller, "group", request.body.group_id, response.error_code, detail)
+        response = await self._alter(request)
+        if response.error_code:
+            audit.changed(request.caller, "group", request.body.group_id, response.error_code)
+        for topic in response.responses:
+            code = next((partition.error_code for partition in topic.partitions if partition.error_code), 0)
+            audit.changed(request.caller, "group", request.body.group_id, code, topic.topic_name)
         return response
 
     async def _alter(self, request: Request[AlterShareGroupOffsetsRequest]) -> AlterShareGroupOffsetsResponse:

@@ -28,8 +28,11 @@ class DeleteShareGroupOffsets:
 
     async def __call__(self, request: Request[DeleteShareGroupOffsetsRequest]) -> DeleteShareGroupOffsetsResponse:
         """The whole request is refused, or each topic by itself."""
-        response, detail = await self._delete(request), ",".join(topic.topic_name for topic in request.body.topics)
-        audit.changed(request.caller, "group", request.body.group_id, response.error_code, detail)
+        response = await self._delete(request)
+        if response.error_code:
+            audit.changed(request.caller, "group", request.body.group_id, response.error_code)
+        for topic in response.responses:
+            audit.changed(request.caller, "group", request.body.group_id, topic.error_code, topic.topic_name)
         return response
 
     async def _delete(self, request: Request[DeleteShareGroupOffsetsRequest]) -> DeleteShareGroupOffsetsResponse:

@@ -23,7 +23,7 @@ from sharegroup.gateway.wire.request import Caller
 
 logger = logging.getLogger("sharegroup.audit")
 
-_PLAIN: Final = re.compile(r"[\w.:/*@%+-]+", re.ASCII)
+_PLAIN: Final = re.compile(r"[\w.,:/*@%+-]+", re.ASCII)
 #: Names of groups and users may be 32 KB; who fills a line with one is known by its beginning.
 _LONGEST = 256
 
