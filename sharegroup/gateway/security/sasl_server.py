@@ -188,7 +188,8 @@ class SaslServer:
     def _begin_again(self, mechanism: str, version: int, now_ms: int) -> ErrorCode:
         began_ms = self._began_again_ms
         is_too_soon = began_ms is not None and now_ms - began_ms < LEAST_REAUTHENTICATION_MS
-        if self.session_ends_ms is None or is_too_soon or mechanism != self.mechanism:
+        is_bare = version < REQUESTS_VERSION  # such clients know nothing of sessions that end
+        if self.session_ends_ms is None or is_too_soon or is_bare or mechanism != self.mechanism:
             return self._out_of_order()
         self._began_again_ms = now_ms
         self._begin(mechanism, version)

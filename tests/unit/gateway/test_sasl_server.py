@@ -358,6 +358,12 @@ def test_the_mechanism_stays_as_well(ending: SaslServer) -> None:
     assert ending.allows(3, NOW_MS)
 
 
+def test_who_knows_no_sessions_cannot_renew_one(ending: SaslServer) -> None:
+    assert choose(ending, "PLAIN", 0) is ErrorCode.ILLEGAL_SASL_STATE
+    assert not ending.takes_bare_messages
+    assert ending.allows(3, NOW_MS)
+
+
 def test_once_a_second_is_enough(ending: SaslServer) -> None:
     choose(ending, "PLAIN")
     say(ending, plain("alice", PASSWORD))
