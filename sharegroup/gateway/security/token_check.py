@@ -69,7 +69,7 @@ class TokenCheck:
     def _key(self, header: dict[str, Any]) -> jwt.PyJWK:
         """Raises LoginRefusedError, and jwt.PyJWTError for a key that does not fit."""
         algorithm = header.get("alg")
-        if algorithm not in self._algorithms:
+        if not isinstance(algorithm, str) or algorithm not in self._algorithms:
             raise LoginRefusedError(_REFUSED, "the token is signed by an algorithm that is not allowed")
         key = self._keys.value.key(header.get("kid"), algorithm)
         if key is None:
