@@ -9,6 +9,7 @@ import sys
 
 from sharegroup.config import Config
 from sharegroup.errors import ShareGroupError
+from sharegroup.gateway.security.audit import set_up_audit_log
 from sharegroup.gateway.server import running_gateway
 
 logger = logging.getLogger(__name__)
@@ -19,6 +20,7 @@ def run_gateway(config: Config) -> int:
 
     1: the upstream brokers or a port are not to be had.
     """
+    set_up_audit_log()
     try:
         asyncio.run(_serve(config))
     except (ShareGroupError, OSError) as error:

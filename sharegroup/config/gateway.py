@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 from sharegroup.config.advertised_listeners import AdvertisedListeners
 from sharegroup.config.connection_limits import ALLOWED, check_overrides
 from sharegroup.config.family import ConfigFamily, Flag, Whole
+from sharegroup.config.login_names import ALGORITHMS, MECHANISMS, Algorithms, Audiences, Mechanisms
 
 __all__ = ["GatewayConfig"]
 
@@ -19,7 +20,7 @@ def _advertised(text: str) -> str:
 
 
 class GatewayConfig(ConfigFamily):
-    """Keys of the section `gateway`. Paths are read at start; an empty path means off."""
+    """Keys of the section `gateway`. An empty path means off; what files hold is read again when they change."""
 
     listener_host: str = Field(
         default="127.0.0.1", alias="gateway.listener.host", min_length=1, description="Address to listen on."
@@ -204,7 +205,61 @@ class GatewayConfig(ConfigFamily):
     sasl_users: str = Field(
         default="",
         alias="gateway.sasl.users.location",
-        description="Users and their credentials (YAML); set: clients authenticate by PLAIN or SCRAM-SHA-512.",
+        description="Users and their credentials (YAML); set: clients authenticate, by PLAIN or SCRAM.",
+    )
+    sasl_mechanisms: Mechanisms = Field(
+        default=(),
+        alias="gateway.sasl.enabled.mechanisms",
+        description="How clients may authenticate; empty: by all for which there are users or keys of tokens.",
+        json_schema_extra={"allowed": f"a list of {', '.join(MECHANISMS)}"},
+    )
+    max_reauth_ms: Whole = Field(
+        default=0,
+        alias="gateway.connections.max.reauth.ms",
+        ge=0,
+        description="Clients have to authenticate again after this time (KIP-368). 0: only when their token ends.",
+    )
+    token_keys: str = Field(
+        default="",
+        alias="gateway.sasl.oauthbearer.jwks.endpoint.url",
+        description="Keys of tokens, a JWKS (file: or https:); set: clients may authenticate by OAUTHBEARER.",
+    )
+    token_keys_refresh_ms: Whole = Field(
+        default=3_600_000,
+        alias="gateway.sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        ge=10_000,
+        description="How often keys are asked for by https. A file is read again when it changes.",
+    )
+    token_issuer: str = Field(
+        default="",
+        alias="gateway.sasl.oauthbearer.expected.issuer",
+        description="Who has to have issued a token (`iss`).",
+    )
+    token_audiences: Audiences = Field(
+        default=(),
+        alias="gateway.sasl.oauthbearer.expected.audience",
+        description="For whom a token has to be (`aud`): one of these.",
+        json_schema_extra={"allowed": "a list of texts"},
+    )
+    token_claim: str = Field(
+        default="sub",
+        alias="gateway.sasl.oauthbearer.sub.claim.name",
+        min_length=1,
+        description="The claim of a token that has the user's name.",
+    )
+    token_algorithms: Algorithms = Field(
+        default=ALGORITHMS,
+        alias="gateway.sasl.oauthbearer.algorithms",
+        min_length=1,
+        description="How tokens may be signed.",
+        json_schema_extra={"allowed": f"a list of {', '.join(ALGORITHMS)}"},
+    )
+    token_clock_skew_s: Whole = Field(
+        default=30,
+        alias="gateway.sasl.oauthbearer.clock.skew.seconds",
+        ge=0,
+        le=300,
+        description="How far the clock of a token's issuer may be off.",
     )
     acls: str = Field(
         default="",

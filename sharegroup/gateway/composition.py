@@ -120,6 +120,10 @@ class Parts:
         ]
         return {message.API_KEY: (message, handler) for message, handler in routes}
 
+    def look_at_security(self) -> None:
+        """Read again what has changed of certificates, users, keys and rights. Blocks."""
+        self._security.look()
+
     def _connection(self, node_id: int, is_standby: bool) -> asyncio.BaseProtocol:
         client = ClientConnection(self._service, self.connections, node_id, is_standby)
         if self._security.tls is None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 
 from sharegroup.config import Config
 from sharegroup.gateway.composition import Parts
@@ -15,6 +16,8 @@ from sharegroup.gateway.shown_metrics import TICK_S, ShownMetrics
 logger = logging.getLogger(__name__)
 
 UPKEEP_INTERVAL_S, FLEET_INTERVAL_S, IDLE_CHECK_INTERVAL_S, REFRESH_INTERVAL_S = 0.1, 0.5, 1.0, 30.0
+#: How often files of users, rights and certificates are looked at.
+SECURITY_INTERVAL_S = 1.0
 
 
 class Gateway:
@@ -42,6 +45,7 @@ class Gateway:
             (UPKEEP_INTERVAL_S, parts.share.sessions.upkeep),
             (IDLE_CHECK_INTERVAL_S, parts.connections.close_idle),
             (CONFIGS_INTERVAL_S, parts.group_configs.upkeep),
+            (SECURITY_INTERVAL_S, partial(asyncio.to_thread, parts.look_at_security)),
             (REFRESH_INTERVAL_S, self._refresh),
             (FLEET_INTERVAL_S, parts.fleet.upkeep),
             (TICK_S, self._metrics.tick),

@@ -23,6 +23,7 @@ from sharegroup.topics.kafka_clients import KafkaRowProducer
 from sharegroup.topics.row_channel import RowChannel, RowTopics
 from tests.integration.conftest import NewTopic as MakeTopic
 from tests.integration.lone_gateway import lone_gateway
+from tests.integration.secured_clients import CERTIFIED, MTLS, OAUTHBEARER, PASSWORDS, Secrets
 from tests.integration.waiting import wait_until
 from tests.self_signed import make_pems
 
@@ -115,6 +116,25 @@ def test_a_client_that_knows_no_sasl_authenticate(gateway: GatewayProcess, secre
         assert consumer.topics() == admin.list_topics(timeout=30).topics.keys() - internal
     finally:
         consumer.close()
+
+
+@pytest.mark.parametrize("mechanism", [*PASSWORDS, OAUTHBEARER, MTLS])
+def test_kafka_python(
+    kafka: EmbeddedKafka, mechanism: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """It looks at the topics, as whoever it has logged in as; nobody else sees them."""
+    principal = CERTIFIED if mechanism == MTLS else "User:carol"
+    acl = [{"principal": principal, "resource": "topic", "name": "seen-by-carol", "operations": ["Describe"]}]
+    own = Secrets(tmp_path_factory.mktemp("carols-secrets"), ("carol",), acl)
+    keys = {name.replace(".", "_"): value for name, value in own.gateway(mechanism).items()}
+    if "seen-by-carol" not in kafka.topics():
+        kafka.create_topic("seen-by-carol")
+    with lone_gateway(tmp_path, kafka.bootstrap_servers, **keys) as gateway:
+        consumer = KafkaConsumer(bootstrap_servers=gateway.bootstrap_servers, **own.kafka_python("carol", mechanism))
+        try:
+            assert consumer.topics() == {"seen-by-carol"}
+        finally:
+            consumer.close()
 
 
 def test_the_clients_of_the_job_log_in_over_tls(gateway: GatewayProcess, secrets: Path, kafka: EmbeddedKafka) -> None:

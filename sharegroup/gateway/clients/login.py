@@ -2,44 +2,67 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.sasl import SaslAuthenticateRequest
 
 from sharegroup.gateway.clients.login_turns import LoginTurns
-from sharegroup.gateway.security import Security
-from sharegroup.gateway.security.sasl_server import SaslServer
+from sharegroup.gateway.security import Security, audit
+from sharegroup.gateway.security.oauth_bearer import OAUTHBEARER
+from sharegroup.gateway.security.sasl_server import SaslServer, SaslState
 from sharegroup.gateway.wire.headers import MalformedRequestError
-from sharegroup.gateway.wire.request import Request
+from sharegroup.gateway.wire.request import Caller, Request
 
 T = TypeVar("T")
+U = TypeVar("U")
+
+
+def time_ms() -> int:
+    """Milliseconds since the epoch, as tokens have them."""
+    return time.time_ns() // 1_000_000
 
 
 class Logins:
-    """What the logins of all connections share: the users, and the turns in which their passwords are checked.
+    """What the logins of all connections share: users and keys, and the turns in which what clients send is checked.
 
     `failed_delay_s` is Kafka's `connection.failed.authentication.delay.ms`: who guesses passwords is to take his time.
     """
 
-    def __init__(self, security: Security, failed_delay_s: float) -> None:
-        self._security, self._turns = security, LoginTurns(failed_delay_s)
+    def __init__(self, security: Security, failed_delay_s: float, now_ms: Callable[[], int] = time_ms) -> None:
+        self.mechanisms = security.logins
+        self.now_ms = now_ms
+        self.turns = LoginTurns(failed_delay_s)
+        self._looking: asyncio.Task[None] | None = None
 
     def begin(self) -> Login:
         """The login of a new connection."""
-        return Login(self._security.authenticator(), self._turns)
+        return Login(self, self.mechanisms.begin() if self.mechanisms else None)
+
+    async def look_for_keys(self) -> None:
+        """Look whether there are new keys of tokens; however many ask, it is done once."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(asyncio.to_thread(self.mechanisms.look_for_keys))
+        await asyncio.shield(self._looking)
 
     def close(self) -> None:
         """Begin no more steps; those that are being checked are not waited for."""
-        self._turns.close()
+        self.turns.close()
 
 
 class Login:
-    """Takes a client through its login. Without `sasl` it is authenticated from the start, as nobody in particular."""
+    """Takes a client through its login, and writes the audit of it.
 
-    def __init__(self, sasl: SaslServer | None, turns: LoginTurns) -> None:
-        self._sasl, self._turns = sasl, turns
+    Without `sasl` it is authenticated from the start, as nobody in particular.
+    """
+
+    def __init__(self, shared: Logins, sasl: SaslServer | None) -> None:
+        self._shared, self._sasl = shared, sasl
 
     @property
     def is_asked_for(self) -> bool:
@@ -48,7 +71,7 @@ class Login:
 
     @property
     def is_authenticated(self) -> bool:
-        """Whether any request is allowed."""
+        """Whether the client has logged in, or need not."""
         return self._sasl is None or self._sasl.is_authenticated
 
     @property
@@ -67,9 +90,11 @@ class Login:
         return self._sasl is not None and self._sasl.takes_bare_messages
 
     def check_allowed(self, api_key: int) -> None:
-        """Raises MalformedRequestError for a request that has to wait for the login."""
-        if self._sasl is not None and not self._sasl.allows(api_key):
-            raise MalformedRequestError(f"request {api_key} before authentication")
+        """Raises MalformedRequestError for a request that has to wait for the login, or for the next one."""
+        if self._sasl is None or self._sasl.allows(api_key, self._shared.now_ms()):
+            return
+        when = "before authentication" if self._sasl.state is not SaslState.AUTHENTICATED else "after its session's end"
+        raise MalformedRequestError(f"request {api_key} {when}")
 
     def has_part_in(self, api_key: int) -> bool:
         """Whether it is a request for `answer`."""
@@ -78,12 +103,32 @@ class Login:
     async def answer(self, request: Request[ApiMessage]) -> ApiMessage:
         """The response to a SaslHandshake or SaslAuthenticate."""
         assert self._sasl is not None
-        return await self._step(request.caller.host, partial(self._sasl.handle, request))
+        body = request.body
+        if isinstance(body, SaslAuthenticateRequest):
+            await self._find_key(bytes(body.auth_bytes or b""))
+        return await self._step(self._sasl.handle, request, request.caller)
 
-    async def answer_bare(self, message: bytes, address: str) -> bytes:
-        """The answer to a bare message of the client at `address`; where the login has failed then, there is none."""
+    async def answer_bare(self, message: bytes, caller: Caller) -> bytes:
+        """The answer to a bare message; where the login has failed then, there is none."""
         assert self._sasl is not None
-        return await self._step(address, partial(self._sasl.bare_message, message))
+        await self._find_key(message)
+        return await self._step(self._sasl.bare_message, message, caller)
 
-    async def _step(self, address: str, step: Callable[[], T]) -> T:
-        return await self._turns.run(address, step, lambda: self.has_failed)
+    async def _find_key(self, message: bytes) -> None:
+        """A token may be signed by a key that its issuer has made since keys were read."""
+        assert self._sasl is not None
+        if self._sasl.mechanism == OAUTHBEARER and self._shared.mechanisms.lacks_key(message):
+            await self._shared.look_for_keys()
+
+    async def _step(self, step: Callable[[T, int], U], said: T, caller: Caller) -> U:
+        """To check a password takes milliseconds, which all connections would wait for."""
+        sasl = self._sasl
+        assert sasl is not None
+        before = sasl.state
+        checked = partial(step, said, self._shared.now_ms())
+        answer = await self._shared.turns.run(caller.host, checked, lambda: sasl.has_failed)
+        if sasl.has_failed:
+            audit.login_refused(caller.host, sasl.mechanism, sasl.claimed, sasl.refusal)
+        elif sasl.state is SaslState.AUTHENTICATED and before is not SaslState.AUTHENTICATED:
+            audit.login_accepted(replace(caller, principal=sasl.principal or ""), sasl.mechanism)
+        return answer

@@ -20,12 +20,13 @@ from sharegroup.gateway.clients.request_sizes import MAX_LOGIN_REQUEST_BYTES, to
 from sharegroup.gateway.clients.waiting_frames import WaitingFrames
 from sharegroup.gateway.handlers.api_versions import API_VERSIONS, unsupported_version
 from sharegroup.gateway.handlers.pass_through import PassThrough
+from sharegroup.gateway.security import audit
 from sharegroup.gateway.security.sasl_server import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from sharegroup.gateway.upstream.passthrough import Passthrough
 from sharegroup.gateway.wire import headers as wire
 from sharegroup.gateway.wire.framing import FrameProtocol, framed
 from sharegroup.gateway.wire.headers import AnyResponse, EncodedResponse, RequestHeader
-from sharegroup.gateway.wire.request import Caller, Request, Route
+from sharegroup.gateway.wire.request import Caller, Request, Route, api_name
 from sharegroup.gateway.wire.request_decoding import decode_request
 from sharegroup.metrics.client_counts import PASSED_THROUGH, ClientCounts
 
@@ -86,6 +87,7 @@ class RequestLoop:
         self.caller = replace(self.caller, host=host)
         if certificate_principal is not None and not self._login.is_asked_for:
             self._log_in(certificate_principal)
+            audit.login_accepted(self.caller, "TLS")
         self._tasks = [asyncio.ensure_future(self._until_over(work)) for work in (self._handle_all(), self._send_all())]
 
     @property
@@ -166,6 +168,7 @@ class RequestLoop:
             return
         header = wire.read_header(frame)
         self._login.check_allowed(header.api_key)
+        self.caller = replace(self.caller, api=api_name(header.api_key))
         route = self._service.routes.get(header.api_key)
         if route is None:
             await self._pass_on(header, frame)
@@ -226,7 +229,7 @@ class RequestLoop:
     async def _answer_bare(self, message: memoryview) -> None:
         """A step of the login without a request around it."""
         await self._answers.join()
-        answer = await self._login.answer_bare(bytes(message), self.caller.host)
+        answer = await self._login.answer_bare(bytes(message), self.caller)
         self._see_login()
         if self._login.has_failed:
             await self._end_when_answered()

@@ -6,7 +6,7 @@ A group's resource may hold both. Either part can refuse, so the upstream only c
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kafka.protocol.admin import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 
@@ -14,9 +14,20 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.group_config_entries import is_the_jobs, is_upstreams
 from sharegroup.gateway.groups.group_configs import GroupConfigs
 from sharegroup.gateway.job_client.group_requests import GroupRequests
+from sharegroup.gateway.security import audit
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.gateway.upstream.configs import BROKER, GROUP, ConfigResult, Resource, UpstreamConfigs, resource_of
+from sharegroup.gateway.upstream.configs import (
+    BROKER,
+    BROKER_LOGGER,
+    CLIENT_METRICS,
+    GROUP,
+    TOPIC,
+    ConfigResult,
+    Resource,
+    UpstreamConfigs,
+    resource_of,
+)
 from sharegroup.gateway.wire.request import Request
 
 _Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
@@ -24,6 +35,13 @@ _Change = _Resource.AlterableConfig
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 OK: ConfigResult = (0, None)
+_KINDS = {
+    TOPIC: "topic",
+    BROKER: "broker",
+    BROKER_LOGGER: "broker_logger",
+    CLIENT_METRICS: "client_metrics",
+    GROUP: "group",
+}
 
 
 class IncrementalAlterConfigs:
@@ -54,6 +72,8 @@ class IncrementalAlterConfigs:
             outcomes[resource_of(resource)] = await self._group(request, resource, times[resource_of(resource)])
         if groups and not body.validate_only:
             await self._see_the_change()
+        if not body.validate_only:
+            _audit(request, outcomes)
         found = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
         return IncrementalAlterConfigsResponse(
             throttle_time_ms=0,
@@ -102,6 +122,14 @@ class IncrementalAlterConfigs:
             await self._configs.refresh()
         except RequestError:
             return  # it is altered; the next reading tells
+
+
+def _audit(request: Request[IncrementalAlterConfigsRequest], outcomes: Mapping[Resource, ConfigResult]) -> None:
+    """With the names of the configs; a value may be a password."""
+    for resource in request.body.resources:
+        kind, name = resource_of(resource)
+        configs = ",".join(config.name for config in resource.configs)
+        audit.changed(request.caller, _KINDS.get(kind, str(kind)), name, outcomes[kind, name][0], configs)
 
 
 def _of_the_job(resource: _Resource) -> ConfigResult | None:

@@ -25,6 +25,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.security import audit
 from sharegroup.gateway.security.acl import CLUSTER_NAME, Acl, Operation, Resource
 from sharegroup.gateway.wire.request import Caller
 
@@ -53,6 +54,10 @@ class Authorization:
     """
 
     def __init__(self, acl: Acl | None) -> None:
+        self._acl = acl
+
+    def use(self, acl: Acl) -> None:
+        """From now on the list is this one."""
         self._acl = acl
 
     def offers(self, api_key: int) -> bool:
@@ -113,7 +118,10 @@ class Authorization:
 
     def may_read(self, caller: Caller, topic: str) -> bool:
         """Whether records of the topic may be fetched and acknowledged, and its offsets changed."""
-        return self._may(caller, Operation.READ, Resource.TOPIC, topic)
+        if self._may(caller, Operation.READ, Resource.TOPIC, topic):
+            return True
+        self._refused(caller, Operation.READ, Resource.TOPIC, topic)
+        return False
 
     def may_see(self, caller: Caller, topic: str) -> bool:
         """Whether the topic may be described."""
@@ -135,5 +143,10 @@ class Authorization:
 
     def _need(self, caller: Caller, operation: Operation, resource: Resource, name: str) -> None:
         if not self._may(caller, operation, resource, name):
+            self._refused(caller, operation, resource, name)
             what = f"{operation.name} on {resource.value} {name}"
             raise RequestError(_ERRORS[resource], f"{caller.principal} is not authorized: {what}")
+
+    @staticmethod
+    def _refused(caller: Caller, operation: Operation, resource: Resource, name: str) -> None:
+        audit.access_refused(caller, operation.name, resource.value, name)

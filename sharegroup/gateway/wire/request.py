@@ -8,9 +8,10 @@ ShareAcknowledge come as tuples (`share_request_decoding`).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from kafka.protocol.api_key import ApiKey
 from kafka.protocol.api_message import ApiMessage
 
 from sharegroup.gateway.wire.headers import AnyResponse, RequestHeader
@@ -20,7 +21,8 @@ from sharegroup.gateway.wire.headers import AnyResponse, RequestHeader
 class Caller:
     """The connection a request came by: its id, the upstream broker whose port it is, host and principal.
 
-    `is_standby`: it came to the port for clients of other gateways, and the broker is any.
+    `is_standby`: it came to the port for clients of other gateways, and the broker is any. `api` is the name of the API
+    that is asked for, "" before there is a request.
     """
 
     connection_id: int
@@ -28,6 +30,7 @@ class Caller:
     host: str
     principal: str = "User:ANONYMOUS"
     is_standby: bool = False
+    api: str = ""
 
 
 Body = TypeVar("Body", covariant=True)
@@ -35,16 +38,24 @@ Body = TypeVar("Body", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Request(Generic[Body]):
-    """`body` is the message, in the client's version."""
+    """`body` is the message, in the client's version; it may have a password in it, so no repr shows it."""
 
     header: RequestHeader
-    body: Body
+    body: Body = field(repr=False)
     caller: Caller
 
     @property
     def version(self) -> int:
         """The API version, which is the response's as well."""
         return self.header.api_version
+
+
+_API_NAMES = {int(key): key.name for key in ApiKey}
+
+
+def api_name(api_key: int) -> str:
+    """Kafka's name of an API, or its number where that is not known here."""
+    return _API_NAMES.get(api_key, str(api_key))
 
 
 #: A handler returns the response message; it is encoded in the request's version.

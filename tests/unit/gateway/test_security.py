@@ -80,7 +80,7 @@ def test_wrong_files(pems: Path, cert: str, key: str, client_ca: str) -> None:
 def test_everything_is_off_by_default() -> None:
     security = Security.of(GatewayConfig())
     assert security.tls is None
-    assert security.authenticator() is None
+    assert not security.logins
     security.pass_through(Caller(1, 0, "127.0.0.1"))
 
 
@@ -117,12 +117,11 @@ def test_everything_on(pems: Path, tmp_path: Path) -> None:
     )
     security = Security.of(config)
     assert security.tls is not None
-    first, second = security.authenticator(), security.authenticator()
-    assert first is not None
-    assert second is not None
+    assert security.logins
+    first, second = security.logins.begin(), security.logins.begin()
     for connection in (first, second):
-        connection.handshake("SCRAM-SHA-512")
+        connection.handshake("SCRAM-SHA-512", 1, 0)
     hello = b"n,,n=alice,r=x"
-    assert first.authenticate(hello) != second.authenticate(hello)  # each has a nonce of its own
+    assert first.authenticate(hello, 0) != second.authenticate(hello, 0)  # each has a nonce of its own
     with pytest.raises(RequestError):
         security.fetch(Caller(1, 0, "127.0.0.1"), "g")
