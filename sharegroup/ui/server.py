@@ -16,9 +16,9 @@ from sharegroup.config import Config
 from sharegroup.errors import ShareGroupError
 from sharegroup.gateway.security.acl import load_acl
 from sharegroup.gateway.security.authorization import Authorization
-from sharegroup.gateway.security.security import is_loopback
+from sharegroup.gateway.security.listener import check_listener, is_loopback
 from sharegroup.gateway.security.tls import listener_context
-from sharegroup.ui.access import Tokens, check_listener
+from sharegroup.ui.access import Tokens
 from sharegroup.ui.app import application
 from sharegroup.ui.logs import BrokerLogs, Logs
 from sharegroup.ui.looks import Looks
@@ -43,12 +43,12 @@ class PageServer:
     def __init__(
         self, config: Config, host: str, port: int, allows_changes: bool = False, logs: Logs | None = None
     ) -> None:
-        check_listener(config.gateway, host)
+        check_listener(config.gateway, "gateway.ui.host", host)
         tls = listener_context(config.gateway.tls_certificate, config.gateway.tls_key, config.gateway.tls_client_ca)
         acl = load_acl(config.gateway.acls) if config.gateway.acls else None
         logs = logs or BrokerLogs(config)
         self._looks = Looks(config, logs)
-        parts = Parts(config, self._looks, logs, Authorization(acl), Tokens(), allows_changes)
+        parts = Parts(config, self._looks, logs, Authorization(acl, config.row_topics), Tokens(), allows_changes)
         settings = uvicorn.Config(
             application(parts, config.gateway, host),
             lifespan="off",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from sharegroup.errors import ErrorCode
+from sharegroup.gateway.passing.rules import RULES
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.any_broker import from_any_broker
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
@@ -55,7 +56,7 @@ class ApiVersions:
     async def __call__(self, request: Request[ApiVersionsRequest]) -> ApiVersionsResponse:
         """The offer; an unknown version is answered in version 0 by the connection itself."""
         offered = await from_any_broker(self._cluster, request.caller.node_id, self._cluster.features)
-        passed = {key: found for key, found in passed_through(offered).items() if self._security.offers(key)}
+        passed = passed_through(offered, self._security.has_list)
         response = ApiVersionsResponse
         return response(
             error_code=0,
@@ -70,10 +71,23 @@ class ApiVersions:
         )
 
 
-def passed_through(offered: Features) -> dict[int, tuple[int, int]]:
-    """What clients may use of a broker's offer: {api key: (min, max)}."""
-    capped = {key: (low, min(high, CAPS.get(key, high))) for key, (low, high) in offered.ranges.items()}
-    return {key: (low, high) for key, (low, high) in capped.items() if key not in HIDDEN | SHARE and low <= high}
+def passed_through(offered: Features, has_list: bool) -> dict[int, tuple[int, int]]:
+    """What clients may use of a broker's offer: {api key: (min, max)}.
+
+    What has a rule is offered in the versions that the rule can read; with an access control list nothing else is.
+    """
+    ranges = {key: _known_range(key, *range_) for key, range_ in offered.ranges.items()}
+    return {
+        key: (low, high)
+        for key, (low, high) in ranges.items()
+        if key not in HIDDEN | SHARE and low <= high and (not has_list or key in RULES or key in CAPS)
+    }
+
+
+def _known_range(key: int, low: int, high: int) -> tuple[int, int]:
+    versions = RULES[key].versions if key in RULES else None
+    known_low, known_high = versions or (low, high)
+    return max(low, known_low), min(high, known_high, CAPS.get(key, high))
 
 
 def supported_features(upstream: ApiVersionsResponse) -> list[ApiVersionsResponse.SupportedFeatureKey]:

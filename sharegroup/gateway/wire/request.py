@@ -17,12 +17,16 @@ from sharegroup.gateway.wire.headers import RequestHeader
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The connection a request came by: its id, the upstream broker whose port it is, host and principal."""
+    """The connection a request came by: its id, the upstream broker whose port it is, host and principal.
+
+    `api` is the name of the API that is asked for, "" before there is a request.
+    """
 
     connection_id: int
     node_id: int
     host: str
     principal: str = "User:ANONYMOUS"
+    api: str = ""
 
 
 #: (By name, since kafka-python's class cannot be asked whether it is true.)
