@@ -38,6 +38,8 @@ OWN = {
 #: Highest versions of what passes through or is rewritten. Newer ones carry addresses of brokers in tagged fields, or
 #: are unknown to the classes that rewrite them.
 CAPS = {PRODUCE: 9, FETCH: 15, 10: 6, 55: 1, 60: 2}
+#: Answered here, in the versions that the broker has: FindCoordinator and DescribeCluster.
+REWRITTEN = frozenset({10, 60})
 #: The share groups' own: the upstream's are not used.
 SHARE = frozenset({76, 77, 78, 79, 90, 91, 92})
 #: Highest levels of features. From transaction.version 2 on, clients leave out AddPartitionsToTxn and need a Produce
@@ -45,6 +47,9 @@ SHARE = frozenset({76, 77, 78, 79, 90, 91, 92})
 FEATURE_CAPS = {"transaction.version": 1}
 #: Broker to broker (the share coordinator's): not for clients.
 HIDDEN = frozenset({83, 84, 85, 86, 87})
+_NOT_PASSED = HIDDEN | SHARE
+#: The range of what is not offered.
+NONE = (0, -1)
 
 
 class ApiVersions:
@@ -72,21 +77,21 @@ class ApiVersions:
 
 
 def passed_through(offered: Features, has_list: bool) -> dict[int, tuple[int, int]]:
-    """What clients may use of a broker's offer: {api key: (min, max)}.
+    """What clients may use of a broker's offer: {api key: (min, max)}."""
+    ranges = {key: offered_range(offered, key, has_list) for key in offered.ranges}
+    return {key: (low, high) for key, (low, high) in ranges.items() if low <= high}
+
+
+def offered_range(offered: Features, key: int, has_list: bool) -> tuple[int, int]:
+    """The versions of an API that clients may use of a broker's offer: (min, max), where max is less if there are none.
 
     What has a rule is offered in the versions that the rule can read; with an access control list nothing else is.
     """
-    ranges = {key: _known_range(key, *range_) for key, range_ in offered.ranges.items()}
-    return {
-        key: (low, high)
-        for key, (low, high) in ranges.items()
-        if key not in HIDDEN | SHARE and low <= high and (not has_list or key in RULES or key in CAPS)
-    }
-
-
-def _known_range(key: int, low: int, high: int) -> tuple[int, int]:
-    versions = RULES[key].versions if key in RULES else None
-    known_low, known_high = versions or (low, high)
+    rule = RULES.get(key)
+    if key in _NOT_PASSED or (has_list and rule is None and key not in REWRITTEN):
+        return NONE
+    low, high = offered.ranges.get(key, NONE)
+    known_low, known_high = (rule.versions if rule is not None else None) or (low, high)
     return max(low, known_low), min(high, known_high, CAPS.get(key, high))
 
 

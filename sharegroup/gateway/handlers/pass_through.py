@@ -8,7 +8,7 @@ from collections import defaultdict
 from dataclasses import replace
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.handlers.api_versions import passed_through
+from sharegroup.gateway.handlers.api_versions import offered_range
 from sharegroup.gateway.passing.passage import Passage, judge
 from sharegroup.gateway.passing.rights import Names, Rights
 from sharegroup.gateway.passing.rule import Rule
@@ -42,12 +42,12 @@ class PassThrough:
         offered (what the upstream broker does not have, and what clients are not to use of it), MalformedRequestError,
         and UpstreamUnavailableError.
         """
-        offered = passed_through(await self._cluster.features(caller.node_id), self._security.has_list)
+        features = await self._cluster.features(caller.node_id)
         rule = RULES.get(header.api_key)
         if self._security.has_list and rule is None:
             problem = f"no access control for request {header.api_key}, sent by {caller.principal}"
             raise RequestError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, problem)
-        low, high = offered.get(header.api_key, (0, -1))
+        low, high = offered_range(features, header.api_key, self._security.has_list)
         if not low <= header.api_version <= high:
             raise UnknownVersionError(f"request {header.api_key} of version {header.api_version} is not offered")
         if rule is None or not self._is_judged(rule):

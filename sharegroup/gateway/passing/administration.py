@@ -79,8 +79,8 @@ def _alter_log_dirs(case: Case) -> None:
         kept, refused = split(log_dir.topics, lambda topic: code or case.rights.hidden(topic.name))
         answers += [_MOVED_DIRS.answer(topic, why) for topic, why in refused]
         case.keep(log_dir, "topics", kept)
-    if answers:
-        case.passes = any(log_dir.topics for log_dir in case.body.dirs)
+    if answers or code is not None:
+        case.passes = code is None and any(log_dir.topics for log_dir in case.body.dirs)
         case.change(lambda response: add(response, "results", answers))
 
 

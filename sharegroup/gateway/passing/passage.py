@@ -9,7 +9,7 @@ from kafka.protocol.api_message import ApiMessage
 
 from sharegroup.gateway.passing.rights import Rights
 from sharegroup.gateway.passing.rule import Case, Rule
-from sharegroup.gateway.wire.headers import RequestHeader, decode_response, encode_response
+from sharegroup.gateway.wire.headers import RequestHeader, decode_response, encode_versioned_response
 from sharegroup.gateway.wire.request_decoding import body_start, decode_untagged
 
 
@@ -62,10 +62,11 @@ def _finished(rule: Rule, case: Case, header: RequestHeader, frame: memoryview) 
 def _changed(response: Any, case: Case, header: RequestHeader) -> bytearray:
     for change in case.changes:
         change(response)
-    return encode_response(response, header.api_version, header.correlation_id)
+    return encode_versioned_response(response, header.correlation_id)
 
 
 def _encoded(body: ApiMessage, header: RequestHeader, frame: memoryview) -> memoryview:
     """The request without what is refused, behind the header that it had."""
     start = body_start(type(body), header, frame)
-    return memoryview(bytes(frame[:start]) + body.encode(version=header.api_version))
+    body.with_header()  # which some of kafka-python's messages look at though it is not encoded here
+    return memoryview(bytes(frame[:start]) + body.encode())

@@ -97,14 +97,18 @@ def _write_markers(case: Case) -> None:
     markers = TopicLists(marker_class, partitions="partition_indexes", index="")
     code = None if case.rights.would_allow(needs.CLUSTER_ACTION) else case.rights.refusal(needs.ALTER_CLUSTER)
 
-    def refusal(marker: Any) -> ErrorCode | None:
-        hidden = (case.rights.hidden(topic.name) for topic in marker.topics)
-        return code or next((why for why in hidden if why is not None), None)
-
     def answer(marker: Any, why: ErrorCode) -> Any:
         return marker_class(producer_id=marker.producer_id, topics=markers.answers(marker.topics, why))
 
-    refuse_entries(case, "markers", refusal, "markers", answer)
+    def hidden(marker: Any) -> ErrorCode | None:
+        codes = (case.rights.hidden(topic.name) for topic in marker.topics)
+        return next((why for why in codes if why is not None), None)
+
+    if code is not None:
+        answers = [answer(marker, code) for marker in case.body.markers]
+        case.refuse(lambda response: add(response, "markers", answers))
+    else:
+        refuse_entries(case, "markers", hidden, "markers", answer)
 
 
 def _describe(case: Case) -> None:

@@ -69,6 +69,11 @@ def read_header(frame: memoryview) -> RequestHeader:
 def encode_response(response: ApiMessage, version: int, correlation_id: int) -> bytearray:
     """The response with its length and header in front."""
     response.API_VERSION = version  # before there is a header: a response's header has no version to repeat
+    return encode_versioned_response(response, correlation_id)
+
+
+def encode_versioned_response(response: ApiMessage, correlation_id: int) -> bytearray:
+    """The same of a response that has its version already, as those that were decoded."""
     response.with_header(correlation_id=correlation_id)
     return _framed(response)
 
