@@ -13,7 +13,7 @@
     DescribeConfigs, IncrementalAlterConfigs            DescribeConfigs, AlterConfigs on the resource
     ListConfigResources                                 DescribeConfigs on the cluster
     Metadata                                            Describe; Create, to have one made
-    DescribeCluster
+    DescribeCluster                  (nothing)
 
 What the requests that go on to the brokers need is in `passing`.
 """

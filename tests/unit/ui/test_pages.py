@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sharegroup.config import Config
+from sharegroup.config import Config, GatewayConfig
 from sharegroup.errors import InvalidConfigError
 from sharegroup.gateway.security.acl import load_acl
 from sharegroup.gateway.security.credentials import hash_password
