@@ -13,7 +13,7 @@ from sharegroup.testkit.gateway_process import GatewayProcess
 def lone_gateway(
     directory: Path, bootstrap_servers: str, job: Mapping[str, object] | None = None, **gateway: object
 ) -> GatewayProcess:
-    """To be started; `gateway` are keys of its section of the file, with _ for dots, `job` more keys of that section."""
+    """To be started; `gateway` are keys of its section, with _ for dots, `job` more keys of that one as they are."""
     keys = {key.replace("_", "."): value for key, value in gateway.items()}
     config = {
         "job": {"bootstrap.servers": bootstrap_servers, "tables.path": str(directory / "tables"), **(job or {})},

@@ -207,12 +207,12 @@ class ClusterApis:
             authorized_operations=self._operations(request, answer.authorized_operations),
         )
 
-    def _operations(self, request: Request[DescribeClusterRequest], of_gateway: set[int] | None) -> set[int] | None:
-        """The caller's own and not those that the gateway has at the broker; None where they are not asked for."""
-        if of_gateway is None or not self._security.has_list:
+    def _operations(self, request: Request[DescribeClusterRequest], of_gateway: set[int]) -> set[int]:
+        """The caller's own and not those that the gateway has at the broker, where they are asked for."""
+        if not request.body.include_cluster_authorized_operations or not self._security.has_list:
             return of_gateway
         is_seen = self._security.would_allow(request.caller, Operation.DESCRIBE, Resource.CLUSTER)
-        return set(self._security.operations(request.caller, Resource.CLUSTER)) if is_seen else set()
+        return self._security.operations(request.caller, Resource.CLUSTER) if is_seen else set()
 
     async def _describe(self, request: Request[DescribeClusterRequest]) -> DescribeClusterResponse:
         body = request.body

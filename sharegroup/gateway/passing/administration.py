@@ -89,7 +89,7 @@ def _describe_log_dirs(case: Case) -> None:
     if code is not None:
         case.refuse(lambda response: set_error(response, code))
     else:
-        case.change(lambda response: [_show_topics(log_dir, case.rights) for log_dir in response.results])
+        case.change(lambda response: _show_topics(response.results, case.rights))
 
 
 def _list_reassignments(case: Case) -> None:
@@ -97,11 +97,12 @@ def _list_reassignments(case: Case) -> None:
     if code is not None:
         case.refuse(lambda response: set_error(response, code))
     else:
-        case.change(lambda response: _show_topics(response, case.rights))
+        case.change(lambda response: _show_topics([response], case.rights))
 
 
-def _show_topics(described: Any, rights: Rights) -> None:
-    described.topics = [topic for topic in described.topics if rights.is_shown(topic.name)]
+def _show_topics(parts: list[Any], rights: Rights) -> None:
+    for part in parts:
+        part.topics = [topic for topic in part.topics if rights.is_shown(topic.name)]
 
 
 def _alter_configs(case: Case) -> None:

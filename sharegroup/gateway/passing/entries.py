@@ -48,8 +48,8 @@ def refuse_entries(
         case.change(lambda response: add(response, answered, answers))
 
 
-def element(container: type[DataContainer], name: str) -> Any:
-    """The class of the entries of a list of structs."""
+def element(container: Any, name: str) -> Any:
+    """The class of the entries of a list of structs, by kafka-python's schema of the class that has it."""
     return container._struct.fields[name].array_of.data_class
 
 

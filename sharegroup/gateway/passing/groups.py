@@ -56,7 +56,6 @@ def _describe_groups(case: Case) -> None:
             protocol_type="",
             protocol_data="",
             members=[],
-            authorized_operations=None,
         ),
     )
     if case.rights.has_list and case.body.include_authorized_operations:

@@ -55,8 +55,8 @@ def _answered(rule: Rule, case: Case, header: RequestHeader) -> bytearray:
 
 
 def _finished(rule: Rule, case: Case, header: RequestHeader, frame: memoryview) -> bytearray:
-    assert rule.response is not None
-    return _changed(decode_response(rule.response, header.api_version, frame), case, header)
+    message: Any = rule.response
+    return _changed(decode_response(message, header.api_version, frame), case, header)
 
 
 def _changed(response: Any, case: Case, header: RequestHeader) -> bytearray:

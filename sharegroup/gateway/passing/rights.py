@@ -72,7 +72,7 @@ class Rights:
         """Whether a topic is none of the job's own."""
         return self._security.is_shown(topic)
 
-    def operations(self, resource: Resource, name: str) -> set[Operation]:
+    def operations(self, resource: Resource, name: str) -> set[int]:
         """AuthorizedOperations of what is described."""
         return self._security.operations(self._caller, resource, name)
 

@@ -30,7 +30,7 @@ from sharegroup.gateway.passing import needs
 from sharegroup.gateway.passing.entries import TopicLists, add, element, refuse_entries, split
 from sharegroup.gateway.passing.rights import Rights
 from sharegroup.gateway.passing.rule import Case, Rule, rule
-from sharegroup.gateway.passing.whole import first_refusal, set_error, whole
+from sharegroup.gateway.passing.whole import first_refusal, judge_whole, whole
 
 #: The first version of AddPartitionsToTxn with many transactions, which brokers send.
 BROKERS_VERSION = 4
@@ -43,6 +43,9 @@ _ADDED = TopicLists(
     answered_partitions="results_by_partition",
     error="partition_error_code",
 )
+
+
+_AS_A_BROKER = judge_whole({needs.CLUSTER_ACTION: ""})
 
 
 def _init_producer_id(case: Case) -> None:
@@ -64,9 +67,7 @@ def _no_producer(response: Any, code: ErrorCode) -> None:
 def _add_partitions(case: Case) -> None:
     """All partitions are added, or none: where one is refused, the others are not attempted."""
     if case.version >= BROKERS_VERSION:
-        code = case.rights.refusal(needs.CLUSTER_ACTION)
-        if code is not None:
-            case.refuse(lambda response: set_error(response, code))
+        _AS_A_BROKER(case)
         return
     topics = case.body.v3_and_below_topics
     code = case.rights.refusal(needs.WRITE_TRANSACTIONAL_ID, case.body.v3_and_below_transactional_id)

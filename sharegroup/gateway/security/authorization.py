@@ -67,7 +67,7 @@ _OPERATIONS: Final = {
 }
 
 
-def bit_field(operations: Iterable[Operation]) -> int:
+def bit_field(operations: Iterable[int]) -> int:
     """AuthorizedOperations on the wire: one bit for each, by its number."""
     return sum(1 << operation for operation in operations)
 
@@ -195,9 +195,9 @@ class Authorization:
             caller, Operation.DESCRIBE, Resource.GROUP, group_id
         )
 
-    def operations(self, caller: Caller, resource: Resource, name: str = CLUSTER_NAME) -> set[Operation]:
-        """What the caller may do with what is described: AuthorizedOperations (KIP-430)."""
-        return {op for op in _OPERATIONS[resource] if self.would_allow(caller, op, resource, name)}
+    def operations(self, caller: Caller, resource: Resource, name: str = CLUSTER_NAME) -> set[int]:
+        """What the caller may do with what is described, by number: AuthorizedOperations (KIP-430)."""
+        return {int(op) for op in _OPERATIONS[resource] if self.would_allow(caller, op, resource, name)}
 
     def _need(self, caller: Caller, operation: Operation, resource: Resource, name: str) -> None:
         if not self.allows(caller, operation, resource, name):
