@@ -101,7 +101,7 @@ class Access:
                 return PlainTextResponse("the user is not known, or the password is wrong", 401, challenge)
             principal = f"User:{user}"
         host = scope["client"][0] if scope.get("client") else ""
-        scope["caller"] = Caller(0, 0, host, principal)
+        scope["caller"] = Caller(0, 0, host, principal, "the page")
         return None
 
 

@@ -9,8 +9,19 @@ from kafka.protocol.api_message import ApiMessage
 
 from sharegroup.gateway.passing.rights import Rights
 from sharegroup.gateway.passing.rule import Case, Rule
-from sharegroup.gateway.wire.headers import RequestHeader, decode_response, encode_versioned_response
+from sharegroup.gateway.wire.headers import (
+    MalformedRequestError,
+    RequestHeader,
+    decode_response,
+    encode_versioned_response,
+)
 from sharegroup.gateway.wire.request_decoding import body_start, decode_untagged
+
+
+PRODUCE = 0
+#: Largest request that is read, but for a Produce, whose records are not: as objects its numbers take ten times as much.
+#: A commit of 100,000 offsets is 3 MB.
+MAX_READ_BYTES = 8_388_608
 
 
 class Passage(NamedTuple):
@@ -36,6 +47,8 @@ def judge(rule: Rule, header: RequestHeader, frame: memoryview, rights: Rights) 
     body: ApiMessage | None = None
     has_tagged_fields = False
     if rule.request is not None:
+        if header.api_key != PRODUCE and len(frame) > MAX_READ_BYTES:
+            raise MalformedRequestError(f"{rule.name} of {len(frame)} bytes; allowed: up to {MAX_READ_BYTES}")
         body, has_tagged_fields = decode_untagged(rule.request, header, frame)
     case = Case(body, header.api_version, rights, is_changed=has_tagged_fields)
     rule.judge(case)

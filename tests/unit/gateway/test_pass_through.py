@@ -13,7 +13,7 @@ from kafka.protocol.producer import ProduceRequest
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.handlers.pass_through import PassThrough
-from sharegroup.gateway.passing.passage import Passage
+from sharegroup.gateway.passing.passage import MAX_READ_BYTES, Passage
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.connection import Features
 from sharegroup.gateway.wire.headers import MalformedRequestError, UnknownVersionError, encode_request, read_header
@@ -72,6 +72,14 @@ def test_without_a_list_and_topics_to_hide_nothing_is_read() -> None:
     assert admit(Authorization(None), frame).frame is frame
     with pytest.raises(MalformedRequestError):
         admit(Authorization(None, (HIDDEN,)), frame)
+
+
+def test_what_is_read_is_limited_but_for_records() -> None:
+    security = Authorization(listing("All topic *"))
+    long_name = produce(9, "orders").tobytes() + bytes(MAX_READ_BYTES)
+    assert admit(security, memoryview(long_name)).frame is not None
+    with pytest.raises(MalformedRequestError, match="Fetch of"):
+        admit(security, memoryview(fetch(ORDERS).tobytes() + bytes(MAX_READ_BYTES)))
 
 
 def test_with_a_list_what_has_no_rule_is_refused() -> None:
