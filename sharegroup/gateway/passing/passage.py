@@ -17,9 +17,8 @@ from sharegroup.gateway.wire.headers import (
 )
 from sharegroup.gateway.wire.request_decoding import body_start, decode_untagged
 
-
 PRODUCE = 0
-#: Largest request that is read, but for a Produce, whose records are not: as objects its numbers take ten times as much.
+#: Largest request that is read, but for a Produce, whose records are not: as objects its numbers take ten times more.
 #: A commit of 100,000 offsets is 3 MB.
 MAX_READ_BYTES = 8_388_608
 
