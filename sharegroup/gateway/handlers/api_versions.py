@@ -85,14 +85,15 @@ def passed_through(offered: Features, has_list: bool) -> dict[int, tuple[int, in
 def offered_range(offered: Features, key: int, has_list: bool) -> tuple[int, int]:
     """The versions of an API that clients may use of a broker's offer: (min, max), where max is less if there are none.
 
-    What has a rule is offered in the versions that the rule can read; with an access control list nothing else is.
+    What has a rule is offered up to the newest version that the rule can read; with an access control list nothing else
+    is. The oldest is the broker's: Kafka 4 offers Produce from 0 on, for old versions of librdkafka, and has none before 3.
     """
     rule = RULES.get(key)
     if key in _NOT_PASSED or (has_list and rule is None and key not in REWRITTEN):
         return NONE
     low, high = offered.ranges.get(key, NONE)
-    known_low, known_high = (rule.versions if rule is not None else None) or (low, high)
-    return max(low, known_low), min(high, known_high, CAPS.get(key, high))
+    _, newest = (rule.versions if rule is not None else None) or (low, high)
+    return low, min(high, newest, CAPS.get(key, high))
 
 
 def supported_features(upstream: ApiVersionsResponse) -> list[ApiVersionsResponse.SupportedFeatureKey]:

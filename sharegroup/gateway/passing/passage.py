@@ -12,6 +12,7 @@ from sharegroup.gateway.passing.rule import Case, Rule
 from sharegroup.gateway.wire.headers import (
     MalformedRequestError,
     RequestHeader,
+    UnknownVersionError,
     decode_response,
     encode_versioned_response,
 )
@@ -43,6 +44,9 @@ def judge(rule: Rule, header: RequestHeader, frame: memoryview, rights: Rights) 
     """
     if rule.judge is None:
         return Passage(frame)
+    oldest, newest = rule.versions or (0, -1)
+    if not oldest <= header.api_version <= newest:
+        raise UnknownVersionError(f"{rule.name} version {header.api_version}, known are {oldest}..{newest}")
     body: ApiMessage | None = None
     has_tagged_fields = False
     if rule.request is not None:

@@ -91,7 +91,7 @@ def test_with_a_list_what_has_no_rule_is_refused() -> None:
 @pytest.mark.parametrize("version", [2, 10])
 def test_versions_that_are_not_offered_are_refused(version: int) -> None:
     frame = memoryview(b"\0\0" + version.to_bytes(2, "big") + b"\0\0\0\7\xff\xff")
-    for security in (Authorization(None), Authorization(listing("All topic *"))):
+    for security in (Authorization(None, (HIDDEN,)), Authorization(listing("All topic *"))):
         with pytest.raises(UnknownVersionError):
             admit(security, frame)
 
