@@ -86,7 +86,8 @@ def offered_range(offered: Features, key: int, has_list: bool) -> tuple[int, int
     """The versions of an API that clients may use of a broker's offer: (min, max), where max is less if there are none.
 
     What has a rule is offered up to the newest version that the rule can read; with an access control list nothing else
-    is. The oldest is the broker's: Kafka 4 offers Produce from 0 on, for old versions of librdkafka, and has none before 3.
+    is. The oldest is the broker's: Kafka 4 offers Produce from 0 on, for old versions of librdkafka, and has none
+    before 3.
     """
     rule = RULES.get(key)
     if key in _NOT_PASSED or (has_list and rule is None and key not in REWRITTEN):
