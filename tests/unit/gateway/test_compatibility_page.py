@@ -128,6 +128,7 @@ def test_each_java_tool_is_in_the_test_that_the_page_names() -> None:
         "kafka-share-consumer-perf-test.sh": "ShareConsumerPerformance",
         "kafka-verifiable-share-consumer.sh": "VerifiableShareConsumer",
         "kafka-producer-perf-test.sh": "ProducerPerformance",
+        "kafka-console-producer.sh": "ConsoleProducer",
         "kafka-share-groups.sh": "ShareGroupCommand",
         "kafka-groups.sh": "GroupsCommand",
         "kafka-configs.sh": "ConfigCommand",
