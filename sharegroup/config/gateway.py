@@ -43,10 +43,10 @@ class GatewayConfig(ConfigFamily):
         description="Addresses that clients are told, where they are others (docs/gateways.md); empty: the host above.",
         json_schema_extra={"allowed": "[BROKER=]HOST:PORT, ..., with {broker}, {port}, {hostname}"},
     )
-    allow_insecure_listener: Flag = Field(
+    allow_everyone: Flag = Field(
         default=False,
-        alias="gateway.allow.insecure.listener",
-        description="Listen on other addresses than loopback without TLS and SASL.",
+        alias="gateway.allow.everyone",
+        description="Listen on other addresses than loopback without authentication or without an access control list.",
     )
     max_connections: Whole = Field(
         default=5_000, alias="gateway.max.connections", ge=1, description="Most client connections of this gateway."

@@ -57,7 +57,7 @@ class Parts:
 
     def __init__(self, config: Config) -> None:
         settings = python_properties(config.job.bootstrap_servers, config.job.kafka)
-        self._config, self._security = config, Security.of(config.gateway)
+        self._config, self._security = config, Security.of(config.gateway, config.row_topics)
         self.cluster = UpstreamCluster(settings)
         advertised = AdvertisedListeners.parse(config.gateway.advertised_listeners)
         self.listeners = Listeners(config.gateway.advertised_host or config.gateway.listener_host, advertised)

@@ -23,14 +23,13 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sharegroup.config.gateway import GatewayConfig
-from sharegroup.errors import InvalidConfigError
 from sharegroup.gateway.security import audit
 from sharegroup.gateway.security.credentials import Credentials, load_credentials
 from sharegroup.gateway.security.kept import Kept, KeptFiles
-from sharegroup.gateway.security.security import is_loopback
+from sharegroup.gateway.security.listener import is_loopback
 from sharegroup.gateway.wire.request import Caller
 
-__all__ = ["Access", "Tokens", "check_listener"]
+__all__ = ["Access", "Tokens"]
 
 #: Logins that are known to be right; more are proved again.
 _MOST_KNOWN = 256
@@ -49,18 +48,6 @@ _HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-
-
-def check_listener(config: GatewayConfig, host: str) -> None:
-    """Raises InvalidConfigError for an address that others reach where nobody has to log in."""
-    is_closed = config.sasl_users or config.tls_client_ca
-    if is_closed or config.allow_insecure_listener or is_loopback(host):
-        return
-    problem = (
-        f"gateway.ui.host: {host} is open to others, with no gateway.sasl.users.location configured;"
-        " gateway.allow.insecure.listener: true if that is meant"
-    )
-    raise InvalidConfigError("gateway", [problem])
 
 
 class Tokens:

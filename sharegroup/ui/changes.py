@@ -12,6 +12,7 @@ from starlette.responses import RedirectResponse, Response
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.security import audit
+from sharegroup.gateway.security.acl import Resource
 from sharegroup.gateway.wire.request import Caller
 from sharegroup.protocol.share_group_requests import MemberIdentity
 from sharegroup.topics.group_administration import alter_configs, alter_offsets
@@ -87,7 +88,7 @@ class Changes:
                 raise HTTPException(409, error.error_message or f"error {error.error_code}")
 
     def _config(self, caller: Caller, form: Form) -> None:
-        self._parts.authorization.alter_configs(caller, form["group"])
+        self._parts.authorization.alter_configs(caller, Resource.GROUP, form["group"])
         name = form.get("name", "")
         if not name:
             raise HTTPException(400, "name: missing")

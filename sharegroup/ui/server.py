@@ -19,9 +19,9 @@ from sharegroup.gateway.security.acl import load_acl
 from sharegroup.gateway.security.audit import set_up_audit_log
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.security.kept import KeptFiles
-from sharegroup.gateway.security.security import is_loopback
+from sharegroup.gateway.security.listener import check_listener, is_loopback
 from sharegroup.gateway.security.tls import listener_context
-from sharegroup.ui.access import Tokens, check_listener
+from sharegroup.ui.access import Tokens
 from sharegroup.ui.app import application
 from sharegroup.ui.logs import BrokerLogs, Logs
 from sharegroup.ui.looks import Looks
@@ -47,11 +47,11 @@ class PageServer:
     def __init__(
         self, config: Config, host: str, port: int, allows_changes: bool = False, logs: Logs | None = None
     ) -> None:
-        check_listener(config.gateway, host)
+        check_listener(config.gateway, "gateway.ui.host", host)
         tls = listener_context(config.gateway.tls_certificate, config.gateway.tls_key, config.gateway.tls_client_ca)
         path = config.gateway.acls
         self._acl = KeptFiles(partial(load_acl, path), [path]) if path else None
-        self._authorization = Authorization(None if self._acl is None else self._acl.value)
+        self._authorization = Authorization(None if self._acl is None else self._acl.value, config.row_topics)
         logs = logs or BrokerLogs(config)
         self._looks = Looks(config, logs)
         parts = Parts(config, self._looks, logs, self._authorization, Tokens(), allows_changes)

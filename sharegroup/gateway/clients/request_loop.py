@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from sharegroup.config import GatewayConfig
 from sharegroup.errors import error_name
@@ -38,8 +39,16 @@ SHARE_FETCH, UNLIMITED = 78, frozenset({SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHE
 #: How long a connection stays after a refused login.
 REFUSED_LOGIN_S = 0.5
 
-#: What is sent: encoded already, or a frame that is to come from upstream.
-_Answer = bytes | bytearray | asyncio.Future[memoryview]
+
+class _Coming(NamedTuple):
+    """A frame that is to come from upstream, and what is made of it for the client, framed; None: it stays as it is."""
+
+    frame: asyncio.Future[memoryview]
+    finish: Callable[[memoryview], bytearray] | None
+
+
+#: What is sent: encoded already, or to come.
+_Answer = bytes | bytearray | _Coming
 
 
 @dataclass(frozen=True)
@@ -182,12 +191,16 @@ class RequestLoop:
 
     async def _pass_on(self, header: RequestHeader, frame: memoryview) -> None:
         self._service.counts.received(PASSED_THROUGH, len(frame))
-        await self._service.pass_through.check(self.caller, header)
+        passage = await self._service.pass_through.admit(self.caller, header, frame)
+        if passage.answer is not None:
+            await self._answers.put(passage.answer)
+        if passage.frame is None:
+            return
         if self._passthrough is None:
             self._passthrough = self._service.pass_through.link(self.caller.node_id)
-        answer = await self._passthrough.forward(header, frame)
+        answer = await self._passthrough.forward(header, passage.frame)
         if answer is not None:
-            await self._answers.put(answer)
+            await self._answers.put(_Coming(answer, passage.finish))
 
     async def _answer(self, route: Route, header: RequestHeader, frame: memoryview) -> bytearray:
         message, handler = route
@@ -273,10 +286,15 @@ class RequestLoop:
                 self._answers.task_done()
 
     async def _send(self, answer: _Answer) -> None:
-        if isinstance(answer, asyncio.Future):
-            frame = await answer
-            self._service.counts.sent(PASSED_THROUGH, len(frame))
-            self._link.write_frame(frame)
+        if isinstance(answer, _Coming):
+            frame = await answer.frame
+            if answer.finish is None:
+                self._service.counts.sent(PASSED_THROUGH, len(frame))
+                self._link.write_frame(frame)
+            elif self._link.transport is not None:
+                finished = answer.finish(frame)
+                self._service.counts.sent(PASSED_THROUGH, len(finished))
+                self._link.transport.write(finished)
             await self._link.drained()
             if self._passthrough is not None:
                 self._passthrough.taken(len(frame))

@@ -13,8 +13,9 @@ from kafka.protocol.admin import IncrementalAlterConfigsRequest, IncrementalAlte
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.group_config_entries import is_the_jobs, is_upstreams
 from sharegroup.gateway.groups.group_configs import GroupConfigs
+from sharegroup.gateway.handlers.config_rights import config_refusal
 from sharegroup.gateway.job_client.group_requests import GroupRequests
-from sharegroup.gateway.security import audit
+from sharegroup.gateway.security import acl, audit
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.configs import (
@@ -51,7 +52,7 @@ class IncrementalAlterConfigs:
         self, requests: GroupRequests, configs: GroupConfigs, cluster: UpstreamCluster, security: Authorization
     ) -> None:
         self._requests, self._configs, self._security = requests, configs, security
-        self._upstream = UpstreamConfigs(cluster, security.pass_through)
+        self._upstream = UpstreamConfigs(cluster)
 
     async def __call__(self, request: Request[IncrementalAlterConfigsRequest]) -> IncrementalAlterConfigsResponse:
         """Each resource by itself: all of its changes, or none."""
@@ -60,7 +61,8 @@ class IncrementalAlterConfigs:
         passed = []
         for resource in body.resources:
             if resource.resource_type != GROUP:
-                refusal = self._upstream.refusal(request.caller, resource) or _of_the_job(resource)
+                need = self._security.alter_configs
+                refusal = config_refusal(need, request.caller, resource) or _of_the_job(resource)
                 if refusal is None:
                     passed.append(resource)
                 else:
@@ -88,7 +90,7 @@ class IncrementalAlterConfigs:
     ) -> ConfigResult:
         group_id, validate_only = resource.resource_name, request.body.validate_only
         try:
-            self._security.alter_configs(request.caller, group_id)
+            self._security.alter_configs(request.caller, acl.Resource.GROUP, group_id)
             if times > 1:
                 raise RequestError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             ours, theirs = split(resource.configs)

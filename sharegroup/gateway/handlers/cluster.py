@@ -19,6 +19,7 @@ from kafka.protocol.metadata import (
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.fleet.view import View
+from sharegroup.gateway.security.acl import Operation, Resource
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.any_broker import from_any_broker
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
@@ -31,7 +32,8 @@ _Topic = MetadataResponse.MetadataResponseTopic
 _MetadataBroker = MetadataResponse.MetadataResponseBroker
 _Broker = DescribeClusterResponse.DescribeClusterBroker
 
-GROUP, SHARE_COORDINATOR = 0, 2
+SHARE_COORDINATOR = 2
+_RESOURCES = {0: Resource.GROUP, 1: Resource.TRANSACTIONAL_ID, SHARE_COORDINATOR: Resource.CLUSTER}
 #: Where a broker is that clients do not reach.
 _NOWHERE = "", -1
 #: The first version of Metadata with topic ids in the request.
@@ -116,7 +118,9 @@ class ClusterApis:
                 names.append(topic)
         if not names and request.version == 0:
             names = None  # version 0 asks for all topics with an empty list
-        may_create = body.allow_auto_topic_creation and self._may_pass_through(request)
+        may_create = body.allow_auto_topic_creation and all(
+            self._security.may_create(request.caller, topic.name) for topic in names or () if topic.name
+        )
         asked = MetadataRequest(topics=names, allow_auto_topic_creation=may_create)
         if request.version >= 8:
             asked.include_topic_authorized_operations = body.include_topic_authorized_operations
@@ -128,18 +132,14 @@ class ClusterApis:
         named = {topic.name for topic in request.body.topics or () if topic.name}
         for topic in topics:
             if topic.name is None or may_see(topic.name):
+                if topic.name and topic.authorized_operations is not None and self._security.has_list:
+                    topic.authorized_operations = self._security.operations(request.caller, Resource.TOPIC, topic.name)
                 yield topic
             elif topic.name in named:
+                self._security.denied(request.caller, Operation.DESCRIBE, Resource.TOPIC, topic.name)
                 yield _no_topic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic.name, NO_TOPIC_ID)
             elif request.body.topics:  # by its id: he is not to learn its name
                 yield _no_topic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic.topic_id)
-
-    def _may_pass_through(self, request: Request[MetadataRequest]) -> bool:
-        try:
-            self._security.pass_through(request.caller)
-        except RequestError:
-            return False
-        return True
 
     async def find_coordinator(self, request: Request[FindCoordinatorRequest]) -> FindCoordinatorResponse:
         """The upstream's coordinators at our ports; the share coordinator is the gateway's own business."""
@@ -183,10 +183,9 @@ class ClusterApis:
         return found
 
     def _may_find(self, request: Request[FindCoordinatorRequest], key: str) -> None:
-        if request.body.key_type == GROUP:
-            self._security.find_coordinator(request.caller, key)
-        else:
-            self._security.pass_through(request.caller)
+        resource = _RESOURCES.get(request.body.key_type)
+        if resource is not None:  # else the brokers say that there is no such type
+            self._security.find_coordinator(request.caller, resource, key)
 
     async def describe_cluster(self, request: Request[DescribeClusterRequest]) -> DescribeClusterResponse:
         """The brokers at our ports; controllers (endpoint type 2) have none. No standby: administrators mean brokers.
@@ -204,11 +203,18 @@ class ClusterApis:
             cluster_id=answer.cluster_id,
             controller_id=answer.controller_id,
             brokers=brokers,
-            authorized_operations=answer.authorized_operations,
+            authorized_operations=self._operations(request, answer.authorized_operations),
         )
 
     async def _alone(self, caller: Caller) -> View:
         return View(self._listeners.addresses)
+
+    def _operations(self, request: Request[DescribeClusterRequest], of_gateway: set[int]) -> set[int]:
+        """The caller's own and not those that the gateway has at the broker, where they are asked for."""
+        if not request.body.include_cluster_authorized_operations or not self._security.has_list:
+            return of_gateway
+        is_seen = self._security.would_allow(request.caller, Operation.DESCRIBE, Resource.CLUSTER)
+        return self._security.operations(request.caller, Resource.CLUSTER) if is_seen else set()
 
     async def _describe(self, request: Request[DescribeClusterRequest]) -> DescribeClusterResponse:
         body = request.body

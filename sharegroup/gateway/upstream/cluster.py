@@ -61,6 +61,10 @@ class UpstreamCluster:
         """A topic by its name, None if it is not known."""
         return self._known.by_name.get(name)
 
+    def topic_names(self) -> list[str]:
+        """All topics that are known."""
+        return list(self._known.by_name)
+
     def topic_by_id(self, topic_id: uuid.UUID) -> Topic | None:
         """A topic by its id, None if it is not known."""
         return self._known.by_id(topic_id)

@@ -85,6 +85,11 @@ def encode_response(response: AnyResponse, version: int, correlation_id: int) ->
     if isinstance(response, EncodedResponse):
         return response.encode(correlation_id)
     response.API_VERSION = version  # before there is a header: a response's header has no version to repeat
+    return encode_versioned_response(response, correlation_id)
+
+
+def encode_versioned_response(response: ApiMessage, correlation_id: int) -> bytearray:
+    """The same of a response that has its version already, as those that were decoded."""
     response.with_header(correlation_id=correlation_id)
     return _framed(response)
 

@@ -1,0 +1,34 @@
+"""Whom an address may be open to: to others than this machine only where they prove who they are, and have a list."""
+
+from __future__ import annotations
+
+import ipaddress
+
+from sharegroup.config.gateway import GatewayConfig
+from sharegroup.errors import InvalidConfigError
+
+
+def check_listener(config: GatewayConfig, key: str, host: str) -> None:
+    """Check the address `host` of configuration key `key`. Raises InvalidConfigError.
+
+    Others need authentication, by SASL or by certificates of their own, and an access control list: without a list any
+    user may do everything. The server's certificate says who the gateway is, and nothing of who comes.
+    """
+    if config.allow_everyone or is_loopback(host):
+        return
+    missing = []
+    if not (config.sasl_users or config.tls_client_ca):
+        missing.append("authentication (gateway.sasl.users.location or gateway.ssl.client.ca.location)")
+    if not config.acls:
+        missing.append("an access control list (gateway.acls.location)")
+    if missing:
+        problem = f"{key}: {host} is open to others, without {' and without '.join(missing)}"
+        raise InvalidConfigError("gateway", [f"{problem}; gateway.allow.everyone: true if that is meant"])
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address. Names are not looked up: but for localhost, they are not."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
