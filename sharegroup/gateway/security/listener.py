@@ -8,8 +8,8 @@ from sharegroup.config.gateway import GatewayConfig
 from sharegroup.errors import InvalidConfigError
 
 
-def check_listener(config: GatewayConfig, key: str, host: str) -> None:
-    """Check the address `host` of configuration key `key`. Raises InvalidConfigError.
+def check_listener(config: GatewayConfig, key: str, host: str, takes_tokens: bool = False) -> None:
+    """Check the address `host` of configuration key `key`, where tokens may be shown. Raises InvalidConfigError.
 
     Others need authentication, by SASL or by certificates of their own, and an access control list: without a list any
     user may do everything. The server's certificate says who the gateway is, and nothing of who comes.
@@ -17,8 +17,14 @@ def check_listener(config: GatewayConfig, key: str, host: str) -> None:
     if config.allow_everyone or is_loopback(host):
         return
     missing = []
-    if not (config.sasl_users or config.tls_client_ca):
-        missing.append("authentication (gateway.sasl.users.location or gateway.ssl.client.ca.location)")
+    ways = {
+        "gateway.sasl.users.location": config.sasl_users,
+        "gateway.ssl.client.ca.location": config.tls_client_ca,
+    }
+    if takes_tokens:
+        ways["gateway.sasl.oauthbearer.jwks.endpoint.url"] = config.token_keys
+    if not any(ways.values()):
+        missing.append(f"authentication ({' or '.join(ways)})")
     if not config.acls:
         missing.append("an access control list (gateway.acls.location)")
     if missing:

@@ -84,7 +84,7 @@ def decode_request(message: type[ApiMessage], header: RequestHeader, frame: memo
     return decode_untagged(message, header, frame)[0]
 
 
-def decode_untagged(message: type[ApiMessage], header: RequestHeader, frame: memoryview) -> tuple[ApiMessage, bool]:
+def decode_untagged(message: type[ApiMessage], header: RequestHeader, frame: memoryview) -> tuple[Any, bool]:
     """The same, and whether there were tagged fields, which the instance does not have."""
     version = header.api_version
     low, high = message.valid_versions

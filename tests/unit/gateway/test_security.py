@@ -94,11 +94,17 @@ def test_a_door_is_not_left_open_by_mistake(host: str) -> None:
     authorities = {"gateway.ssl.client.ca.location": "ca.pem"}
     acls = {"gateway.acls.location": "acl.yaml"}
 
-    def check(*keys: dict[str, object]) -> None:
+    tokens: dict[str, object] = {
+        "gateway.sasl.oauthbearer.jwks.endpoint.url": "file:/keys.json",
+        "gateway.sasl.oauthbearer.expected.issuer": "https://login.example.org",
+        "gateway.sasl.oauthbearer.expected.audience": "kafka",
+    }
+
+    def check(*keys: dict[str, object], takes_tokens: bool = False) -> None:
         values: dict[str, object] = {}
         for each in keys:
             values |= each
-        check_listener(GatewayConfig.model_validate(values), "gateway.listener.host", host)
+        check_listener(GatewayConfig.model_validate(values), "gateway.listener.host", host, takes_tokens)
 
     for keys in ([], [certificate], [acls], [certificate, acls]):
         with pytest.raises(InvalidConfigError, match=f"gateway.listener.host: {host} is open to others, without auth"):
@@ -108,6 +114,9 @@ def test_a_door_is_not_left_open_by_mistake(host: str) -> None:
             check(*keys)
     check(users, acls)
     check(certificate, authorities, acls)
+    check(tokens, acls, takes_tokens=True)
+    with pytest.raises(InvalidConfigError, match="without auth"):
+        check(tokens, acls)  # the page does not take them
     check({"gateway.allow.everyone": True})
 
 
