@@ -121,7 +121,7 @@ class Access:
                 challenge = {"www-authenticate": 'Basic realm="sharegroup", charset="UTF-8"'}
                 return PlainTextResponse("the user is not known, or the password is wrong", 401, challenge)
             principal = f"User:{user}"
-        scope["caller"] = Caller(0, 0, host, principal, _API)
+        scope["caller"] = Caller(0, 0, host, principal, api=_API)
         return None
 
 
@@ -164,7 +164,7 @@ class _Logins:
             if not colon or not self._users.value.credential(user).proves(password):
                 audit.login_refused(host, _MECHANISM, user, "the user is not known, or the password is wrong")
                 return None
-            audit.login_accepted(Caller(0, 0, host, f"User:{user}", _API), _MECHANISM)
+            audit.login_accepted(Caller(0, 0, host, f"User:{user}", api=_API), _MECHANISM)
             self._known[seen] = user
             if len(self._known) > _MOST_KNOWN:
                 self._known.popitem(last=False)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pytest
 import yaml
 from confluent_kafka.admin import AdminClient
-from kafka.protocol.metadata import ApiVersionsResponse, MetadataResponse
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse
 from scramp import ScramClient
 
@@ -24,7 +24,7 @@ from sharegroup.gateway.security.credentials import hash_password
 from sharegroup.gateway.security.sasl_server import SaslServer
 from sharegroup.gateway.server import Gateway
 from sharegroup.gateway.shown_metrics import ShownMetrics
-from sharegroup.gateway.upstream.connection import Features
+from sharegroup.gateway.wire.request import Request
 from tests.processes.served_clients import NODE_ID, Client, serving
 from tests.self_signed import make_pems
 from tests.unit.gateway.logins import AUDIENCE, ISSUER, Issuer, bearer
@@ -75,20 +75,24 @@ Scripted = Callable[[Gateway, int], None]
 
 @pytest.fixture
 def scripted(monkeypatch: pytest.MonkeyPatch) -> Scripted:
-    """Gives a gateway an upstream broker without topics, at whose port it is itself."""
+    """Makes a gateway answer without brokers what a client asks at first: it is the only broker, without topics."""
 
-    async def features(node_id: int) -> Features:
-        response = ApiVersionsResponse(error_code=0, api_keys=[], supported_features=[], finalized_features=[])
-        return Features({3: (0, 12), 18: (0, 4)}, response)
-
-    async def ask(node_id: int, *_: object) -> MetadataResponse:
-        broker = MetadataResponse.MetadataResponseBroker(node_id=node_id, host="broker", port=9092, rack=None)
-        return MetadataResponse(brokers=[broker], cluster_id="cluster", controller_id=node_id, topics=[])
+    async def api_versions(_: Request[ApiVersionsRequest]) -> ApiVersionsResponse:
+        offered = {3: (0, 12), 17: (0, 1), 18: (0, 4), 36: (0, 2)}
+        keys = [
+            ApiVersionsResponse.ApiVersion(api_key=key, min_version=v[0], max_version=v[1])
+            for key, v in offered.items()
+        ]
+        return ApiVersionsResponse(error_code=0, api_keys=keys, supported_features=[], finalized_features=[])
 
     def script(gateway: Gateway, port: int) -> None:
-        monkeypatch.setattr(gateway.parts.cluster, "features", features)
-        monkeypatch.setattr(gateway.parts.cluster, "ask", ask)
-        gateway.parts.listeners.add(NODE_ID, port)
+        async def metadata(_: Request[MetadataRequest]) -> MetadataResponse:
+            broker = MetadataResponse.MetadataResponseBroker(node_id=NODE_ID, host="127.0.0.1", port=port, rack=None)
+            return MetadataResponse(brokers=[broker], cluster_id="cluster", controller_id=NODE_ID, topics=[])
+
+        routes = gateway.parts._service.routes
+        monkeypatch.setitem(routes, MetadataRequest.API_KEY, (MetadataRequest, metadata))
+        monkeypatch.setitem(routes, ApiVersionsRequest.API_KEY, (ApiVersionsRequest, api_versions))
 
     return script
 
@@ -216,7 +220,7 @@ def test_a_password_s_session_ends_where_that_is_configured(tokens: dict[str, ob
 
 def test_librdkafka_renews_its_session(tokens: dict[str, object], issuer: Issuer, scripted: Scripted) -> None:
     """On the connection that it has, before the session ends, with a token that is new by then."""
-    lifetime_s = 10
+    lifetime_s = 20
 
     def token(_: str) -> tuple[str, float]:
         return issuer.token(lifetime_s=lifetime_s), time.time() + lifetime_s
