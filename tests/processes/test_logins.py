@@ -7,20 +7,25 @@ import http.server
 import logging
 import ssl
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 import yaml
+from confluent_kafka.admin import AdminClient
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse
 from scramp import ScramClient
 
 from sharegroup.exporter.metrics_server import MetricsServer
 from sharegroup.gateway.security.credentials import hash_password
+from sharegroup.gateway.security.sasl_server import SaslServer
 from sharegroup.gateway.server import Gateway
 from sharegroup.gateway.shown_metrics import ShownMetrics
-from tests.processes.served_clients import Client, serving
+from sharegroup.gateway.wire.request import Request
+from tests.processes.served_clients import NODE_ID, Client, serving
 from tests.self_signed import make_pems
 from tests.unit.gateway.logins import AUDIENCE, ISSUER, Issuer, bearer
 
@@ -58,6 +63,38 @@ def tokens(tmp_path: Path, issuer: Issuer) -> dict[str, object]:
         f"{PREFIX}.expected.audience": AUDIENCE,
         f"{PREFIX}.clock.skew.seconds": 0,
     }
+
+
+def sasl_of(gateway: Gateway) -> list[SaslServer]:
+    """The logins of all connections."""
+    return [connection._requests._login._sasl for connection in gateway.parts.connections]  # type: ignore[attr-defined]
+
+
+Scripted = Callable[[Gateway, int], None]
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> Scripted:
+    """Makes a gateway answer without brokers what a client asks at first: it is the only broker, without topics."""
+
+    async def api_versions(_: Request[ApiVersionsRequest]) -> ApiVersionsResponse:
+        offered = {3: (0, 12), 17: (0, 1), 18: (0, 4), 36: (0, 2)}
+        keys = [
+            ApiVersionsResponse.ApiVersion(api_key=key, min_version=v[0], max_version=v[1])
+            for key, v in offered.items()
+        ]
+        return ApiVersionsResponse(error_code=0, api_keys=keys, supported_features=[], finalized_features=[])
+
+    def script(gateway: Gateway, port: int) -> None:
+        async def metadata(_: Request[MetadataRequest]) -> MetadataResponse:
+            broker = MetadataResponse.MetadataResponseBroker(node_id=NODE_ID, host="127.0.0.1", port=port, rack=None)
+            return MetadataResponse(brokers=[broker], cluster_id="cluster", controller_id=NODE_ID, topics=[])
+
+        routes = gateway.parts._service.routes
+        monkeypatch.setitem(routes, MetadataRequest.API_KEY, (MetadataRequest, metadata))
+        monkeypatch.setitem(routes, ApiVersionsRequest.API_KEY, (ApiVersionsRequest, api_versions))
+
+    return script
 
 
 async def by_token(client: Client, token: str) -> Any:
@@ -179,6 +216,33 @@ def test_a_password_s_session_ends_where_that_is_configured(tokens: dict[str, ob
         return int((await say(client, f"\0alice\0{PASSWORD}".encode())).session_lifetime_ms)
 
     assert run(test, {**tokens, "gateway.connections.max.reauth.ms": 3_600_000}) == 3_600_000
+
+
+def test_librdkafka_renews_its_session(tokens: dict[str, object], issuer: Issuer, scripted: Scripted) -> None:
+    """On the connection that it has, before the session ends, with a token that is new by then."""
+    lifetime_s = 20
+
+    def token(_: str) -> tuple[str, float]:
+        return issuer.token(lifetime_s=lifetime_s), time.time() + lifetime_s
+
+    def ask_until(is_done: threading.Event, port: int) -> None:
+        sasl = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": OAUTHBEARER, "oauth_cb": token}
+        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0, **sasl})
+        while not is_done.is_set():
+            admin.poll(0.1)  # has tokens renewed
+            admin.list_topics(timeout=30)
+
+    async def test(gateway: Gateway, client: Client) -> bool:
+        scripted(gateway, client.port)
+        is_done = threading.Event()
+        asking = asyncio.ensure_future(asyncio.to_thread(ask_until, is_done, client.port))
+        while not (logins := [login for login in sasl_of(gateway) if login._began_again_ms and login.is_authenticated]):
+            await asyncio.sleep(0.05)
+        is_done.set()
+        await asking
+        return all(login.principal == "User:alice" for login in logins)
+
+    assert run(test, tokens)
 
 
 # -- what changes ------------------------------------------------------------------------------------------------------

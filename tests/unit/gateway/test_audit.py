@@ -14,7 +14,7 @@ from sharegroup.gateway.security.acl import Acl
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.wire.request import Caller, api_name
 
-ALICE = Caller(1, 0, "10.0.0.7", "User:alice", "ShareFetch")
+ALICE = Caller(1, 0, "10.0.0.7", "User:alice", api="ShareFetch")
 Said = Callable[[], list[str]]
 
 
