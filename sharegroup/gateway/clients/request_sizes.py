@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import struct
 
+from sharegroup.gateway.security.oauth_bearer import MAX_MESSAGE_BYTES
+
 API_KEY = struct.Struct(">h")
 
-#: Largest request of a client that has not logged in. SASL messages are limited to 4 KiB.
-MAX_LOGIN_REQUEST_BYTES = 8_192
+#: Largest request of a client that has not logged in: a token, and what is around it.
+MAX_LOGIN_REQUEST_BYTES = MAX_MESSAGE_BYTES + 4_096
 #: Without lists, or with lists of a few words.
 _FEW = 65_536
 #: Largest request that the gateway decodes itself: 10,000 acknowledgement batches are 190 KB, the acknowledgements of

@@ -136,7 +136,13 @@ RULES: list[Rule] = [
         "each topic; without DescribeConfigs it is made, and its configs are not told",
         _create_topics,
     ),
-    rule(DeleteTopicsRequest, DeleteTopicsResponse, (needs.DELETE_TOPIC,), "each topic", _delete_topics),
+    rule(
+        DeleteTopicsRequest,
+        DeleteTopicsResponse,
+        (needs.DELETE_TOPIC, needs.DESCRIBE_TOPIC),
+        "each topic; by its id it has no name for who may not describe it",
+        _delete_topics,
+    ),
     rule(CreatePartitionsRequest, CreatePartitionsResponse, (needs.ALTER_TOPIC,), "each topic", _create_partitions),
     rule(
         DescribeTopicPartitionsRequest,

@@ -52,9 +52,9 @@ def has_null_ids(message: Any) -> bool:
 
 
 def has_gaps(message: Any) -> bool:
-    """Whether a list in it is empty: there may be nothing that could have an error."""
-    values = [getattr(message, field.name) for field in message._struct.untagged_fields(message.version)]
-    lists = [value for value in values if isinstance(value, list)]
+    """Whether a list in it is empty or null: there may be nothing that could have an error."""
+    fields = message._struct.untagged_fields(message.version)
+    lists = [getattr(message, field.name) or [] for field in fields if field.is_array() or field.is_struct_array()]
     nested = (item for value in lists for item in value if hasattr(item, "_struct"))
     return not all(lists) or any(map(has_gaps, nested))
 
@@ -66,7 +66,7 @@ def test_who_may_do_everything_is_refused_nothing(rule: Rule, version: int, data
     body = data.draw(bodies(rule.request, version))
     assume(not has_null_ids(body))
     security = Told(listing(*EVERYTHING), hidden=())
-    if rule.name == "Fetch" and version >= 7:
+    if rule.name == "Fetch":  # of a consumer, without a session
         body.session_epoch, body.replica_id = -1, -1
     passed = through(
         body, version, security, rights(security), rule.response(version=version) if rule.response else None
@@ -78,10 +78,11 @@ def test_who_may_do_everything_is_refused_nothing(rule: Rule, version: int, data
 
 
 @pytest.mark.parametrize(("rule", "version"), PASSED_VERSIONS, ids=IDS)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_who_may_do_nothing_is_told_so_and_reaches_no_broker(rule: Rule, version: int, data: st.DataObject) -> None:
     body = data.draw(bodies(rule.request, version))
+    assume(not has_null_ids(body))
     security = Told(listing(), hidden=())
     try:
         passed = through(body, version, security, rights(security), rule.response(version=version))
