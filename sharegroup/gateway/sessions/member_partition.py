@@ -87,10 +87,7 @@ class MemberPartition:
 
     def ask(self, now_ms: int, wanted: int) -> None:
         """Let one demand stand at the job: for `wanted` records, and what is to be read ahead."""
-        if not self._is_closed:
-            self._demand(self.read_ahead.demand(now_ms, wanted), now_ms)
-
-    def _demand(self, records: int | None, now_ms: int) -> None:
+        records = None if self._is_closed else self.read_ahead.demand(now_ms, wanted)
         if records is None:
             return
         named = self._named(self._job.reply_to)
@@ -119,17 +116,14 @@ class MemberPartition:
             self.arrived()
             return
         self._opened_ms = -1
-        now_ms = self._job.now_ms()
         if not self.read_ahead.arrived(
             response.id,
             response.acquired,
             response.lock_deadline_ms,
-            now_ms,
+            self._job.now_ms(),
             response.read_committed,
         ):
             self.give_back(response.acquired)
-        elif response.acquired:
-            self._demand(self.read_ahead.demand(now_ms), now_ms)  # the job's next micro-batch is about to begin
         self.arrived()
 
     def take(self, taken: Slice, now_ms: int) -> int | None:

@@ -20,7 +20,6 @@ from sharegroup.protocol.share_partition_requests import (
     MAX_RANGES_PER_ROW,
     RELEASE_MEMBER,
     UNACQUIRE,
-    FetchRequest,
     SharePartitionRequest,
     UnacquireRequest,
 )
@@ -39,35 +38,6 @@ def member(job: RecordingJob, lock_duration_ms: int = 30_000) -> MemberPartition
     ahead.client_waits(0)
     made.ask(0, 100)
     return made
-
-
-def asked(job: RecordingJob) -> list[int]:
-    """How many records each demand is for."""
-    return [row.max_records for row in job.rows if isinstance(row, FetchRequest)]
-
-
-def test_who_reads_on_has_its_next_demand_at_the_job_before_its_records_are_read() -> None:
-    job = RecordingJob()
-    part = member(job)
-    job.acquire(0, 9, LOCK_MS)
-    assert asked(job) == [100]  # whether it comes back is not known
-    send(part, 0, 9)
-    job.time_ms = 10
-    part.read_ahead.client_waits(10)
-    part.ask(10, 100)
-    job.acquire(10, 19, LOCK_MS)
-    assert asked(job) == [100, 100, 90]
-
-
-def test_an_answer_without_records_has_nothing_asked_until_the_member_comes_again() -> None:
-    job = RecordingJob()
-    part = member(job)
-    job.acquire(0, 9, LOCK_MS)
-    send(part, 0, 9)
-    part.read_ahead.client_waits(10)
-    part.ask(10, 100)
-    job.answer((), LOCK_MS)
-    assert asked(job) == [100, 100]
 
 
 @pytest.mark.parametrize(("lock_duration_ms", "too_late_ms"), [(30_000, 2_000), (2_000, 500)])
@@ -369,7 +339,9 @@ def test_a_renewal_carries_its_grants_and_what_it_renews_is_held_for_longer() ->
 def test_gaps_are_acknowledged_with_their_grants() -> None:
     job = RecordingJob()
     part = member(job)
-    job.answer((AcquiredRange(10, 49, 1), AcquiredRange(50, 120, 2)), LOCK_MS)
+    job.acquire(10, 49, LOCK_MS)
+    part.ask(0, 100)
+    job.acquire(50, 120, LOCK_MS, count=2)
     job.rows.clear()
     send(part, 10, 39, gaps=(OffsetRange(40, 59), OffsetRange(100, 120)))
     ((row),) = job.rows
