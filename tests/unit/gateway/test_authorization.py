@@ -212,7 +212,9 @@ def test_each_refusal_is_told_once_and_what_was_not_asked_for_is_none(caplog: py
         assert not caplog.messages
         with pytest.raises(RequestError):
             may.fetch(dataclasses.replace(ALICE, api="ShareFetch"), "g")
-    assert caplog.messages == ["User:alice at 10.0.0.1 is denied READ on group g, by ShareFetch"]
+    assert caplog.messages == [
+        "access outcome=refused principal=User:alice address=10.0.0.1 api=ShareFetch operation=READ resource=group:g"
+    ]
 
 
 def test_topics_and_groups_one_by_one() -> None:

@@ -102,7 +102,9 @@ def test_a_refusal_is_in_the_log_with_who_where_and_what(caplog: pytest.LogCaptu
     assert passage.frame is not None
     sent: Any = decode_request(ProduceRequest, read_header(passage.frame), passage.frame)
     assert [topic.name for topic in sent.topic_data] == ["orders"]
-    assert caplog.messages == ["User:alice at 10.0.0.1 is denied WRITE on topic secret, by Produce"]
+    assert caplog.messages == [
+        "access outcome=refused principal=User:alice address=10.0.0.1 api=Produce operation=WRITE resource=topic:secret"
+    ]
 
 
 def test_an_id_that_is_not_known_is_asked_for_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from sharegroup.gateway.clients.request_loop import MAX_OWN_REQUEST_BYTES
+from sharegroup.gateway.clients.request_sizes import MAX_OWN_REQUEST_BYTES
 from sharegroup.gateway.wire import headers as wire
 from sharegroup.gateway.wire import request_decoding
 from sharegroup.gateway.wire.headers import MalformedRequestError, read_header
