@@ -83,3 +83,47 @@ def test_the_keys_and_versions_are_those_of_kafka_4_3() -> None:
         (91, 0, 0),
         (92, 0, 0),
     }
+
+
+def test_fields_of_later_versions_are_left_out() -> None:
+    newest = filled(ShareFetchRequest, 2)
+    older = ShareFetchRequest.decode(bytes(newest.encode(version=1)), version=1)
+    assert older.max_records == newest.max_records
+    assert older.share_acquire_mode == 0
+    assert older.is_renew_ack is False
+
+
+@pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
+@pytest.mark.parametrize("content", [b"", b"\x00" * 100_000])
+def test_records_of_any_bytes_type_pass_as_they_are(kind: Any, content: bytes) -> None:
+    partition = Partition(
+        partition_index=0,
+        current_leader=Partition.LeaderIdAndEpoch(leader_id=0, leader_epoch=0),
+        records=kind(content),
+        acquired_records=[],
+    )
+    response = ShareFetchResponse(version=2, responses=[Topic(partitions=[partition])], node_endpoints=[])
+    decoded = ShareFetchResponse.decode(bytes(response.encode()), version=2)
+    assert decoded.responses[0].partitions[0].records == content
+
+
+def test_an_assignment_may_be_null() -> None:
+    response = ShareGroupHeartbeatResponse(version=1, member_epoch=3, heartbeat_interval_ms=5000, assignment=None)
+    assert ShareGroupHeartbeatResponse.decode(bytes(response.encode()), version=1).assignment is None
+
+
+def test_kafka_python_s_own_messages_stay_its_own() -> None:
+    """Its clients look a response class up by API key, and the last class that registers a key has it."""
+    from importlib.resources import files
+
+    import kafka.protocol.generate_stubs as all_of_kafka_python
+
+    for module in all_of_kafka_python.MESSAGE_MODULES:
+        __import__(module)
+    ours = {cls.API_KEY for cls in CLASSES}
+    for api_key, cls in ResponseClassRegistry._response_class_registry.items():
+        # Where a version of it was asked for, that one has the key: a class below it.
+        is_ours = any(base.__module__ == messages.__name__ for base in cls.__mro__)
+        assert is_ours == (api_key in ours), cls.__name__
+    theirs = {file.name for file in files(resources).iterdir()}
+    assert not theirs & {f"{cls.__name__}.json" for cls in CLASSES}
