@@ -47,7 +47,7 @@ def test_metadata_is_the_brokers_own_at_the_gateways_addresses(
                 its = await broker.ask(request, MetadataResponse, version)
                 assert topics_of(ours) == topics_of(its)
                 assert [(each.node_id, each.host, each.port) for each in ours.brokers] == [
-                    (node_id, gateway.host, port) for node_id, port in gateway.ports.items()
+                    (node_id, host, port) for node_id, (host, port) in gateway.addresses.items()
                 ]
                 assert (ours.cluster_id, ours.controller_id) == (its.cluster_id, its.controller_id)
         finally:

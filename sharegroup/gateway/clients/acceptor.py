@@ -62,8 +62,9 @@ class Acceptor:
         return cls(connect, sockets)
 
     def close(self) -> None:
-        """Take no more clients; those that are connected stay."""
-        for listening in self.sockets:
+        """Take no more clients; those that are connected stay. Once more is nothing."""
+        while self.sockets:
+            listening = self.sockets.pop()
             self._loop.remove_reader(listening)
             listening.close()
         for pause in self._pauses.values():
