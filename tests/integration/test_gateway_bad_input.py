@@ -220,7 +220,7 @@ def in_loop(kafka: EmbeddedKafka, test: Callable[[Gateway, Client], Awaitable[No
 
     async def main() -> None:
         async with running_gateway(config) as running:
-            client = Client(next(iter(running.ports.values())), [])
+            client = Client(next(iter(running.addresses.values()))[1], [])
             await test(running, client)
             await client.close_all()
 
