@@ -51,6 +51,8 @@ class ScriptedBroker:
     def __init__(self, node_id: int = 1, versions: dict[int, int] | None = None) -> None:
         self.node_id, self.versions = node_id, versions or NEWEST
         self.script: deque[ScriptEntry] = deque()
+        #: Batches with one of these never arrive: the connection ends instead, whatever the script says.
+        self.lost_rows: set[bytes] = set()
         self.produced: list[Produced] = []
         self.request_versions: set[int] = set()
         self.logs: dict[int, list[bytes]] = defaultdict(list)
@@ -167,6 +169,9 @@ class _Connection(FrameProtocol):
         assert topic.name == TOPIC
         produced = produced_of(partition)
         broker.produced.append(produced)
+        if broker.lost_rows.intersection(produced.rows):
+            self.abort()
+            return None
         entry = broker.script.popleft() if broker.script else APPEND
         if entry == HANG_UP_BEFORE:
             self.abort()
