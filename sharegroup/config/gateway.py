@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -11,7 +12,14 @@ from sharegroup.config.connection_limits import ALLOWED, check_overrides
 from sharegroup.config.family import ConfigFamily, Flag, Whole
 from sharegroup.config.login_names import ALGORITHMS, MECHANISMS, Algorithms, Audiences, Mechanisms
 
-__all__ = ["GatewayConfig"]
+__all__ = ["GatewayConfig", "UpstreamIdentity"]
+
+
+class UpstreamIdentity(str, Enum):
+    """In whose name what passes through the gateway comes to the brokers."""
+
+    GATEWAY = "gateway"
+    CLIENT = "client"
 
 
 def _advertised(text: str) -> str:
@@ -260,6 +268,11 @@ class GatewayConfig(ConfigFamily):
         ge=0,
         le=300,
         description="How far the clock of a token's issuer may be off.",
+    )
+    upstream_identity: UpstreamIdentity = Field(
+        default=UpstreamIdentity.GATEWAY,
+        alias="gateway.upstream.identity",
+        description="Who acts at the brokers: the gateway, or each client, so that their own rights hold.",
     )
     acls: str = Field(
         default="",

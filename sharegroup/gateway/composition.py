@@ -13,12 +13,14 @@ from sharegroup.config import NO_CELL, Config, GatewayConfig
 from sharegroup.config.advertised_listeners import AdvertisedListeners
 from sharegroup.config.cells import job_of_cell
 from sharegroup.config.connection_limits import connection_overrides
+from sharegroup.config.gateway import UpstreamIdentity
+from sharegroup.gateway.acting.acting_logins import ActingLogins
 from sharegroup.gateway.clients.address_limits import AddressLimits
 from sharegroup.gateway.clients.client_connection import ClientConnection
 from sharegroup.gateway.clients.connections import Connections
 from sharegroup.gateway.clients.descriptors import connections_within, raise_limit
 from sharegroup.gateway.clients.frame_budget import FrameBudget
-from sharegroup.gateway.clients.login import Logins
+from sharegroup.gateway.clients.login import Logins, time_ms
 from sharegroup.gateway.clients.ports import Ports
 from sharegroup.gateway.clients.quotas import Quotas, load_quotas
 from sharegroup.gateway.clients.request_loop import Service
@@ -83,7 +85,8 @@ class Parts:
             self._identities,
         )
         self.pass_through = PassThrough(self.cluster, settings, self._security)
-        self.logins = Logins(self._security, config.gateway.failed_authentication_delay_ms / 1000)
+        delay_s = config.gateway.failed_authentication_delay_ms / 1000
+        self.logins = Logins(self._security, delay_s, time_ms, self._acting(settings))
         self.connections = Connections(
             _connection_limits(config.gateway), self.share.sessions.disconnected, self.counts
         )
@@ -119,6 +122,14 @@ class Parts:
             *admin_routes(self._config, self.job, self.cluster, self._stored, self.group_configs, self._security),
         ]
         return {message.API_KEY: (message, handler) for message, handler in routes}
+
+    def _acting(self, settings: ClientSettings) -> ActingLogins | None:
+        if self._config.gateway.upstream_identity is not UpstreamIdentity.CLIENT:
+            return None
+        return ActingLogins(self._config, settings, self.cluster, self._share_groups, time_ms)
+
+    async def _share_groups(self) -> list[str]:
+        return [listing.group_id for listing in await self._stored.listings()]
 
     def look_at_security(self) -> None:
         """Read again what has changed of certificates, users, keys and rights. Blocks."""

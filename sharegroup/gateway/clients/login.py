@@ -12,12 +12,17 @@ from typing import TypeVar
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.sasl import SaslAuthenticateRequest
 
-from sharegroup.gateway.clients.login_turns import LoginTurns
+from sharegroup.gateway.acting.acting_logins import ActingClient, ActingLogins
+from sharegroup.gateway.clients.login_turns import THREADS, LoginTurns
 from sharegroup.gateway.security import Security, audit
 from sharegroup.gateway.security.oauth_bearer import OAUTHBEARER
 from sharegroup.gateway.security.sasl_server import SaslServer, SaslState
 from sharegroup.gateway.wire.headers import MalformedRequestError
 from sharegroup.gateway.wire.request import Caller, Request
+from sharegroup.topics.client_settings import ClientSettings
+
+#: Logins that wait for the brokers at the same time, which takes no processor here.
+PASSED_ON_THREADS = 16
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -32,16 +37,26 @@ class Logins:
     """What the logins of all connections share: users and keys, and the turns in which what clients send is checked.
 
     `failed_delay_s` is Kafka's `connection.failed.authentication.delay.ms`: who guesses passwords is to take his time.
+    With `acting` the brokers judge the logins, and their clients act there as themselves.
     """
 
-    def __init__(self, security: Security, failed_delay_s: float, now_ms: Callable[[], int] = time_ms) -> None:
-        self.mechanisms = security.logins
+    def __init__(
+        self,
+        security: Security,
+        failed_delay_s: float,
+        now_ms: Callable[[], int] = time_ms,
+        acting: ActingLogins | None = None,
+    ) -> None:
+        self.mechanisms, self._acting = security.logins, acting
         self.now_ms = now_ms
-        self.turns = LoginTurns(failed_delay_s)
+        self.turns = LoginTurns(failed_delay_s, THREADS if acting is None else PASSED_ON_THREADS)
         self._looking: asyncio.Task[None] | None = None
 
-    def begin(self) -> Login:
-        """The login of a new connection."""
+    def begin(self, node_id: int) -> Login:
+        """The login of a new connection to a broker's port."""
+        if self._acting is not None:
+            acting = self._acting.begin(node_id)
+            return Login(self, acting.sasl, acting)
         return Login(self, self.mechanisms.begin() if self.mechanisms else None)
 
     async def look_for_keys(self) -> None:
@@ -58,11 +73,32 @@ class Logins:
 class Login:
     """Takes a client through its login, and writes the audit of it.
 
-    Without `sasl` it is authenticated from the start, as nobody in particular.
+    Without `sasl` it is authenticated from the start, as nobody in particular. `acting` is who acts at the brokers
+    then, where that is not the gateway.
     """
 
-    def __init__(self, shared: Logins, sasl: SaslServer | None) -> None:
-        self._shared, self._sasl = shared, sasl
+    def __init__(self, shared: Logins, sasl: SaslServer | None, acting: ActingClient | None = None) -> None:
+        self._shared, self._sasl, self._acting = shared, sasl, acting
+
+    @property
+    def upstream_settings(self) -> ClientSettings | None:
+        """kafka-python's, for the client's own links to the brokers; None where the gateway acts there."""
+        return None if self._acting is None else self._acting.settings
+
+    async def with_rights(self, request: Request[U]) -> Request[U]:
+        """The request with what its caller may do by the brokers' word, where that counts.
+
+        Raises UpstreamUnavailableError.
+        """
+        if self._acting is None:
+            return request
+        rights = await self._acting.rights(request.body, request.version)
+        return replace(request, caller=replace(request.caller, rights=rights))
+
+    def close(self) -> None:
+        """The client is gone."""
+        if self._acting is not None:
+            self._acting.close()
 
     @property
     def is_asked_for(self) -> bool:

@@ -72,7 +72,7 @@ class RequestLoop:
         self, service: Service, link: FrameProtocol, caller: Caller, failed: Callable[[Exception], None]
     ) -> None:
         self._service, self._link, self.caller, self._failed = service, link, caller, failed
-        self._login = service.logins.begin()
+        self._login = service.logins.begin(caller.node_id)
         self._frames = WaitingFrames(link, service.budget)
         self._answers: asyncio.Queue[_Answer] = asyncio.Queue(MAX_WAITING_ANSWERS)
         self._passthrough: Passthrough | None = None
@@ -129,6 +129,7 @@ class RequestLoop:
         """Drop what is under way: the client is gone."""
         self._is_over = True
         self._frames.clear()
+        self._login.close()
         for task in self._tasks:
             task.cancel()
         if self._passthrough is not None:
@@ -197,7 +198,7 @@ class RequestLoop:
         if passage.frame is None:
             return
         if self._passthrough is None:
-            self._passthrough = self._service.pass_through.link(self.caller.node_id)
+            self._passthrough = self._service.pass_through.link(self.caller.node_id, self._login.upstream_settings)
         answer = await self._passthrough.forward(header, passage.frame)
         if answer is not None:
             await self._answers.put(_Coming(answer, passage.finish))
@@ -212,9 +213,9 @@ class RequestLoop:
         response: AnyResponse
         if self._login.has_part_in(header.api_key):
             response = await self._login.answer(request)
-            self._see_login()
+            await self._see_login()
         else:
-            response = await handler(request)
+            response = await handler(await self._login.with_rights(request))
         answer = self._within_quota(header, response)
         self._service.counts.answered(message.name, self._loop.time() - begin_s, _error_of(response))
         self._service.counts.sent(message.name, len(answer))
@@ -243,16 +244,19 @@ class RequestLoop:
         """A step of the login without a request around it."""
         await self._answers.join()
         answer = await self._login.answer_bare(bytes(message), self.caller)
-        self._see_login()
+        await self._see_login()
         if self._login.has_failed:
             await self._end_when_answered()
         else:
             await self._answers.put(framed(answer))
 
-    def _see_login(self) -> None:
-        """A step of the login is done, which may have been the last one."""
+    async def _see_login(self) -> None:
+        """A step of the login is done, which may have been the last one, or that of a later login."""
         if not self._login.has_failed and self._login.principal is not None:
             self._log_in(self._login.principal)
+            settings = self._login.upstream_settings
+            if self._passthrough is not None and settings is not None:
+                await self._passthrough.log_in(settings)
 
     def _log_in(self, principal: str) -> None:
         self.caller = replace(self.caller, principal=principal)

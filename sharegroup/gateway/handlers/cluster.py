@@ -132,7 +132,7 @@ class ClusterApis:
         named = {topic.name for topic in request.body.topics or () if topic.name}
         for topic in topics:
             if topic.name is None or may_see(topic.name):
-                if topic.name and topic.authorized_operations is not None and self._security.has_list:
+                if topic.name and topic.authorized_operations is not None and self._security.judges(request.caller):
                     topic.authorized_operations = self._security.operations(request.caller, Resource.TOPIC, topic.name)
                 yield topic
             elif topic.name in named:
@@ -211,7 +211,7 @@ class ClusterApis:
 
     def _operations(self, request: Request[DescribeClusterRequest], of_gateway: set[int]) -> set[int]:
         """The caller's own and not those that the gateway has at the broker, where they are asked for."""
-        if not request.body.include_cluster_authorized_operations or not self._security.has_list:
+        if not request.body.include_cluster_authorized_operations or not self._security.judges(request.caller):
             return of_gateway
         is_seen = self._security.would_allow(request.caller, Operation.DESCRIBE, Resource.CLUSTER)
         return self._security.operations(request.caller, Resource.CLUSTER) if is_seen else set()

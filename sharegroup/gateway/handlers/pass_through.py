@@ -61,10 +61,10 @@ class PassThrough:
         rights.tell()
         return passage
 
-    def link(self, node_id: int) -> Passthrough:
-        """A link to a broker, for one client."""
+    def link(self, node_id: int, settings: ClientSettings | None = None) -> Passthrough:
+        """A link to a broker, for one client: in the gateway's name, or by the settings of the client's own."""
         address, backoff = self._cluster.address(node_id), self._backoffs[node_id]
-        return Passthrough(address, self._settings, backoff, self._topics_changed)
+        return Passthrough(address, settings or self._settings, backoff, self._topics_changed)
 
     def close(self) -> None:
         """Look no more; the links are their clients' to close."""

@@ -73,6 +73,8 @@ def bit_field(operations: Iterable[int]) -> int:
 class Authorization:
     """Checks what a caller may do; without a list everything is allowed, but for the job's own topics.
 
+    A caller whose rights are the brokers' (`gateway.upstream.identity: client`) has those, and there is no list.
+
     Nobody reaches `hidden_topics` through the gateway: whoever writes there is the job or a member to the job.
 
     The methods named after a request raise RequestError (GROUP_, TOPIC_, TRANSACTIONAL_ID_ or
@@ -92,6 +94,10 @@ class Authorization:
         """Whether there is an access control list."""
         return self._acl is not None
 
+    def judges(self, caller: Caller) -> bool:
+        """Whether the caller's rights are others than the gateway's own at the brokers."""
+        return self.has_list or caller.rights is not None
+
     @property
     def hides_topics(self) -> bool:
         """Whether there are topics that nobody reaches."""
@@ -110,6 +116,8 @@ class Authorization:
         """The same of what the caller has not asked for, such as the next topic of a list of all: no refusal."""
         if resource is Resource.TOPIC and name in self._hidden:
             return False
+        if caller.rights is not None:
+            return caller.rights.allows(int(operation), resource.value, name)
         return self._acl is None or self._acl.allows(caller.principal, caller.host, operation, resource, name)
 
     def would_allow_any(self, caller: Caller, operation: Operation, resource: Resource) -> bool:

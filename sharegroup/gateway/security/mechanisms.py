@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from sharegroup.config.gateway import GatewayConfig
+from sharegroup.config.gateway import GatewayConfig, UpstreamIdentity
 from sharegroup.config.login_names import MECHANISMS, PASSWORD_MECHANISMS
 from sharegroup.errors import InvalidConfigError
 from sharegroup.gateway.security.credentials import SCRAM_MECHANISMS, Credentials, load_credentials
@@ -32,7 +32,7 @@ class LoginMechanisms:
         self._keys = _keys(config)
         self._tokens = None if self._keys is None else _token_check(config, self._keys)
         usable = (*(PASSWORD_MECHANISMS if self._users else ()), *((OAUTHBEARER,) if self._tokens else ()))
-        enabled = config.sasl_mechanisms or usable
+        enabled = () if config.upstream_identity is UpstreamIdentity.CLIENT else config.sasl_mechanisms or usable
         if problems := [_missing(name) for name in enabled if name not in usable]:
             raise InvalidConfigError("gateway", problems)
         self._mechanisms = {name: self._exchange(name) for name in MECHANISMS if name in enabled}

@@ -15,17 +15,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafka.net.sasl import get_sasl_mechanism
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
-from kafka.protocol.sasl import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-    SaslHandshakeRequest,
-    SaslHandshakeResponse,
-)
 
-from sharegroup.errors import ErrorCode, ShareGroupError
+from sharegroup.gateway.upstream.broker_login import log_in
+from sharegroup.gateway.upstream.unavailable import UpstreamUnavailableError
 from sharegroup.gateway.wire import headers as wire
 from sharegroup.gateway.wire.framing import FrameProtocol
 from sharegroup.gateway.wire.headers import Response
@@ -34,16 +28,14 @@ from sharegroup.topics.client_settings import ClientSettings
 if TYPE_CHECKING:
     from typing import Self
 
+__all__ = ["Features", "UpstreamConnection", "UpstreamUnavailableError", "features", "tls_context"]
+
 logger = logging.getLogger(__name__)
 
 CLIENT_ID = "sharegroup-gateway"
 CONNECT_TIMEOUT_S = 10.0
 #: A broker's largest response is not ours to limit; this is what a length field can say.
 MAX_RESPONSE_BYTES = 2**31 - 1
-
-
-class UpstreamUnavailableError(ShareGroupError):
-    """The upstream broker cannot be reached, or did not answer in time."""
 
 
 class Features(NamedTuple):
@@ -63,10 +55,15 @@ class UpstreamConnection(FrameProtocol):
         self._waiting: deque[tuple[int, asyncio.Future[memoryview]]] = deque()
         self._next_correlation_id = 0
         self.is_open = False
+        #: How long the session that the login began lasts, 0 where that is not limited or known.
+        self.session_lifetime_ms = 0
 
     @classmethod
     async def connect(cls, host: str, port: int, settings: ClientSettings) -> Self:
-        """Connect and authenticate; `settings` are kafka-python's (security_protocol, ssl_*, sasl_*)."""
+        """Connect and authenticate; `settings` are kafka-python's (security_protocol, ssl_*, sasl_*).
+
+        Raises UpstreamUnavailableError; UpstreamLoginRefusedError, where it is the login.
+        """
         loop = asyncio.get_running_loop()
         try:
             context = tls_context(settings)
@@ -75,13 +72,17 @@ class UpstreamConnection(FrameProtocol):
             )
         except (TimeoutError, OSError) as error:
             raise UpstreamUnavailableError(f"broker {host}:{port} cannot be reached: {error}") from error
-        if settings.get("security_protocol", "").startswith("SASL"):
-            try:
-                await _authenticate(connection, host, settings)
-            except BaseException:
-                connection.close()
-                raise
+        try:
+            await connection.log_in(host, settings)
+        except BaseException:
+            connection.close()
+            raise
         return connection
+
+    async def log_in(self, host: str, settings: ClientSettings) -> None:
+        """Authenticate, for the first time or again (KIP-368). Raises as `connect`."""
+        if settings.get("security_protocol", "").startswith("SASL"):
+            self.session_lifetime_ms = await log_in(self, host, settings)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio's: requests can be sent."""
@@ -202,20 +203,3 @@ def _shared_context(
     if certificate.path:
         context.load_cert_chain(certificate.path, key.path, password)
     return context
-
-
-async def _authenticate(connection: UpstreamConnection, host: str, settings: ClientSettings) -> None:
-    name = settings.get("sasl_mechanism", "PLAIN")
-    handshake = await connection.ask(SaslHandshakeRequest(mechanism=name), SaslHandshakeResponse, 1)
-    if handshake.error_code:
-        offered = ", ".join(handshake.mechanisms)
-        raise UpstreamUnavailableError(f"the upstream broker has no SASL mechanism {name}; it has {offered}")
-    mechanism = get_sasl_mechanism(name)(host=host, **{"sasl_mechanism": name, **settings})
-    while not mechanism.is_done():
-        request = SaslAuthenticateRequest(auth_bytes=mechanism.auth_bytes())
-        response = await connection.ask(request, SaslAuthenticateResponse, 0)
-        if response.error_code != ErrorCode.NONE:
-            raise UpstreamUnavailableError(f"the upstream broker refuses our login: {response.error_message}")
-        mechanism.receive(bytes(response.auth_bytes))
-    if not mechanism.is_authenticated():
-        raise UpstreamUnavailableError("the upstream broker's login failed")

@@ -58,6 +58,14 @@ class Passthrough:
         await connection.drained()  # until then the frame takes memory here
         return answer
 
+    async def log_in(self, settings: ClientSettings) -> None:
+        """The client has logged in again, and goes on by these settings. Raises UpstreamUnavailableError."""
+        self._settings = settings
+        if self._connection is not None:
+            before = self._connection.untaken
+            await self._connection.log_in(self._address[0], settings)
+            self._connection.untaken = before
+
     def taken(self, size: int) -> None:
         """A response of so many bytes has gone to the client."""
         if self._connection is not None:

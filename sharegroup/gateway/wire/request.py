@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from kafka.protocol.api_key import ApiKey
 from kafka.protocol.api_message import ApiMessage
@@ -17,12 +17,19 @@ from kafka.protocol.api_message import ApiMessage
 from sharegroup.gateway.wire.headers import AnyResponse, RequestHeader
 
 
+class CallerRights(Protocol):
+    """What a caller may do by the brokers' word."""
+
+    def allows(self, operation: int, resource: str, name: str) -> bool:
+        """Whether the caller may do it, by Kafka's number of the operation and the kind of the resource."""
+
+
 @dataclass(frozen=True, slots=True)
 class Caller:
     """The connection a request came by: its id, the upstream broker whose port it is, host and principal.
 
     `is_standby`: it came to the port for clients of other gateways, and the broker is any. `api` is the name of the API
-    that is asked for, "" before there is a request.
+    that is asked for, "" before there is a request. `rights` are the brokers' own, where they count.
     """
 
     connection_id: int
@@ -31,6 +38,7 @@ class Caller:
     principal: str = "User:ANONYMOUS"
     is_standby: bool = False
     api: str = ""
+    rights: CallerRights | None = field(default=None, compare=False, repr=False)
 
 
 Body = TypeVar("Body", covariant=True)
