@@ -40,6 +40,11 @@ class GatewayConfig(ConfigFamily):
         le=65535,
         description="Broker n is served at this port + n, other gateways' clients at this port - 1. 0: any free ports.",
     )
+    listener_name: str = Field(
+        default="",
+        alias="gateway.listener.name",
+        description="Gateways of one name stand in for each other; empty: the security protocol's, such as SASL_SSL.",
+    )
     advertised_host: str = Field(
         default="",
         alias="gateway.advertised.host",

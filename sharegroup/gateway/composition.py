@@ -42,6 +42,7 @@ from sharegroup.gateway.job_client.cell_channels import CellChannels
 from sharegroup.gateway.job_client.job_channel import JobChannel
 from sharegroup.gateway.job_client.row_appender import RowAppender
 from sharegroup.gateway.security import Security
+from sharegroup.gateway.security.listener import listener_name
 from sharegroup.gateway.security.sasl_server import sasl_is_off
 from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
@@ -69,7 +70,7 @@ class Parts:
         #: To each cell's job, for metrics.
         self.channels: Mapping[str, CellChannel] = job.cells
         self.reachability = Reachability()
-        self.fleet = Fleet(job, self.listeners, self.reachability)
+        self.fleet = Fleet(job, self.listeners, self.reachability, listener_name(config.gateway))
         self.counts = ClientCounts()
         self._stored = StoredGroups(_tables_paths(config), config.cells.cell_of, config.job.delta_options)
         self.group_configs = GroupConfigs(config, self._stored)

@@ -32,17 +32,20 @@ class GatewayRow:
     brokers   {id of an upstream broker: where the gateway stands in for it}
     standby   where clients of another gateway find it when theirs is lost; no two gateways have the same
     lives_ms  how long the row counts, from its append; 0: the gateway ends
+    listener  the name of its listener: clients of one listener have no use for the addresses of another
     """
 
     standby: GatewayAddress
     brokers: Mapping[int, GatewayAddress] = field(default_factory=dict)
     lives_ms: int = 0
+    listener: str = ""
 
 
 def encode_gateway(row: GatewayRow) -> bytes:
     """The value of a row."""
     brokers = {str(node_id): list(address) for node_id, address in row.brokers.items()}
-    return to_json({"standby": list(row.standby), "brokers": brokers, "lives_ms": row.lives_ms}).encode()
+    said = {"standby": list(row.standby), "brokers": brokers, "lives_ms": row.lives_ms, "listener": row.listener}
+    return to_json(said).encode()
 
 
 def decode_gateway(value: bytes) -> GatewayRow:
@@ -53,7 +56,10 @@ def decode_gateway(value: bytes) -> GatewayRow:
         lives_ms = row["lives_ms"]
         if type(lives_ms) is not int or lives_ms < 0:
             raise ValueError(f"it lives for {lives_ms} ms")
-        return GatewayRow(_address(row["standby"]), brokers, lives_ms)
+        listener = row["listener"]
+        if type(listener) is not str:
+            raise ValueError(f"its listener is {listener!r}")
+        return GatewayRow(_address(row["standby"]), brokers, lives_ms, listener)
     except (TypeError, KeyError, AttributeError, ValueError) as error:
         raise ValueError(f"not a gateway's row: {error!r}") from error
 

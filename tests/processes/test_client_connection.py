@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.sasl import SaslHandshakeRequest
 from scramp import ScramClient
@@ -551,18 +550,6 @@ def test_without_sasl_there_is_no_login() -> None:
         return handshake, code, await client.is_served()
 
     assert run(test) == (34, 34, True)
-
-
-def test_passing_through_needs_rights(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def test(gateway: Gateway, client: Client) -> bool:
-        await client.connect()
-        client.send(wire.encode_request(ListOffsetsRequest(topics=[]), 1, 7, "test"))
-        return await client.is_closed()
-
-    (tmp_path / "acl.yaml").write_text("[]", encoding="utf-8")
-    with caplog.at_level(logging.INFO):
-        assert run(test, {"gateway.acls.location": str(tmp_path / "acl.yaml")})
-    assert "User:ANONYMOUS is not authorized: ALL on cluster kafka-cluster" in caplog.text
 
 
 def tls(pems: Path, **more: object) -> dict[str, object]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from sharegroup.gateway.fleet.known_gateways import KnownGateways
@@ -45,15 +46,17 @@ class GatewayRows(Protocol):
 
 
 class Fleet:
-    """`listeners` are this gateway's addresses; `is_reachable` says whether another one takes connections."""
+    """`listeners` are this gateway's addresses; `is_reachable` says whether another one takes connections. Gateways
+    with a listener of another `name` are another fleet's: a client may not reach them, or not speak as they do."""
 
     def __init__(
         self,
         rows: GatewayRows,
         listeners: Listeners,
         is_reachable: Callable[[GatewayAddress], Awaitable[bool]],
+        name: str = "",
     ) -> None:
-        self._rows, self._listeners = rows, listeners
+        self._rows, self._listeners, self._name = rows, listeners, name
         self._is_reachable = is_reachable
         self._known = KnownGateways()
         self._loop = asyncio.get_running_loop()
@@ -94,11 +97,11 @@ class Fleet:
         own = self._own()
         if own is None:
             return
-        self._announcing = self._rows.announce(GatewayRow(own.standby, own.brokers, lives_ms))
+        self._announcing = self._rows.announce(replace(own, lives_ms=lives_ms))
         self._announced_s = self._loop.time()
 
     def _heard(self, row: GatewayRow, append_ms: int) -> None:
-        if row.standby == self._listeners.standby:
+        if row.standby == self._listeners.standby or row.listener != self._name:
             return
         now_ms = self._rows.now_ms()
         if self._known.heard(row, append_ms, now_ms):
@@ -143,4 +146,4 @@ class Fleet:
         if self._listeners.standby is None:
             return None
         brokers = {node_id: GatewayAddress(*address) for node_id, address in self._listeners.addresses.items()}
-        return GatewayRow(GatewayAddress(*self._listeners.standby), brokers)
+        return GatewayRow(GatewayAddress(*self._listeners.standby), brokers, listener=self._name)

@@ -1,4 +1,7 @@
-"""Whom an address may be open to: to others than this machine only where they prove who they are, and have a list."""
+"""A gateway's listener: its name, and whom its address may be open to.
+
+To others than this machine only where they prove who they are, and have a list.
+"""
 
 from __future__ import annotations
 
@@ -32,6 +35,15 @@ def check_listener(config: GatewayConfig, key: str, host: str, takes_tokens: boo
     if missing:
         problem = f"{key}: {host} is open to others, without {' and without '.join(missing)}"
         raise InvalidConfigError("gateway", [f"{problem}; gateway.allow.everyone: true if that is meant"])
+
+
+def listener_name(config: GatewayConfig) -> str:
+    """The listener's own name, or that of its security protocol, as Kafka's listeners have it."""
+    if config.listener_name:
+        return config.listener_name
+    has_sasl = config.sasl_users or config.token_keys or config.upstream_identity is UpstreamIdentity.CLIENT
+    transport = "SSL" if config.tls_certificate else "PLAINTEXT"
+    return f"SASL_{transport}" if has_sasl else transport
 
 
 def is_loopback(host: str) -> bool:

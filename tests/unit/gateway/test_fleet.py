@@ -189,6 +189,17 @@ def test_alone_a_gateway_names_no_other() -> None:
     run(test)
 
 
+def test_a_gateway_with_another_listener_stands_in_for_nobody_here() -> None:
+    """Its clients may speak TLS where ours do not, or live in another network."""
+
+    async def test() -> None:
+        gateways = Gateways()
+        gateways.rows.hear(replace(row("a"), listener="SASL_SSL"), row("c"), replace(row("d"), listener="outside"))
+        assert await gateways.told() == (view("b", "c"), view("c", "b"))
+
+    run(test)
+
+
 def test_our_clients_are_told_the_next_one_and_the_clients_of_the_one_before_stay_there() -> None:
     async def test() -> None:
         gateways = Gateways()

@@ -10,7 +10,9 @@ STANDBY = GatewayAddress("a.example.com", 9191)
 
 
 def test_a_row_is_read_as_it_was_written() -> None:
-    row = GatewayRow(STANDBY, {1: GatewayAddress("a.example.com", 9193), 1001: GatewayAddress("::1", 10_193)}, 10_000)
+    row = GatewayRow(
+        STANDBY, {1: GatewayAddress("a.example.com", 9193), 1001: GatewayAddress("::1", 10_193)}, 10_000, "SASL_SSL"
+    )
     assert decode_gateway(encode_gateway(row)) == row
 
 
@@ -21,14 +23,16 @@ def test_a_row_is_read_as_it_was_written() -> None:
         b"[]",
         b"{}",
         b'{"standby": ["a", 1], "brokers": {}}',
-        b'{"standby": ["a", 1], "brokers": {}, "lives_ms": -1}',
-        b'{"standby": ["a", 1], "brokers": {}, "lives_ms": true}',
-        b'{"standby": ["a", 0], "brokers": {}, "lives_ms": 1}',
-        b'{"standby": ["", 1], "brokers": {}, "lives_ms": 1}',
-        b'{"standby": ["a", 1, 2], "brokers": {}, "lives_ms": 1}',
-        b'{"standby": ["a", 1], "brokers": [], "lives_ms": 1}',
-        b'{"standby": ["a", 1], "brokers": {"b": ["a", 1]}, "lives_ms": 1}',
-        b'{"standby": ["a", 1], "brokers": {"1": "a:1"}, "lives_ms": 1}',
+        b'{"standby": ["a", 1], "brokers": {}, "lives_ms": -1, "listener": ""}',
+        b'{"standby": ["a", 1], "brokers": {}, "lives_ms": true, "listener": ""}',
+        b'{"standby": ["a", 0], "brokers": {}, "lives_ms": 1, "listener": ""}',
+        b'{"standby": ["", 1], "brokers": {}, "lives_ms": 1, "listener": ""}',
+        b'{"standby": ["a", 1, 2], "brokers": {}, "lives_ms": 1, "listener": ""}',
+        b'{"standby": ["a", 1], "brokers": [], "lives_ms": 1, "listener": ""}',
+        b'{"standby": ["a", 1], "brokers": {"b": ["a", 1]}, "lives_ms": 1, "listener": ""}',
+        b'{"standby": ["a", 1], "brokers": {}, "lives_ms": 1}',
+        b'{"standby": ["a", 1], "brokers": {}, "lives_ms": 1, "listener": 1}',
+        b'{"standby": ["a", 1], "brokers": {"1": "a:1"}, "lives_ms": 1, "listener": ""}',
     ],
 )
 def test_what_is_no_row_is_said_to_be_none(value: bytes) -> None:
