@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
+from sharegroup.config import Config
 from tests.integration.test_gateway_bad_input import in_loop, produce
 from tests.processes.served_clients import Client
 
 if TYPE_CHECKING:
-    from sharegroup.config import Config
-from sharegroup.gateway.server import Gateway
+    from sharegroup.gateway.server import Gateway
     from sharegroup.testkit.embedded_kafka import EmbeddedKafka
     from tests.integration.conftest import NewTopic
 
