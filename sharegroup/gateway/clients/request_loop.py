@@ -33,6 +33,8 @@ from sharegroup.metrics.client_counts import PASSED_THROUGH, ClientCounts
 
 #: Answers that may be on their way to the client, and from upstream.
 MAX_WAITING_ANSWERS = 16
+#: ListGroups, DescribeConfigs, ShareGroupDescribe, DescribeShareGroupOffsets: administrators ask for much at once.
+MANY_ENTRIES = frozenset({16, 32, 77, 90})
 #: The one request whose response has records, and those that come before a client is known.
 SHARE_FETCH, UNLIMITED = 78, frozenset({SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE})
 
@@ -216,14 +218,14 @@ class RequestLoop:
             await self._see_login()
         else:
             response = await handler(await self._login.with_rights(request))
-        answer = self._within_quota(header, response)
+        answer = await self._within_quota(header, response)
         self._service.counts.answered(message.name, self._loop.time() - begin_s, _error_of(response))
         self._service.counts.sent(message.name, len(answer))
         return answer
 
-    def _within_quota(self, header: RequestHeader, response: AnyResponse) -> bytearray:
+    async def _within_quota(self, header: RequestHeader, response: AnyResponse) -> bytearray:
         """The encoded response. Its client is told how long it is throttled, if it is; none is before its login."""
-        answer = wire.encode_response(response, header.api_version, header.correlation_id)
+        answer = await self._encoded(header, response)
         if header.api_key in UNLIMITED:
             return answer
         fetched = len(answer) if header.api_key == SHARE_FETCH else 0
@@ -236,6 +238,13 @@ class RequestLoop:
             response.throttle(self._throttle_ms)
         else:
             response.throttle_time_ms = self._throttle_ms  # type: ignore[attr-defined]  # all of the gateway's own have it
+        return await self._encoded(header, response)
+
+    @staticmethod
+    async def _encoded(header: RequestHeader, response: AnyResponse) -> bytearray:
+        """What may have thousands of entries is encoded on a thread, behind the others that are served."""
+        if header.api_key in MANY_ENTRIES:
+            return await asyncio.to_thread(wire.encode_response, response, header.api_version, header.correlation_id)
         return wire.encode_response(response, header.api_version, header.correlation_id)
 
     # -- the login ---------------------------------------------------------------------------------------------------

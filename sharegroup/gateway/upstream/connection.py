@@ -34,6 +34,9 @@ logger = logging.getLogger(__name__)
 
 CLIENT_ID = "sharegroup-gateway"
 CONNECT_TIMEOUT_S = 10.0
+#: A longer response is read on a thread: it takes milliseconds, and the event loop has others to serve. Not so records,
+#: which stay as they are.
+LARGE_BYTES, FETCH = 65_536, 1
 #: A broker's largest response is not ours to limit; this is what a length field can say.
 MAX_RESPONSE_BYTES = 2**31 - 1
 
@@ -136,6 +139,8 @@ class UpstreamConnection(FrameProtocol):
         except TimeoutError:
             self.close()  # the late response would be taken for the next one's
             raise UpstreamUnavailableError(f"no answer from the upstream broker within {timeout_s:g} s") from None
+        if len(frame) > LARGE_BYTES and response.API_KEY != FETCH:
+            return await asyncio.to_thread(wire.decode_response, response, version, frame)
         return wire.decode_response(response, version, frame)
 
     def _open_transport(self) -> asyncio.Transport:

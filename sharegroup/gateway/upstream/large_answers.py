@@ -6,13 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
+from sharegroup.gateway.upstream.connection import LARGE_BYTES, UpstreamUnavailableError
 from sharegroup.gateway.wire.headers import MalformedRequestError
 
 T = TypeVar("T")
-
-#: Metadata of a thousand partitions.
-LARGE_BYTES = 65_536
 
 
 async def read(size: int, work: Callable[[], T]) -> T:
