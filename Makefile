@@ -5,6 +5,7 @@
 # make properties   the unit tests again and again, each time with fresh seeds and in another order
 # make simulate the job and the gateways in virtual time, 2,000 hours of it with faults, on all cores
 # make kills    the job killed at each commit step, with its checkpoint and without (make test: at half of them)
+# make clients  clients of all kinds through the gateway, on brokers of all releases that are tried (make test: a few)
 # make bench    the benchmarks
 # make soak     the job under a steady load for an hour: does anything grow? The report: tests/reports/soak.md
 # make lock     requirements.lock anew from pyproject.toml
@@ -79,6 +80,10 @@ simulate: setup
 .PHONY: kills
 kills: setup $(STAMPS)/spark.jsa
 	$(PY) -m pytest tests/integration/test_kills.py -m long
+
+.PHONY: clients
+clients: setup $(STAMPS)/spark.jsa
+	$(PY) -m pytest tests/integration/test_gateway_any_client.py -m long
 
 .PHONY: properties
 properties: $(STAMPS)/packages

@@ -1,6 +1,6 @@
 """A member of the demo that knows nothing of this project: confluent-kafka's ShareConsumer, through the gateway.
 
-    python jobs/demo_kafka_client.py --bootstrap-servers localhost:9192 --group-id demo --topic orders
+    python jobs/demo_kafka_client.py --bootstrap-servers localhost:9193 --group-id demo --topic orders
 
 Any KIP-932 client does; nothing is changed but its bootstrap address. It decides record by record, by the same rules as
 the Spark members (demo_consumers.py). Runs until SIGTERM, then prints what it did, as JSON, and ends with exit 0.

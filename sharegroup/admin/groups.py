@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from kafka import TopicPartition
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, UnknownBrokerIdError
 from kafka.protocol.admin import DeleteGroupsRequest, ListGroupsRequest
 
 from sharegroup.admin.brokers import Brokers
@@ -27,7 +27,12 @@ def list_groups(brokers: Brokers, states: Collection[str], types: Collection[str
         request = ListGroupsRequest(
             states_filter=sorted(states), types_filter=sorted(types), min_version=_TYPES_VERSION
         )
-        response = brokers.ask_once(request, node_id)
+        try:
+            response = brokers.ask_once(request, node_id)
+        except UnknownBrokerIdError:
+            if node_id in brokers.node_ids():
+                raise
+            return []  # it went meanwhile, such as a gateway that stood by
         check(response.error_code)
         return response.groups
 

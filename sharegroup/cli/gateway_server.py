@@ -9,13 +9,18 @@ import sys
 
 from sharegroup.config import Config
 from sharegroup.errors import ShareGroupError
+from sharegroup.gateway.security.audit import set_up_audit_log
 from sharegroup.gateway.server import running_gateway
 
 logger = logging.getLogger(__name__)
 
 
 def run_gateway(config: Config) -> int:
-    """Serve until SIGTERM or SIGINT; the exit code. 1: the upstream brokers or a port are not to be had."""
+    """Serve until SIGTERM or SIGINT, and until the clients have gone then; the exit code.
+
+    1: the upstream brokers or a port are not to be had.
+    """
+    set_up_audit_log()
     try:
         asyncio.run(_serve(config))
     except (ShareGroupError, OSError) as error:
@@ -30,6 +35,8 @@ async def _serve(config: Config) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with running_gateway(config) as gateway:
-        served = ", ".join(f"broker {node}: {gateway.host}:{port}" for node, port in sorted(gateway.ports.items()))
+        addresses = sorted(gateway.addresses.items())
+        served = ", ".join(f"broker {node}: {host}:{port}" for node, (host, port) in addresses)
         print(f"gateway: listening ({served})", flush=True)
         await stop.wait()
+        await gateway.drain()

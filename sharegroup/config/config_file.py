@@ -60,6 +60,12 @@ class Config:
         """The section `job` as the file has it, before any cell's folders and topics."""
         return self._file_job or self.job
 
+    @property
+    def row_topics(self) -> frozenset[str]:
+        """The topics of requests and responses of all cells' jobs."""
+        cells = self.cells.names or (NO_CELL,)
+        return frozenset(topic for cell in cells for topic in job_of_cell(self.all_cells, cell).topics)
+
     def job_of(self, group_id: str) -> JobConfig:
         """The section `job` of the cell that has the group: its topics, for clients, and its tables."""
         return job_of_cell(self.all_cells, self.cells.cell_of(group_id))

@@ -57,7 +57,7 @@ class ConfigKey(NamedTuple):
 class ConfigFamily(BaseModel):
     """Base of the families. A field's name is the key's, in snake case, without the family's common prefix."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, hide_input_in_errors=True)
 
     @classmethod
     def config_keys(cls) -> dict[str, ConfigKey]:
@@ -119,8 +119,8 @@ def check_family(family: type[Family], values: Mapping[str, object]) -> CheckedF
 
 
 def _sentence(key: ConfigKey, value: object, details: ErrorDetails) -> str:
-    # A mapping may hold a password among its values, which must not get into a log.
-    shown = "" if isinstance(value, Mapping) else f"{value} "
+    # What is to be a mapping may hold a password, whatever it is, which must not get into a log.
+    shown = "" if isinstance(key.default, Mapping) or isinstance(value, Mapping) else f"{value} "
     return f"Invalid value {shown}for configuration {key.name}: {_reason(details)} (allowed: {key.allowed})"
 
 

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from enum import Enum
+from typing import Annotated
 
+from pydantic import AfterValidator, Field
+
+from sharegroup.config.advertised_listeners import AdvertisedListeners
+from sharegroup.config.connection_limits import ALLOWED, check_overrides
 from sharegroup.config.family import ConfigFamily, Flag, Whole
+from sharegroup.config.login_names import ALGORITHMS, MECHANISMS, Algorithms, Audiences, Mechanisms
 
-__all__ = ["GatewayConfig"]
+__all__ = ["GatewayConfig", "UpstreamIdentity"]
+
+
+class UpstreamIdentity(str, Enum):
+    """In whose name what passes through the gateway comes to the brokers."""
+
+    GATEWAY = "gateway"
+    CLIENT = "client"
+
+
+def _advertised(text: str) -> str:
+    AdvertisedListeners.parse(text)
+    return text
 
 
 class GatewayConfig(ConfigFamily):
-    """Keys of the section `gateway`. Paths are read at start; an empty path means off."""
+    """Keys of the section `gateway`. An empty path means off; what files hold is read again when they change."""
 
     listener_host: str = Field(
         default="127.0.0.1", alias="gateway.listener.host", min_length=1, description="Address to listen on."
@@ -20,20 +38,49 @@ class GatewayConfig(ConfigFamily):
         alias="gateway.listener.port",
         ge=0,
         le=65535,
-        description="Port of the first upstream broker; the next ones follow. 0: any free ports.",
+        description="Broker n is served at this port + n, other gateways' clients at this port - 1. 0: any free ports.",
+    )
+    listener_name: str = Field(
+        default="",
+        alias="gateway.listener.name",
+        description="Gateways of one name stand in for each other; empty: the security protocol's, such as SASL_SSL.",
     )
     advertised_host: str = Field(
         default="",
         alias="gateway.advertised.host",
         description="Host that clients are told; empty: gateway.listener.host.",
     )
-    allow_insecure_listener: Flag = Field(
+    advertised_listeners: Annotated[str, AfterValidator(_advertised)] = Field(
+        default="",
+        alias="gateway.advertised.listeners",
+        description="Addresses that clients are told, where they are others (docs/gateways.md); empty: the host above.",
+        json_schema_extra={"allowed": "[BROKER=]HOST:PORT, ..., with {broker}, {port}, {hostname}"},
+    )
+    allow_everyone: Flag = Field(
         default=False,
-        alias="gateway.allow.insecure.listener",
-        description="Listen on other addresses than loopback without TLS and SASL.",
+        alias="gateway.allow.everyone",
+        description="Listen on other addresses than loopback without authentication or without an access control list.",
     )
     max_connections: Whole = Field(
         default=5_000, alias="gateway.max.connections", ge=1, description="Most client connections of this gateway."
+    )
+    max_connections_per_ip: Whole = Field(
+        default=2_500,
+        alias="gateway.max.connections.per.ip",
+        ge=0,
+        description="Most connections of one address.",
+    )
+    max_connections_per_ip_overrides: Annotated[str, AfterValidator(check_overrides)] = Field(
+        default="",
+        alias="gateway.max.connections.per.ip.overrides",
+        description="Most connections of these addresses, in place of the limit and the rate for any.",
+        json_schema_extra={"allowed": ALLOWED},
+    )
+    max_connection_creation_rate_per_ip: Whole = Field(
+        default=0,
+        alias="gateway.max.connection.creation.rate.per.ip",
+        ge=0,
+        description="Most new connections a second of one address. 0: any number.",
     )
     connections_max_idle_ms: Whole = Field(
         default=600_000,
@@ -49,17 +96,42 @@ class GatewayConfig(ConfigFamily):
         description="A client whose machine answers nothing to TCP for so long is gone. 0: left to TCP.",
     )
     first_request_timeout_ms: Whole = Field(
-        default=30_000,
+        default=10_000,
         alias="gateway.first.request.timeout.ms",
         ge=100,
         description="A new connection has to send its first request (and to authenticate) within this time.",
+    )
+    failed_authentication_delay_ms: Whole = Field(
+        default=100,
+        alias="gateway.connection.failed.authentication.delay.ms",
+        ge=0,
+        le=10_000,
+        description="After a failed login its answer, and other logins of its address, wait so long.",
     )
     request_max_bytes: Whole = Field(
         default=104_857_600,
         alias="gateway.request.max.bytes",
         ge=1_024,
         le=2_147_483_647,
-        description="Largest request.",
+        description="Largest request that passes through; those that do not are limited to 1 MiB.",
+    )
+    queued_max_request_bytes: Whole = Field(
+        default=134_217_728,
+        alias="gateway.queued.max.request.bytes",
+        ge=1_048_576,
+        description="Memory for requests above 64 KiB, of all connections, while they are read and handled.",
+    )
+    request_stall_timeout_ms: Whole = Field(
+        default=10_000,
+        alias="gateway.request.stall.timeout.ms",
+        ge=100,
+        description="A connection that holds some of this memory has to send 64 KiB more within this time.",
+    )
+    drain_timeout_ms: Whole = Field(
+        default=10_000,
+        alias="gateway.drain.timeout.ms",
+        ge=0,
+        description="How long a gateway that is told to end waits for its clients to finish what they hold, and to go.",
     )
     job_timeout_ms: Whole = Field(
         default=20_000,
@@ -146,10 +218,86 @@ class GatewayConfig(ConfigFamily):
     sasl_users: str = Field(
         default="",
         alias="gateway.sasl.users.location",
-        description="Users and their credentials (YAML); set: clients authenticate by PLAIN or SCRAM-SHA-512.",
+        description="Users and their credentials (YAML); set: clients authenticate, by PLAIN or SCRAM.",
+    )
+    sasl_mechanisms: Mechanisms = Field(
+        default=(),
+        alias="gateway.sasl.enabled.mechanisms",
+        description="How clients may authenticate; empty: by all for which there are users or keys of tokens.",
+        json_schema_extra={"allowed": f"a list of {', '.join(MECHANISMS)}"},
+    )
+    max_reauth_ms: Whole = Field(
+        default=0,
+        alias="gateway.connections.max.reauth.ms",
+        ge=0,
+        description="Clients have to authenticate again after this time (KIP-368). 0: only when their token ends.",
+    )
+    token_keys: str = Field(
+        default="",
+        alias="gateway.sasl.oauthbearer.jwks.endpoint.url",
+        description="Keys of tokens, a JWKS (file: or https:); set: clients may authenticate by OAUTHBEARER.",
+    )
+    token_keys_refresh_ms: Whole = Field(
+        default=3_600_000,
+        alias="gateway.sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        ge=10_000,
+        description="How often keys are asked for by https. A file is read again when it changes.",
+    )
+    token_issuer: str = Field(
+        default="",
+        alias="gateway.sasl.oauthbearer.expected.issuer",
+        description="Who has to have issued a token (`iss`).",
+    )
+    token_audiences: Audiences = Field(
+        default=(),
+        alias="gateway.sasl.oauthbearer.expected.audience",
+        description="For whom a token has to be (`aud`): one of these.",
+        json_schema_extra={"allowed": "a list of texts"},
+    )
+    token_claim: str = Field(
+        default="sub",
+        alias="gateway.sasl.oauthbearer.sub.claim.name",
+        min_length=1,
+        description="The claim of a token that has the user's name.",
+    )
+    token_algorithms: Algorithms = Field(
+        default=ALGORITHMS,
+        alias="gateway.sasl.oauthbearer.algorithms",
+        min_length=1,
+        description="How tokens may be signed.",
+        json_schema_extra={"allowed": f"a list of {', '.join(ALGORITHMS)}"},
+    )
+    token_clock_skew_s: Whole = Field(
+        default=30,
+        alias="gateway.sasl.oauthbearer.clock.skew.seconds",
+        ge=0,
+        le=300,
+        description="How far the clock of a token's issuer may be off.",
+    )
+    upstream_identity: UpstreamIdentity = Field(
+        default=UpstreamIdentity.GATEWAY,
+        alias="gateway.upstream.identity",
+        description="Who acts at the brokers: the gateway, or each client, so that their own rights hold.",
     )
     acls: str = Field(
         default="",
         alias="gateway.acls.location",
         description="Access control list (YAML); set: what it does not allow is denied.",
+    )
+    quotas: str = Field(
+        default="",
+        alias="gateway.quota.location",
+        description="Quotas of users and client ids (YAML); what they do not say is as the next two keys say.",
+    )
+    quota_consumer_byte_rate: Whole = Field(
+        default=0,
+        alias="gateway.quota.consumer.byte.rate",
+        ge=0,
+        description="Bytes a second of a client's ShareFetch responses, before it is throttled. 0: any number.",
+    )
+    quota_request_rate: Whole = Field(
+        default=0,
+        alias="gateway.quota.request.rate",
+        ge=0,
+        description="Requests a second of a client that the gateway answers, before it is throttled. 0: any number.",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
 from sharegroup.config.client_properties import property_problems
 from sharegroup.config.family import ConfigFamily, Whole
@@ -49,8 +49,13 @@ def _replication_factor(number: int) -> int:
     return number
 
 
-ClientProperties = Annotated[dict[str, str], BeforeValidator(_client_properties)]
-StorageOptions = Annotated[dict[str, str], BeforeValidator(checked_options)]
+def _without_values(texts: Mapping[str, str]) -> dict[str, str]:
+    """What a dump of the configuration shows: passwords are among the values."""
+    return dict.fromkeys(texts, "[hidden]")
+
+
+ClientProperties = Annotated[dict[str, str], BeforeValidator(_client_properties), PlainSerializer(_without_values)]
+StorageOptions = Annotated[dict[str, str], BeforeValidator(checked_options), PlainSerializer(_without_values)]
 TopicName = Annotated[str, AfterValidator(_topic_name)]
 ReplicationFactor = Annotated[Whole, AfterValidator(_replication_factor)]
 
@@ -86,6 +91,7 @@ class JobConfig(ConfigFamily):
     kafka: ClientProperties = Field(
         default={},
         alias="kafka",
+        repr=False,
         description="Properties for every Kafka client (security.protocol, sasl.*, ...).",
         json_schema_extra={"allowed": "mapping of texts"},
     )

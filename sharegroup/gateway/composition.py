@@ -9,14 +9,24 @@ from kafka.protocol import admin as admin_messages
 from kafka.protocol import metadata as metadata_messages
 from kafka.protocol import sasl as sasl_messages
 
-from sharegroup.config import NO_CELL, Config
+from sharegroup.config import NO_CELL, Config, GatewayConfig
+from sharegroup.config.advertised_listeners import AdvertisedListeners
 from sharegroup.config.cells import job_of_cell
+from sharegroup.config.connection_limits import connection_overrides
+from sharegroup.config.gateway import UpstreamIdentity
+from sharegroup.gateway.acting.acting_logins import ActingLogins
+from sharegroup.gateway.clients.address_limits import AddressLimits
 from sharegroup.gateway.clients.client_connection import ClientConnection
 from sharegroup.gateway.clients.connections import Connections
-from sharegroup.gateway.clients.login import Logins
+from sharegroup.gateway.clients.descriptors import connections_within, raise_limit
+from sharegroup.gateway.clients.frame_budget import FrameBudget
+from sharegroup.gateway.clients.login import Logins, time_ms
 from sharegroup.gateway.clients.ports import Ports
+from sharegroup.gateway.clients.quotas import Quotas, load_quotas
 from sharegroup.gateway.clients.request_loop import Service
 from sharegroup.gateway.clients.tls_connection import TlsConnection
+from sharegroup.gateway.fleet.fleet import Fleet
+from sharegroup.gateway.fleet.reachability import Reachability
 from sharegroup.gateway.groups.group_configs import GroupConfigs
 from sharegroup.gateway.groups.stored_groups import StoredGroups
 from sharegroup.gateway.groups.upstream_groups import UpstreamGroups
@@ -24,6 +34,7 @@ from sharegroup.gateway.handlers.admin import admin_routes
 from sharegroup.gateway.handlers.api_versions import ApiVersions
 from sharegroup.gateway.handlers.cluster import ClusterApis
 from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat
+from sharegroup.gateway.handlers.metadata import Metadata
 from sharegroup.gateway.handlers.pass_through import PassThrough
 from sharegroup.gateway.handlers.share_fetch import ShareApis
 from sharegroup.gateway.job_client.cell_channel import CellChannel
@@ -31,6 +42,7 @@ from sharegroup.gateway.job_client.cell_channels import CellChannels
 from sharegroup.gateway.job_client.job_channel import JobChannel
 from sharegroup.gateway.job_client.row_appender import RowAppender
 from sharegroup.gateway.security import Security
+from sharegroup.gateway.security.listener import listener_name
 from sharegroup.gateway.security.sasl_server import sasl_is_off
 from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
@@ -48,14 +60,17 @@ class Parts:
 
     def __init__(self, config: Config) -> None:
         settings = python_properties(config.job.bootstrap_servers, config.job.kafka)
-        self._config, self._security = config, Security.of(config.gateway)
+        self._config, self._security = config, Security.of(config.gateway, config.row_topics)
         self.cluster = UpstreamCluster(settings)
-        self.listeners = Listeners(config.gateway.advertised_host or config.gateway.listener_host)
+        advertised = AdvertisedListeners.parse(config.gateway.advertised_listeners)
+        self.listeners = Listeners(config.gateway.advertised_host or config.gateway.listener_host, advertised)
         self.ports = Ports(config.gateway, self.cluster, self.listeners)
         job = _job_channel(config, settings, self.cluster)
         self.job: JobChannel = job
         #: To each cell's job, for metrics.
         self.channels: Mapping[str, CellChannel] = job.cells
+        self.reachability = Reachability()
+        self.fleet = Fleet(job, self.listeners, self.reachability, listener_name(config.gateway))
         self.counts = ClientCounts()
         self._stored = StoredGroups(_tables_paths(config), config.cells.cell_of, config.job.delta_options)
         self.group_configs = GroupConfigs(config, self._stored)
@@ -71,14 +86,26 @@ class Parts:
             self._identities,
         )
         self.pass_through = PassThrough(self.cluster, settings, self._security)
-        self.logins = Logins(self._security)
-        self.connections = Connections(config.gateway.max_connections, self.share.sessions.disconnected, self.counts)
-        self._service = Service(config.gateway, self._routes(), self.pass_through, self.logins, self.counts)
+        delay_s = config.gateway.failed_authentication_delay_ms / 1000
+        self.logins = Logins(self._security, delay_s, time_ms, self._acting(settings))
+        self.connections = Connections(
+            _connection_limits(config.gateway), self.share.sessions.disconnected, self.counts
+        )
+        self.budget = FrameBudget(config.gateway.queued_max_request_bytes)
+        self._service = Service(
+            config.gateway,
+            self._routes(),
+            self.pass_through,
+            self.logins,
+            self.budget,
+            _quotas(config.gateway),
+            self.counts,
+        )
         self.ports.serve_with(self._connection)
 
     def _routes(self) -> Mapping[int, Route]:
         """{api key: (request message, handler)}"""
-        cluster = ClusterApis(self.cluster, self.listeners, self.ports.open_new, self._security)
+        cluster = ClusterApis(self.cluster, self.listeners, self.ports.open_new, self._security, self.fleet.view_of)
         upstream_groups = UpstreamGroups(self.cluster, self._stored)
         heartbeat = ShareGroupHeartbeat(
             self.job, self.cluster, self._security, self._leases, upstream_groups, self._identities
@@ -87,7 +114,7 @@ class Parts:
             (sasl_messages.SaslHandshakeRequest, sasl_is_off),
             (sasl_messages.SaslAuthenticateRequest, sasl_is_off),
             (metadata_messages.ApiVersionsRequest, ApiVersions(self.cluster, self._security)),
-            (metadata_messages.MetadataRequest, cluster.metadata),
+            (metadata_messages.MetadataRequest, Metadata(cluster, self.cluster.snapshots, self._security)),
             (metadata_messages.FindCoordinatorRequest, cluster.find_coordinator),
             (admin_messages.DescribeClusterRequest, cluster.describe_cluster),
             (share_messages.ShareGroupHeartbeatRequest, heartbeat),
@@ -97,11 +124,42 @@ class Parts:
         ]
         return {message.API_KEY: (message, handler) for message, handler in routes}
 
-    def _connection(self, node_id: int) -> asyncio.BaseProtocol:
-        client = ClientConnection(self._service, self.connections, node_id)
+    def _acting(self, settings: ClientSettings) -> ActingLogins | None:
+        if self._config.gateway.upstream_identity is not UpstreamIdentity.CLIENT:
+            return None
+        return ActingLogins(self._config, settings, self.cluster, self._share_groups, time_ms)
+
+    async def _share_groups(self) -> list[str]:
+        return [listing.group_id for listing in await self._stored.listings()]
+
+    def look_at_security(self) -> None:
+        """Read again what has changed of certificates, users, keys and rights. Blocks."""
+        self._security.look()
+
+    def _connection(self, node_id: int, is_standby: bool) -> asyncio.BaseProtocol:
+        client = ClientConnection(self._service, self.connections, node_id, is_standby)
         if self._security.tls is None:
             return client
         return TlsConnection(client, self._security.tls, self._config.gateway.first_request_timeout_ms / 1000)
+
+
+def _connection_limits(config: GatewayConfig) -> AddressLimits:
+    """As the configuration says, as far as the process has descriptors for it."""
+    return AddressLimits(
+        connections_within(raise_limit(), config.max_connections),
+        config.max_connections_per_ip,
+        connection_overrides(config.max_connections_per_ip_overrides),
+        config.max_connection_creation_rate_per_ip,
+    )
+
+
+def _quotas(config: GatewayConfig) -> Quotas:
+    """Raises InvalidConfigError."""
+    return Quotas(
+        load_quotas(config.quotas) if config.quotas else (),
+        consumer_byte_rate=config.quota_consumer_byte_rate,
+        request_rate=config.quota_request_rate,
+    )
 
 
 def _job_channel(config: Config, settings: ClientSettings, cluster: UpstreamCluster) -> CellChannel | CellChannels:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
 
 from sharegroup.config import Config
 from sharegroup.gateway.composition import Parts
@@ -14,7 +15,9 @@ from sharegroup.gateway.shown_metrics import TICK_S, ShownMetrics
 
 logger = logging.getLogger(__name__)
 
-UPKEEP_INTERVAL_S, IDLE_CHECK_INTERVAL_S, REFRESH_INTERVAL_S = 0.1, 1.0, 30.0
+UPKEEP_INTERVAL_S, FLEET_INTERVAL_S, IDLE_CHECK_INTERVAL_S, REFRESH_INTERVAL_S = 0.1, 0.5, 1.0, 30.0
+#: How often files of users, rights and certificates are looked at.
+SECURITY_INTERVAL_S = 1.0
 
 
 class Gateway:
@@ -42,10 +45,28 @@ class Gateway:
             (UPKEEP_INTERVAL_S, parts.share.sessions.upkeep),
             (IDLE_CHECK_INTERVAL_S, parts.connections.close_idle),
             (CONFIGS_INTERVAL_S, parts.group_configs.upkeep),
+            (SECURITY_INTERVAL_S, partial(asyncio.to_thread, parts.look_at_security)),
             (REFRESH_INTERVAL_S, self._refresh),
+            (FLEET_INTERVAL_S, parts.fleet.upkeep),
             (TICK_S, self._metrics.tick),
         ]
         self._tasks = [asyncio.ensure_future(_each(interval_s, work)) for interval_s, work in upkeep]
+
+    async def drain(self) -> None:
+        """Have the clients go to other gateways, each when it has acknowledged what it holds, before `stop`.
+
+        Takes `gateway.drain.timeout.ms` at most, and a moment to tell the other gateways.
+        """
+        parts = self.parts
+        self._metrics.draining()
+        parts.ports.close()
+        parts.share.sessions.drain()
+        await parts.fleet.leave(parts.share.sessions.holds)
+        if not await parts.connections.drain(self._may_go, self._config.drain_timeout_ms / 1000):
+            logger.warning("%d clients have not finished in time: what they hold goes back", len(parts.connections))
+
+    def _may_go(self, connection_id: int) -> bool:
+        return not self.parts.share.sessions.holds(connection_id)
 
     async def stop(self) -> None:
         """Close the ports, give back what members hold, and end."""
@@ -57,20 +78,15 @@ class Gateway:
         parts.ports.close()
         parts.share.sessions.close()  # gives back what members hold, before their connections end
         parts.connections.close()
+        parts.reachability.close()
         await parts.job.close()
         parts.cluster.close()
         parts.logins.close()
 
     @property
-    def host(self) -> str:
-        """The host that clients are told."""
-        return self.parts.listeners.host
-
-    @property
-    def ports(self) -> dict[int, int]:
-        """{upstream broker: port}"""
-        listeners = self.parts.listeners
-        return {node_id: listeners.port(node_id) for node_id in listeners.node_ids}
+    def addresses(self) -> Mapping[int, tuple[str, int]]:
+        """{upstream broker: where clients are told to find it}"""
+        return self.parts.listeners.addresses
 
     async def _refresh(self) -> None:
         """Learn of new topics, partitions, leaders and brokers."""

@@ -24,7 +24,7 @@ class ShownMetrics:
     def __init__(self, parts: Parts, clock: Callable[[], float]) -> None:
         self._parts, self._clock = parts, clock
         self._server = MetricsServer(self.families, self.unhealthy, self.unready)
-        self._is_listening = False
+        self._is_listening = self._is_draining = False
         self._ticked_s = clock()
 
     def start(self, host: str, port: int) -> None:
@@ -40,6 +40,10 @@ class ShownMetrics:
     def tick(self) -> None:
         """The event loop gets on."""
         self._ticked_s = self._clock()
+
+    def draining(self) -> None:
+        """The gateway ends as soon as its clients are gone."""
+        self._is_draining = True
 
     def close(self) -> None:
         """The gateway ends."""
@@ -57,6 +61,8 @@ class ShownMetrics:
         yield from self.unhealthy()
         if not self._is_listening:
             yield "the gateway's ports are not open"
+        if self._is_draining:
+            yield "the gateway ends: it takes no more clients"
         if not self._parts.cluster.is_reachable:
             yield "the upstream brokers do not answer"
         for cell, channel in self._parts.channels.items():

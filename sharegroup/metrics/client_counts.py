@@ -27,6 +27,7 @@ class ClientCounts:
         self._failed.add(0, *_ALERTED)  # an increase is seen only between two scrapes that have the series
         self._received = Counter(catalogue.BYTES_IN)
         self._sent = Counter(catalogue.BYTES_OUT)
+        self._throttled = Counter(catalogue.THROTTLED_SECONDS)
         self._seconds = Histogram(catalogue.REQUEST_SECONDS)
 
     def connected(self, accepted: bool) -> None:
@@ -46,6 +47,10 @@ class ClientCounts:
         """A response of so many bytes goes out."""
         self._sent.add(size, api)
 
+    def throttled(self, seconds: float) -> None:
+        """A client is to wait for its quota."""
+        self._throttled.add(seconds)
+
     def answered(self, api: str, seconds: float, error: str) -> None:
         """A request of the gateway's own; `error` is the name of the whole request's error, "" for none."""
         self._seconds.observe(seconds, api)
@@ -62,6 +67,7 @@ class ClientCounts:
             self._failed,
             self._received,
             self._sent,
+            self._throttled,
         ):
             yield counter.family()
         yield self._seconds.family()

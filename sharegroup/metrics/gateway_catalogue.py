@@ -19,10 +19,13 @@ def _gauge(name: str, text: str, labels: tuple[str, ...] = (), kafka: str = "") 
 
 CONNECTIONS = _gauge("connections", "Client connections.")
 CONNECTIONS_ACCEPTED = _counter("connections_accepted", "Client connections that were taken.")
-CONNECTIONS_REFUSED = _counter("connections_refused", "Client connections above gateway.max.connections.")
+CONNECTIONS_REFUSED = _counter(
+    "connections_refused", "Client connections that were refused: too many, of all clients or of one address."
+)
 CONNECTIONS_IDLE = _counter("connections_closed_idle", "Client connections that were closed as they were silent.")
 BYTES_IN = _counter("received_bytes", "Bytes of requests, by api: a name, or `passed_through`.", ("api",))
 BYTES_OUT = _counter("sent_bytes", "Bytes of responses, by api: a name, or `passed_through`.", ("api",))
+THROTTLED_SECONDS = _counter("throttled_seconds", "Time that clients had to wait for their quotas.")
 REQUESTS = _counter(
     "requests",
     "Requests, by api: a name, or `passed_through`.",

@@ -7,10 +7,8 @@
     python -m sharegroup.testkit.embedded_kafka --port 9092     # one to try things on, until Ctrl-C
 
 Broker and controller are one KRaft node (for more, see `embedded_kafka_cluster`), on free ports, with the JARs of
-`conf/ivy.xml`. The child must not outlive us, however we end: a watchdog process holds the reading end of a pipe of
-which only this process has the writing end, so the pipe closes when we die, even by SIGKILL, and the watchdog stops the
-broker and removes its files. (Linux's PR_SET_PDEATHSIG would do with less, but it fires when the *thread* that started
-the child ends, and only on Linux.)
+`conf/ivy.xml`; releases of before KRaft have a ZooKeeper in the controller's place. The processes do not outlive us
+(`guarded_process`).
 """
 
 import argparse
@@ -34,29 +32,20 @@ from typing import NoReturn
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
+from sharegroup.testkit.guarded_process import GuardedProcess
 from sharegroup.testkit.jars import QUICK_START, JarsError, jars, java
+from sharegroup.topics.cluster_description import describe_cluster
 
 HOST = "127.0.0.1"  # not localhost: clients would try ::1 first, where the broker does not listen
 START_DEADLINE_S = 60.0
-STOP_DEADLINE_S = 30.0
 LOG_TAIL_LINES = 30
 PORT_ATTEMPTS = 3
-#: Kafka's releases that can be run, and the configuration of conf/ivy.xml that has the JARs. 3.9 has no share groups.
-VERSIONS = {"4.3": "broker", "3.9": "broker-3.9"}
+#: Kafka's releases that can be run, and the configuration of conf/ivy.xml that has the JARs. Share groups: 4.3 alone.
+VERSIONS = {"4.3": "broker", "3.9": "broker-3.9", "3.7": "broker-3.7", "2.8": "broker-2.8"}
+#: Those whose cluster is kept in a ZooKeeper: KRaft was a preview in them.
+_WITH_ZOOKEEPER = frozenset({"2.8"})
 
 _LOG4J2_PROPERTIES = Path(__file__).resolve().parents[2] / "conf" / "log4j2.properties"
-
-# $1 is the broker's process id, $2 a directory to remove or nothing. `read` returns when the pipe closes.
-_WATCHDOG = """
-read -r _
-kill -TERM "$1" 2>/dev/null || exit 0
-for _ in 1 2 3 4 5 6 7 8 9 10; do
-    kill -0 "$1" 2>/dev/null || break
-    sleep 1
-done
-kill -KILL "$1" 2>/dev/null
-[ -z "$2" ] || rm -rf "$2"
-"""
 
 
 class EmbeddedKafkaError(RuntimeError):
@@ -78,10 +67,12 @@ class EmbeddedKafka:
         heap: the JVM's heap option. More of them can be in KAFKA_OPTS of the environment, as with Kafka's own scripts.
         version: Kafka's release, one of `VERSIONS`.
         node_id: the broker's id.
-        join: the first node of the cluster that this one is to be a broker of; that one is its controller.
+        join: the first node of the cluster that this one is to be a broker of; that one is its controller, or has its
+            ZooKeeper.
 
     Attributes:
-        bootstrap_servers: `127.0.0.1:<port>`, valid once started, as `controller` and `cluster_id`.
+        bootstrap_servers: `127.0.0.1:<port>`, valid once started, as `cluster_id` and `controller`, the address of the
+            controller or of ZooKeeper.
         log_path: the broker's log; it stays when a start fails or the `with` block raises.
     """
 
@@ -101,6 +92,7 @@ class EmbeddedKafka:
         self.cluster_id = ""
         self.node_id = node_id
         self._conf = VERSIONS[version]
+        self._has_zookeeper = version in _WITH_ZOOKEEPER
         self._first = join
         self._port_is_ours = port == 0
         self._data_dir = data_dir
@@ -108,8 +100,8 @@ class EmbeddedKafka:
         self._features = dict(features or {})
         self._heap = heap
         self._home: Path | None = None
-        self._broker: subprocess.Popen[bytes] | None = None
-        self._watchdog: subprocess.Popen[bytes] | None = None
+        self._broker: GuardedProcess | None = None
+        self._zookeeper: GuardedProcess | None = None
         self._admin: KafkaAdminClient | None = None
 
     def __enter__(self) -> "EmbeddedKafka":
@@ -130,6 +122,11 @@ class EmbeddedKafka:
         if self._home is None:
             raise EmbeddedKafkaError("this broker was never started")
         return self._home / "kafka.log"
+
+    @property
+    def pid(self) -> int:
+        """The broker's process id. Raises EmbeddedKafkaError when it is not running."""
+        return self._running().pid
 
     def start(self) -> None:
         """Formats the storage, starts the broker and returns when it answers a Metadata request.
@@ -173,9 +170,12 @@ class EmbeddedKafka:
 
     def wait(self) -> int:
         """Blocks until the broker ends by itself; its exit code."""
+        return self._running().wait()
+
+    def _running(self) -> GuardedProcess:
         if self._broker is None:
             raise EmbeddedKafkaError("the broker is not running")
-        return self._broker.wait()
+        return self._broker
 
     def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> None:
         """Creates a topic and returns when each of its partitions has a leader."""
@@ -189,8 +189,7 @@ class EmbeddedKafka:
     def admin_client(self) -> KafkaAdminClient:
         """An admin client of the broker, closed with it. Raises EmbeddedKafkaError when it is not running."""
         if self._admin is None:
-            if self._broker is None:
-                raise EmbeddedKafkaError("the broker is not running")
+            self._running()
             self._admin = KafkaAdminClient(bootstrap_servers=self.bootstrap_servers, bootstrap_timeout_ms=5_000)
         return self._admin
 
@@ -199,35 +198,63 @@ class EmbeddedKafka:
     def _start_once(self, java_command: list[str]) -> None:
         self._home = Path(tempfile.mkdtemp(prefix="sharegroup-kafka-"))
         self.port = self.port or free_port()
-        (self._home / "server.properties").write_text(
-            "".join(f"{key}={value}\n" for key, value in self._properties().items()), encoding="utf-8"
-        )
-        self._format_storage(java_command)
-        self._spawn(java_command)
+        self._write("server.properties", self._properties())
+        if not self._has_zookeeper:
+            self._format_storage(java_command)
+        elif self._first is None:
+            self._write("zoo.cfg", self._zookeeper_properties())
+            self._zookeeper = self._spawn(java_command, "org.apache.zookeeper.server.ZooKeeperServerMain", "zoo.cfg")
+        self._broker = self._spawn(java_command, "kafka.Kafka", "server.properties")
         self._await_ready()
 
+    def _write(self, file: str, properties: Mapping[str, str]) -> None:
+        text = "".join(f"{key}={value}\n" for key, value in properties.items())
+        self.log_path.with_name(file).write_text(text, encoding="utf-8")
+
     def _roles(self) -> dict[str, str]:
-        """Who the controller is: the first node of a cluster."""
+        """Who the controller is: the first node of a cluster, or whom ZooKeeper names."""
+        if self._has_zookeeper:
+            self.controller = self._first.controller if self._first is not None else f"{HOST}:{free_port()}"
+            return {
+                "broker.id": str(self.node_id),
+                "listeners": f"PLAINTEXT://{self.bootstrap_servers}",
+                "zookeeper.connect": self.controller,
+            }
         if self._first is not None:
             self.controller = self._first.controller
             return {
                 "process.roles": "broker",
                 "listeners": f"PLAINTEXT://{self.bootstrap_servers}",
-                "controller.quorum.voters": f"{self._first.node_id}@{self.controller}",
+                **self._quorum(self._first.node_id),
             }
         self.controller = f"{HOST}:{free_port()}"
         return {
             "process.roles": "broker,controller",
             "listeners": f"PLAINTEXT://{self.bootstrap_servers},CONTROLLER://{self.controller}",
-            "controller.quorum.voters": f"{self.node_id}@{self.controller}",
+            **self._quorum(self.node_id),
+        }
+
+    def _quorum(self, controller_id: int) -> dict[str, str]:
+        return {
+            "node.id": str(self.node_id),
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": f"{controller_id}@{self.controller}",
+        }
+
+    def _zookeeper_properties(self) -> dict[str, str]:
+        data = self._data()
+        host, port = self.controller.split(":")
+        return {
+            "clientPortAddress": host,
+            "clientPort": port,
+            "dataDir": str(data.with_name(f"{data.name}-zookeeper")),
+            "admin.enableServer": "false",
         }
 
     def _properties(self) -> dict[str, str]:
         return {
             **self._roles(),
-            "node.id": str(self.node_id),
             "advertised.listeners": f"PLAINTEXT://{self.bootstrap_servers}",
-            "controller.listener.names": "CONTROLLER",
             "log.dirs": str(self._data()),
             # One broker holds the only replica of everything.
             "default.replication.factor": "1",
@@ -268,30 +295,20 @@ class EmbeddedKafka:
         if done.returncode != 0:
             raise self._failed("the storage could not be formatted")
 
-    def _spawn(self, java_command: list[str]) -> None:
+    def _spawn(self, java_command: list[str], main_class: str, file: str) -> GuardedProcess:
+        assert self._home is not None  # set first thing by _start_once
         options = [self._heap, *shlex.split(os.environ.get("KAFKA_OPTS", ""))]
-        command = [*java_command, *options, "kafka.Kafka", str(self.log_path.with_name("server.properties"))]
-        # Sessions of their own: Ctrl-C at the terminal is ours to handle, and must reach neither of the two.
-        with self.log_path.open("ab") as log:
-            self._broker = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
-        self._watchdog = subprocess.Popen(
-            ["sh", "-c", _WATCHDOG, "watchdog", str(self._broker.pid), str(self._home)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        command = [*java_command, *options, main_class, str(self._home / file)]
+        return GuardedProcess(command, self.log_path, self._home)
 
     def _await_ready(self) -> None:
-        assert self._broker is not None  # set by _spawn
+        assert self._broker is not None  # set by _start_once
         deadline = time.monotonic() + START_DEADLINE_S
         while not self._answers():
             if time.monotonic() > deadline:
                 raise self._failed(f"the broker did not answer within {START_DEADLINE_S:.0f} s")
             try:
-                code = self._broker.wait(timeout=0.1)
+                code = self._broker.wait(timeout_s=0.1)
             except subprocess.TimeoutExpired:
                 continue
             if "Address already in use" in self._log_text():
@@ -305,10 +322,12 @@ class EmbeddedKafka:
         except OSError:
             return False
         try:
-            cluster = self.admin_client().describe_cluster()
+            cluster = describe_cluster(self.admin_client())
         except KafkaError:
             self._close_admin()
             return False
+        if self._has_zookeeper and self._meta_properties().exists():
+            self.cluster_id = self._formatted_id()  # the cluster's first broker has chosen it, and each writes it down
         active = {broker["broker_id"] for broker in cluster["brokers"] if not broker.get("is_fenced")}
         return cluster["cluster_id"] == self.cluster_id and self.node_id in active
 
@@ -323,17 +342,18 @@ class EmbeddedKafka:
 
     def _end_processes(self) -> None:
         self._close_admin()
-        if self._broker is not None:
-            _end(self._broker)
-        if self._watchdog is not None:
-            self._watchdog.kill()  # after the broker: until then it guards it
-            self._watchdog.communicate()
-        self._broker = self._watchdog = None
+        for process in (self._broker, self._zookeeper):
+            if process is not None:
+                process.end()
+        self._broker = self._zookeeper = None
 
     def _remove_files(self, keep_log: bool) -> None:
         assert self._home is not None  # set first thing by _start_once
-        shutil.rmtree(self._home / "data" if keep_log else self._home, ignore_errors=True)
-        if keep_log:
+        if not keep_log:
+            shutil.rmtree(self._home, ignore_errors=True)
+        else:
+            for data in (path for path in self._home.iterdir() if path.is_dir()):
+                shutil.rmtree(data, ignore_errors=True)
             print(f"embedded Kafka: the broker's log is kept in {self.log_path}", file=sys.stderr)
 
     # -- talking to it
@@ -361,15 +381,6 @@ def free_port() -> int:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def _end(process: "subprocess.Popen[bytes]") -> None:
-    process.terminate()
-    try:
-        process.wait(STOP_DEADLINE_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
 
 
 def _interrupt(_signum: int, _frame: FrameType | None) -> NoReturn:

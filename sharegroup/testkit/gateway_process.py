@@ -9,11 +9,14 @@
 from __future__ import annotations
 
 import re
+import secrets
+import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sharegroup.testkit.embedded_kafka import HOST
 from sharegroup.testkit.logged_process import LoggedProcess
 
 if TYPE_CHECKING:
@@ -21,17 +24,19 @@ if TYPE_CHECKING:
 
 _LISTENING = "gateway: listening"
 _ADDRESS = re.compile(r"broker (\d+): (\S+?:\d+)")
+#: Below the ports that systems give out by themselves, so that nobody gets one of them while a gateway is away.
+_BASES, _PORTS = range(10_000, 30_000), 10
 
 
 class GatewayProcess(LoggedProcess):
     """Starts and ends a gateway. `config_path` is the job's file; `options` go to the command.
 
-    `port` is the first one; 0: any free ones, and the first of them again when the gateway is started again.
+    `port` is the base port; 0: one with free ones behind it. The ports stay the same when it is started again.
     """
 
     def __init__(self, config_path: Path, log_path: Path, *, port: int = 0, options: Sequence[str] = ()) -> None:
         command = [sys.executable, "-m", "sharegroup.cli", "--verbose", "gateway", f"--config={config_path}"]
-        super().__init__("gateway", [*command, *options, f"--port={port}"], log_path)
+        super().__init__("gateway", [*command, *options, f"--port={port or free_base_port()}"], log_path)
         #: {id of an upstream broker: where the gateway stands in for it}
         self.addresses: dict[int, str] = {}
 
@@ -39,10 +44,27 @@ class GatewayProcess(LoggedProcess):
         """Start the process; returns when its ports are open. Raises LoggedProcessError."""
         line = self._start_until(_LISTENING)
         self.addresses = {int(node_id): address for node_id, address in _ADDRESS.findall(line)}
-        self._command[-1] = f"--port={min(int(address.rpartition(':')[2]) for address in self.addresses.values())}"
         return self
 
     @property
     def bootstrap_servers(self) -> str:
         """The addresses of all its ports, with commas."""
         return ",".join(self.addresses.values())
+
+
+def free_base_port() -> int:
+    """A base port whose ports were free a moment ago, for brokers of small ids."""
+    while True:
+        base = secrets.choice(_BASES)
+        if all(_is_free(port) for port in range(base - 1, base + _PORTS)):
+            return base
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+        return True

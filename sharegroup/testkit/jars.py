@@ -1,7 +1,7 @@
 """The JARs of `conf/ivy.xml`, resolved once by the Ivy that PySpark ships and kept in a cache that all clones share.
 
     jars("spark")                          # -> [.../spark/delta-spark_4.2_2.13-4.4.0.jar, ...]
-    python -m sharegroup.testkit.jars                  # resolves every configuration, showing progress
+    python -m sharegroup.testkit.jars                  # resolves what `make test` needs, showing progress
     python -m sharegroup.testkit.jars --list spark     # the paths of one, as spark-submit --jars takes them
 
 The cache is `$SHAREGROUP_CACHE`, else `$XDG_CACHE_HOME/sharegroup`, else `~/.cache/sharegroup`:
@@ -25,7 +25,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 IVY_XML = Path(__file__).resolve().parents[2] / "conf" / "ivy.xml"
-CONFS = ("spark", "broker", "broker-3.9", "tools", "s3", "s3-server")
+CONFS = ("spark", "broker", "broker-3.9", "broker-3.7", "broker-2.8", "tools", "streams", "s3", "s3-server")
+#: Those of long tests: resolved when they are asked for.
+ON_REQUEST = frozenset({"broker-3.7", "broker-2.8", "streams"})
 MIN_JAVA = 17
 #: JVM options for what does not live for long: no second compiler, which would only take the cores from the start, and
 #: no collector threads.
@@ -148,16 +150,19 @@ def _show(text: str) -> None:
 
 
 def main(command_line: list[str]) -> int:
-    """Resolves the named configurations, all of them when none is named."""
+    """Resolves the named configurations; when none is named, all but those `ON_REQUEST`."""
     parser = argparse.ArgumentParser(
         prog="python -m sharegroup.testkit.jars",
         description="Fetches the JARs of conf/ivy.xml that are not there yet, into a cache that all clones share.",
     )
-    parser.add_argument("conf", nargs="*", help=f"what they are for: {', '.join(CONFS)} (without one: all)")
+    parser.add_argument(
+        "conf", nargs="*", help=f"what they are for: {', '.join(CONFS)} (without one: all of `make test`)"
+    )
     parser.add_argument("--list", action="store_true", help="print the paths, with commas")
     arguments = parser.parse_args(command_line)
+    of_tests = [conf for conf in CONFS if conf not in ON_REQUEST]
     try:
-        found = [str(path) for conf in arguments.conf or CONFS for path in jars(conf)]
+        found = [str(path) for conf in arguments.conf or of_tests for path in jars(conf)]
     except JarsError as error:
         _say(str(error))
         return 1

@@ -20,11 +20,11 @@ class JavaToolError(RuntimeError):
     """A tool ended with another exit code than 0, or did not end in time; the message has what it said."""
 
 
-def run_tool(main_class: str, *arguments: str, timeout_s: float = 120) -> str:
+def run_tool(main_class: str, *arguments: str, timeout_s: float = 120, java_options: Sequence[str] = ()) -> str:
     """Run a tool of the `tools` JARs to its end; its standard output. Raises JavaToolError and JarsError."""
     try:
         done = subprocess.run(
-            tool_command(main_class, arguments),
+            tool_command(main_class, arguments, java_options),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -37,11 +37,11 @@ def run_tool(main_class: str, *arguments: str, timeout_s: float = 120) -> str:
     return done.stdout
 
 
-def tool_command(main_class: str, arguments: Sequence[str]) -> list[str]:
+def tool_command(main_class: str, arguments: Sequence[str], java_options: Sequence[str] = ()) -> list[str]:
     """The command line of a tool. Raises JarsError."""
     class_path = os.pathsep.join(str(jar) for jar in jars("tools"))
     logging = f"-Dlog4j2.configurationFile={_LOG4J2_PROPERTIES}"
-    return [java(), *QUICK_START, _HEAP, logging, "-cp", class_path, main_class, *arguments]
+    return [java(), *QUICK_START, _HEAP, logging, *java_options, "-cp", class_path, main_class, *arguments]
 
 
 def _text(*streams: str | bytes | None) -> str:

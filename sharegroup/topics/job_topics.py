@@ -11,6 +11,7 @@ from kafka.admin import ConfigResource, ConfigResourceType, NewTopic
 from kafka.errors import InvalidReplicationFactorError, KafkaError, PolicyViolationError, TopicAlreadyExistsError
 
 from sharegroup.errors import ShareGroupError
+from sharegroup.topics.cluster_description import describe_cluster
 from sharegroup.topics.kafka_clients import KafkaUnavailableError
 
 logger = logging.getLogger(__name__)
@@ -68,7 +69,7 @@ def _create(admin: KafkaAdminClient, topics: Mapping[str, int], replication: int
     if replication != WHAT_THE_CLUSTER_CAN:
         admin.create_topics(_new_topics(topics, replication, retention_ms))
         return
-    brokers = [broker for broker in admin.describe_cluster()["brokers"] if not broker.get("is_fenced")]
+    brokers = [broker for broker in describe_cluster(admin)["brokers"] if not broker.get("is_fenced")]
     replication = min(MOST_REPLICAS, max(1, len(brokers)))
     try:
         admin.create_topics(_new_topics(topics, replication, retention_ms))

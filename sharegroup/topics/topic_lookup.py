@@ -10,6 +10,7 @@ from kafka import KafkaAdminClient
 
 from sharegroup.protocol.share_group_requests import TopicMetadata
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID, made_topic_id, topic_id_text
+from sharegroup.topics.cluster_description import describe_cluster
 
 
 class TopicLookup:
@@ -50,7 +51,7 @@ class TopicLookup:
         if topic_id != NO_TOPIC_ID:
             return topic_id
         if self._cluster_id is None:
-            self._cluster_id = admin.describe_cluster().get("cluster_id")
+            self._cluster_id = describe_cluster(admin).get("cluster_id")
         return made_topic_id(self._cluster_id, name)
 
     def close(self) -> None:

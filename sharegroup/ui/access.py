@@ -11,10 +11,10 @@ import base64
 import binascii
 import hashlib
 import hmac
-import logging
 import secrets
 import threading
 from collections import OrderedDict
+from functools import partial
 from urllib.parse import urlsplit
 
 from starlette.concurrency import run_in_threadpool
@@ -23,18 +23,19 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sharegroup.config.gateway import GatewayConfig
-from sharegroup.errors import InvalidConfigError
+from sharegroup.gateway.security import audit
 from sharegroup.gateway.security.credentials import Credentials, load_credentials
-from sharegroup.gateway.security.security import is_loopback
+from sharegroup.gateway.security.kept import Kept, KeptFiles
+from sharegroup.gateway.security.listener import is_loopback
 from sharegroup.gateway.wire.request import Caller
 
-__all__ = ["Access", "Tokens", "check_listener"]
-
-logger = logging.getLogger(__name__)
+__all__ = ["Access", "Tokens"]
 
 #: Logins that are known to be right; more are proved again.
 _MOST_KNOWN = 256
 _ANONYMOUS = "User:ANONYMOUS"
+#: What the audit has for an API and for a mechanism here.
+_API, _MECHANISM = "page", "HTTP-Basic"
 _HEADERS = {
     "content-security-policy": (
         "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -47,18 +48,6 @@ _HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-
-
-def check_listener(config: GatewayConfig, host: str) -> None:
-    """Raises InvalidConfigError for an address that others reach where nobody has to log in."""
-    is_closed = config.sasl_users or config.tls_client_ca
-    if is_closed or config.allow_insecure_listener or is_loopback(host):
-        return
-    problem = (
-        f"gateway.ui.host: {host} is open to others, with no gateway.sasl.users.location configured;"
-        " gateway.allow.insecure.listener: true if that is meant"
-    )
-    raise InvalidConfigError("gateway", [problem])
 
 
 class Tokens:
@@ -81,9 +70,14 @@ class Access:
 
     def __init__(self, app: ASGIApp, config: GatewayConfig, host: str) -> None:
         self._app = app
-        users = config.sasl_users
-        self._logins = _Logins(load_credentials(users, secrets.token_bytes(32))) if users else None
+        read = partial(load_credentials, config.sasl_users, secrets.token_bytes(32))
+        self._logins = _Logins(KeptFiles(read, [config.sasl_users])) if config.sasl_users else None
         self._names_only = self._logins is None and is_loopback(host)
+
+    def look(self) -> None:
+        """Read the users again if they have changed. Blocks; for every second."""
+        if self._logins is not None:
+            self._logins.look()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI's."""
@@ -107,14 +101,14 @@ class Access:
         if self._names_only and not _is_this_machine(headers.get("host", "")):
             return PlainTextResponse("this page is at localhost only", 421)
         principal = _ANONYMOUS
+        host = scope["client"][0] if scope.get("client") else ""
         if self._logins is not None:
-            user = await run_in_threadpool(self._logins.user, headers.get("authorization", ""))
+            user = await run_in_threadpool(self._logins.user, headers.get("authorization", ""), host)
             if user is None:
                 challenge = {"www-authenticate": 'Basic realm="sharegroup", charset="UTF-8"'}
                 return PlainTextResponse("the user is not known, or the password is wrong", 401, challenge)
             principal = f"User:{user}"
-        host = scope["client"][0] if scope.get("client") else ""
-        scope["caller"] = Caller(0, 0, host, principal)
+        scope["caller"] = Caller(0, 0, host, principal, api=_API)
         return None
 
 
@@ -129,14 +123,20 @@ def _is_this_machine(host: str) -> bool:
 class _Logins:
     """Checks passwords, one at a time: who tries many has one thread to do it on."""
 
-    def __init__(self, credentials: Credentials) -> None:
-        self._credentials = credentials
+    def __init__(self, users: Kept[Credentials]) -> None:
+        self._users = users
         self._key = secrets.token_bytes(32)
         self._known: OrderedDict[bytes, str] = OrderedDict()
         self._proving = threading.Lock()
 
-    def user(self, authorization: str) -> str | None:
-        """The user of a header `Authorization`; None when it proves none."""
+    def look(self) -> None:
+        """What was proved by users of before has to be proved again."""
+        if self._users.look():
+            with self._proving:
+                self._known.clear()
+
+    def user(self, authorization: str, host: str) -> str | None:
+        """The user of a header `Authorization` from an address; None when it proves none."""
         scheme, _, encoded = authorization.partition(" ")
         if scheme.lower() != "basic" or len(encoded) > 4_096:
             return None
@@ -148,9 +148,10 @@ class _Logins:
                 user, colon, password = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
             except (binascii.Error, ValueError):
                 return None
-            if not colon or not self._credentials.credential(user).proves(password):
-                logger.info("a login to the page as %r was refused", user)
+            if not colon or not self._users.value.credential(user).proves(password):
+                audit.login_refused(host, _MECHANISM, user, "the user is not known, or the password is wrong")
                 return None
+            audit.login_accepted(Caller(0, 0, host, f"User:{user}", api=_API), _MECHANISM)
             self._known[seen] = user
             if len(self._known) > _MOST_KNOWN:
                 self._known.popitem(last=False)

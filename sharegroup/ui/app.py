@@ -10,7 +10,6 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp
 
 from sharegroup.config.gateway import GatewayConfig
 from sharegroup.errors import RequestError, ShareGroupError
@@ -21,7 +20,7 @@ from sharegroup.ui.pages import Pages, Parts
 __all__ = ["application"]
 
 
-def application(parts: Parts, config: GatewayConfig, host: str) -> ASGIApp:
+def application(parts: Parts, config: GatewayConfig, host: str) -> Access:
     """The application for a listener at `host`. Raises InvalidConfigError for users that cannot be read."""
     pages, changes = Pages(parts), Changes(parts)
 

@@ -11,6 +11,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 
 from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.security import audit
+from sharegroup.gateway.security.acl import Resource
 from sharegroup.gateway.wire.request import Caller
 from sharegroup.protocol.share_group_requests import MemberIdentity
 from sharegroup.topics.group_administration import alter_configs, alter_offsets
@@ -58,6 +60,7 @@ class Changes:
         if not form.get("group"):
             raise HTTPException(400, "group: missing")
         await run_in_threadpool(change, caller, form)
+        audit.changed(caller, "group", form["group"], detail=done)
         return RedirectResponse(address("/group", group=form["group"], done=done), 303)
 
     def _remove_member(self, caller: Caller, form: Form) -> None:
@@ -85,7 +88,7 @@ class Changes:
                 raise HTTPException(409, error.error_message or f"error {error.error_code}")
 
     def _config(self, caller: Caller, form: Form) -> None:
-        self._parts.authorization.alter_configs(caller, form["group"])
+        self._parts.authorization.alter_configs(caller, Resource.GROUP, form["group"])
         name = form.get("name", "")
         if not name:
             raise HTTPException(400, "name: missing")

@@ -15,6 +15,7 @@ from sharegroup import __version__
 from sharegroup.config import Config, GroupOverrides
 from sharegroup.errors import ShareGroupError
 from sharegroup.gateway.groups.group_config_entries import config_entries
+from sharegroup.gateway.security.acl import Operation, Resource
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.wire.request import Caller
 from sharegroup.tables import read_record_history
@@ -173,7 +174,7 @@ class Pages:
             raise HTTPException(400, "offset: a whole number from 0 up")
         description, caller = group.description, caller_of(request)
         form = query.get("payload", "")
-        may_read = self._parts.authorization.may_read(caller, partition.topic)
+        may_read = self._parts.authorization.would_allow(caller, Operation.READ, Resource.TOPIC, partition.topic)
         payload: dict[str, Shown] | None = None
         record = problem = None
         if form in FORMATS and may_read:

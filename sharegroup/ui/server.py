@@ -9,16 +9,19 @@ import signal
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
 
 import uvicorn
 
 from sharegroup.config import Config
 from sharegroup.errors import ShareGroupError
 from sharegroup.gateway.security.acl import load_acl
+from sharegroup.gateway.security.audit import set_up_audit_log
 from sharegroup.gateway.security.authorization import Authorization
-from sharegroup.gateway.security.security import is_loopback
+from sharegroup.gateway.security.kept import KeptFiles
+from sharegroup.gateway.security.listener import check_listener, is_loopback
 from sharegroup.gateway.security.tls import listener_context
-from sharegroup.ui.access import Tokens, check_listener
+from sharegroup.ui.access import Tokens
 from sharegroup.ui.app import application
 from sharegroup.ui.logs import BrokerLogs, Logs
 from sharegroup.ui.looks import Looks
@@ -31,6 +34,7 @@ logger = logging.getLogger(__name__)
 #: Requests at the same time; whoever comes then is told to come later (503).
 _MOST_REQUESTS = 100
 _NICENESS = 19
+_LOOK_INTERVAL_S = 1.0
 
 
 class PageUnavailableError(ShareGroupError):
@@ -43,14 +47,17 @@ class PageServer:
     def __init__(
         self, config: Config, host: str, port: int, allows_changes: bool = False, logs: Logs | None = None
     ) -> None:
-        check_listener(config.gateway, host)
+        check_listener(config.gateway, "gateway.ui.host", host)
         tls = listener_context(config.gateway.tls_certificate, config.gateway.tls_key, config.gateway.tls_client_ca)
-        acl = load_acl(config.gateway.acls) if config.gateway.acls else None
+        path = config.gateway.acls
+        self._acl = KeptFiles(partial(load_acl, path), [path]) if path else None
+        self._authorization = Authorization(None if self._acl is None else self._acl.value, config.row_topics)
         logs = logs or BrokerLogs(config)
         self._looks = Looks(config, logs)
-        parts = Parts(config, self._looks, logs, Authorization(acl), Tokens(), allows_changes)
+        parts = Parts(config, self._looks, logs, self._authorization, Tokens(), allows_changes)
+        self._pages = application(parts, config.gateway, host)
         settings = uvicorn.Config(
-            application(parts, config.gateway, host),
+            self._pages,
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -71,10 +78,25 @@ class PageServer:
         """Serve until `stop`."""
         self._looks.start()
         try:
-            asyncio.run(self._server.serve([self._socket]))
+            asyncio.run(self._serve())
         finally:
             self._socket.close()
             self._looks.close()
+
+    async def _serve(self) -> None:
+        looking = asyncio.ensure_future(self._look())
+        try:
+            await self._server.serve([self._socket])
+        finally:
+            looking.cancel()
+
+    async def _look(self) -> None:
+        """Read users and rights again when they change."""
+        while True:
+            await asyncio.sleep(_LOOK_INTERVAL_S)
+            await asyncio.to_thread(self._pages.look)
+            if self._acl is not None and await asyncio.to_thread(self._acl.look):
+                self._authorization.use(self._acl.value)
 
     def stop(self, *_: object) -> None:
         """End soon; from any thread, or as a signal's handler."""
@@ -86,6 +108,7 @@ def run_page(config: Config, host: str, port: int, allows_changes: bool) -> None
 
     Raises InvalidConfigError, PageUnavailableError.
     """
+    set_up_audit_log()
     server = PageServer(config, host, port, allows_changes)
     os.nice(_NICENESS)
     for number in (signal.SIGTERM, signal.SIGINT):  # uvicorn raises them again when it has ended: to these, not to die

@@ -25,11 +25,13 @@ MODULES = {
     "B6": "b6_latency",
     "B7": "b7_idle_members",
     "B10": "b10_workers",
+    "B11": "b11_gateway_cpu",
     "B12": "b12_month",
     "B13": "b13_scale",
     "B14": "b14_many_members",
     "changes": "one_change",
     "B15": "b15_looked_at",
+    "B16": "b16_rude",
     "upkeep": "upkeep",
     "idle": "idle",
     "shards": "shards",
@@ -71,9 +73,10 @@ def main() -> int:
 
 
 def _run(name: str, quick: bool) -> tuple[list[Figure], object]:
-    """A broker and a directory of its own for each benchmark."""
+    """A broker and a directory of its own for each benchmark; one that needs more of the broker has `BROKER_HEAP`."""
     module = importlib.import_module(f"tests.benchmarks.{MODULES[name]}")
-    with tempfile.TemporaryDirectory(prefix="sharegroup-benchmark-") as directory, EmbeddedKafka() as kafka:
+    broker = EmbeddedKafka(heap=getattr(module, "BROKER_HEAP", "-Xmx512m"))
+    with tempfile.TemporaryDirectory(prefix="sharegroup-benchmark-") as directory, broker as kafka:
         found: tuple[list[Figure], object] = module.run(kafka, Path(directory), quick)
         return found
 

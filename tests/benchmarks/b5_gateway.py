@@ -7,9 +7,6 @@ the JVMs of the job and of the broker use half of two cores to compile what they
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import yaml
@@ -22,6 +19,7 @@ from tests.benchmarks.engine import Engine, write_config
 from tests.benchmarks.figures import Figure, median
 from tests.benchmarks.kafka_groups import begin_at_earliest
 from tests.benchmarks.process_tree import ProcessTree
+from tests.benchmarks.share_consume import consume_apart
 
 NAME, JOIN = "B5", "B9"
 _TOPIC = "measured"
@@ -52,25 +50,12 @@ def run(kafka: EmbeddedKafka, directory: Path, quick: bool) -> tuple[list[Figure
         served = ProcessTree(gateway.pid)
         for mine, theirs in zip(ours, its, strict=True):
             cpu = served.cpu_seconds()
-            share = _consume(gateway.bootstrap_servers, mine, records)
+            share = consume_apart(gateway.bootstrap_servers, mine, _TOPIC, records, _TIMEOUT_S)
             share["gateway_cpu_s"] = served.cpu_seconds() - cpu
             with engine.processes.held(), served.held():
-                turns.append({"gateway": share, "kafka": _consume(kafka.bootstrap_servers, theirs, records)})
+                kafkas = consume_apart(kafka.bootstrap_servers, theirs, _TOPIC, records, _TIMEOUT_S)
+            turns.append({"gateway": share, "kafka": kafkas})
     return _figures(records, turns[warm_up:]), {"turns": turns}
-
-
-def _consume(bootstrap_servers: str, group: str, records: int) -> dict[str, float]:
-    done = subprocess.run(
-        [
-            sys.executable, "-m", "tests.benchmarks.share_consume", "--bootstrap-servers", bootstrap_servers,
-            "--group", group, "--topic", _TOPIC, "--records", str(records), "--timeout", str(_TIMEOUT_S),
-        ],
-        cwd=ROOT, capture_output=True, text=True, timeout=_TIMEOUT_S + 60,
-    )  # fmt: skip
-    if done.returncode != 0:
-        raise RuntimeError(f"the client of {group} ended with {done.returncode}:\n{done.stderr[-2000:]}")
-    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
-    return result
 
 
 def _figures(records: int, turns: list[dict[str, dict[str, float]]]) -> list[Figure]:

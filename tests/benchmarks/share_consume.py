@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 import time
 import warnings
 from typing import Any
+
+from sharegroup.testkit.submitted_job import ROOT
 
 
 def consume(bootstrap_servers: str, group: str, topic: str, records: int, timeout_s: float) -> dict[str, float]:
@@ -38,6 +41,21 @@ def consume(bootstrap_servers: str, group: str, topic: str, records: int, timeou
         consumer.close()
     assert first is not None
     return {"join_s": first - begin, "seconds": last - first, "records": seen}
+
+
+def consume_apart(bootstrap_servers: str, group: str, topic: str, records: int, timeout_s: float) -> dict[str, float]:
+    """`consume` in a process of its own. Raises RuntimeError when that fails."""
+    done = subprocess.run(
+        [
+            sys.executable, "-m", "tests.benchmarks.share_consume", "--bootstrap-servers", bootstrap_servers,
+            "--group", group, "--topic", topic, "--records", str(records), "--timeout", str(timeout_s),
+        ],
+        cwd=ROOT, capture_output=True, text=True, timeout=timeout_s + 60,
+    )  # fmt: skip
+    if done.returncode != 0:
+        raise RuntimeError(f"the client of {group} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return result
 
 
 def main() -> int:

@@ -52,7 +52,7 @@ class Member:
         self, bootstrap_servers: str, group_id: str, topic: str, *, joins_later: bool = False, **settings: Any
     ) -> None:
         config = {"bootstrap.servers": bootstrap_servers, "group.id": group_id, "log_level": LOG_LEVEL}
-        self.consumer = ShareConsumer({**config, **{key.replace("_", "."): value for key, value in settings.items()}})
+        self.consumer = ShareConsumer({**config, **{_property(key): value for key, value in settings.items()}})
         self.topic = topic
         self.deliveries: dict[Key, list[int]] = {}
         self.values: dict[Key, bytes] = {}
@@ -130,6 +130,11 @@ class Group:
         consumer.close()
         wait_until(lambda: not audit(tables, self.id, ends), f"all of {self.id} is finished")
         return progress(tables, self.id)
+
+
+def _property(key: str) -> str:
+    """confluent-kafka's name: those of its callbacks have underscores themselves."""
+    return key if key.endswith("_cb") else key.replace("_", ".")
 
 
 def keys(partitions: int, records: int) -> set[Key]:

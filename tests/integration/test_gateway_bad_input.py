@@ -28,9 +28,9 @@ from sharegroup.gateway.wire import headers as wire
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
 from sharegroup.testkit.gateway_process import GatewayProcess
 from tests.integration.conftest import NewTopic
+from tests.integration.fuzzed_frames import mutated, requests, send_all
 from tests.integration.lone_gateway import lone_gateway
-from tests.processes.served_clients import UNKNOWN_API_VERSIONS, Client, unknown_api_versions
-from tests.unit.gateway.own_requests import OWN_VERSIONS, bodies
+from tests.processes.served_clients import Client
 from tests.unit.gateway.wire_bytes import framed
 
 FRAMES, FRAMES_OF_AN_EXAMPLE = 100_000, 4_000
@@ -59,66 +59,6 @@ def port_of(gateway: GatewayProcess) -> int:
 
 # -- fuzz --------------------------------------------------------------------------------------------------------------
 
-NUMBERS = [b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"\xff\xff", b"\xff\xff\xff\xff\x0f", b"\0" * 8]
-#: Produce, Fetch, ListOffsets, InitProducerId, nobody's and hidden ones.
-OTHER_API_KEYS = [0, 1, 2, 22, 83, 84, 150, 32_767, -1, -32_768]
-
-
-def mutated(frame: bytes, choice: random.Random) -> bytes:
-    """The frame, with its length, changed somewhere; the header mostly stays, so that the rest is looked at."""
-    data = bytearray(frame)
-    for _ in range(choice.randrange(4)):
-        first = 0 if choice.random() < 0.1 else min(8, len(data))
-        place = choice.randrange(first, len(data) + 1)
-        kind = choice.randrange(5)
-        if kind == 0:
-            data[place : place + 1] = choice.randbytes(1)
-        elif kind == 1:
-            data[place:place] = choice.choice(NUMBERS)
-        elif kind == 2:
-            del data[place : place + choice.randrange(8)]
-        elif kind == 3:
-            data[place:place] = data[place - choice.randrange(30) : place]
-        else:
-            data[place : place + 4] = choice.choice(NUMBERS)[:4]
-    if choice.random() < 0.03:
-        data[:2] = struct.pack(">h", choice.choice(OTHER_API_KEYS))
-    if choice.random() < 0.03:
-        data = bytearray(choice.randbytes(choice.randrange(60)))
-    whole = framed(bytes(data))
-    if choice.random() < 0.01:
-        return struct.pack(">i", choice.choice([-1, 2**31 - 1, len(data) + 5, max(0, len(data) - 5)])) + whole[4:]
-    return whole
-
-
-async def is_answered_or_closed(client: Client, frame: bytes) -> bool:
-    """Whether the connection goes on. What is answered late (members wait for records) is not waited for."""
-    client.send(frame + unknown_api_versions(7))
-    try:
-        while await asyncio.wait_for(client.frame(), 0.5) != UNKNOWN_API_VERSIONS:
-            pass
-    except (TimeoutError, asyncio.IncompleteReadError, ConnectionError):
-        return False
-    return True
-
-
-async def send_all(port: int, frames: list[bytes]) -> None:
-    """Each on the connection of the one before it, unless that one closed it."""
-    first = Client(port, [])
-    client = None
-    for frame in frames:
-        if client is None:
-            client = await first.another().connect()
-        if not await is_answered_or_closed(client, frame):
-            client.close()
-            client = None
-    await first.close_all()
-
-
-REQUESTS = st.sampled_from(OWN_VERSIONS).flatmap(
-    lambda own: bodies(*own).map(lambda body: bytes(wire.encode_request(body, own[1], 7, "fuzz"))[4:])
-)
-
 
 @pytest.mark.timeout(900)
 def test_fuzz(gateway: GatewayProcess) -> None:
@@ -134,12 +74,12 @@ def test_fuzz(gateway: GatewayProcess) -> None:
         database=None,
         suppress_health_check=list(HealthCheck),
     )
-    @given(st.lists(REQUESTS, min_size=40, max_size=40), st.integers(0, 2**64))
-    def frames(requests: list[bytes], seed: int) -> None:
+    @given(st.lists(requests(), min_size=40, max_size=40), st.integers(0, 2**64))
+    def frames(valid: list[bytes], seed: int) -> None:
         nonlocal sent
         choice = random.Random(seed)
         each = FRAMES_OF_AN_EXAMPLE // CLIENTS
-        of_clients = [[mutated(choice.choice(requests), choice) for _ in range(each)] for _ in range(CLIENTS)]
+        of_clients = [[mutated(choice.choice(valid), choice) for _ in range(each)] for _ in range(CLIENTS)]
 
         async def send() -> bool:
             await asyncio.gather(*(send_all(port, of_client) for of_client in of_clients))
@@ -220,7 +160,7 @@ def in_loop(kafka: EmbeddedKafka, test: Callable[[Gateway, Client], Awaitable[No
 
     async def main() -> None:
         async with running_gateway(config) as running:
-            client = Client(next(iter(running.ports.values())), [])
+            client = Client(next(iter(running.addresses.values()))[1], [])
             await test(running, client)
             await client.close_all()
 

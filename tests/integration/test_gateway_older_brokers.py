@@ -7,6 +7,7 @@ imported, are these brokers' too.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -17,7 +18,7 @@ from sharegroup.testkit.embedded_kafka_cluster import EmbeddedKafkaCluster
 from sharegroup.testkit.gateway_process import GatewayProcess
 from sharegroup.testkit.share_group_job import ShareGroupJobRun
 from tests.integration.conftest import NewTopic as MakeTopic
-from tests.integration.share_members import Group, keys, once
+from tests.integration.share_members import Group, Member, keys, once, poll_in_turns
 from tests.integration.test_gateway_share_consumer import (  # noqa: F401 - collected here
     new_group,
     test_a_lock_that_runs_out,
@@ -141,3 +142,33 @@ def test_a_leader_that_moves_under_a_member(
         member.poll_until(lambda: member.accepted == keys(1, 4 * RECORDS))
         assert sum(value.startswith(b"after ") for value in member.values.values()) == RECORDS
     assert group.await_finished().outcomes == {"accepted": 4 * RECORDS}
+
+
+def test_a_leader_that_moves_under_members_of_two_gateways(
+    kafka: EmbeddedKafkaCluster,
+    share_group_job: ShareGroupJobRun,
+    gateway: GatewayProcess,
+    producer: KafkaProducer,
+    new_topic: MakeTopic,
+    tmp_path: Path,
+) -> None:
+    """Each gateway learns of it by itself; what a member holds goes along within its own gateway."""
+    with GatewayProcess(share_group_job.config_path, tmp_path / "second.log") as second:
+        group = Group(share_group_job, gateway.bootstrap_servers, new_topic(1, 4 * RECORDS))
+        admin = AdminClient({"bootstrap.servers": second.bootstrap_servers})
+
+        def leader() -> int:
+            leader_id: int = admin.list_topics(group.topic, timeout=60).topics[group.topic].partitions[0].leader
+            return leader_id
+
+        few = {"max_poll_records": RECORDS // 2}
+        with group.member(**few) as one, Member(second.bootstrap_servers, group.id, group.topic, **few) as two:
+            poll_in_turns([one, two], lambda: bool(one.deliveries and two.deliveries))
+            kafka.brokers[-1].admin_client().alter_partition_reassignments({TopicPartition(group.topic, 0): [2]})
+            poll_in_turns([one, two], lambda: leader() == 2)
+            for number in range(RECORDS):
+                producer.send(group.topic, b"after %d" % number, partition=0)
+            producer.flush()
+            poll_in_turns([one, two], lambda: one.accepted | two.accepted == keys(1, 5 * RECORDS))
+        assert group.await_finished().outcomes == {"accepted": 5 * RECORDS}
+        assert second.terminate() == 0

@@ -1,55 +1,48 @@
-"""A share consumer over TLS, with a SCRAM login, for whom an access control list says what it may do."""
+"""Share consumers over TLS, by each way to log in, for whom an access control list says what they may do."""
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 from confluent_kafka import KafkaError, KafkaException
 
-from sharegroup.gateway.security.credentials import hash_password
 from sharegroup.testkit.gateway_process import GatewayProcess
+from sharegroup.testkit.java_tool import run_tool
 from tests.integration.command_line import Said, run
+from tests.integration.secured_clients import CERTIFIED, MECHANISMS, MTLS, OAUTHBEARER, Secrets
 from tests.integration.share_members import Group, Member, keys, once
-from tests.self_signed import make_pems
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from sharegroup.testkit.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
 ALICE, MALLORY = "alice", "mallory"
+CONSOLE = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
+READS_TOPICS = {"resource": "topic", "name": "*", "operations": ["Read"]}
+READS_GROUPS = {"resource": "group", "prefix": "earliest-", "operations": ["Read"]}
 ACL = [
-    {"principal": "User:alice", "resource": "topic", "name": "*", "operations": ["Read"]},
-    {"principal": "User:alice", "resource": "group", "prefix": "earliest-", "operations": ["Read"]},
-    {"principal": "User:mallory", "resource": "topic", "name": "*", "operations": ["Read"]},
+    *({"principal": principal, **READS_TOPICS} for principal in ("User:alice", "User:mallory", CERTIFIED)),
+    *({"principal": principal, **READS_GROUPS} for principal in ("User:alice", CERTIFIED)),
 ]
 
 
 @pytest.fixture(scope="module")
-def secrets(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = make_pems(tmp_path_factory.mktemp("member-secrets"))
-    users = "\n".join(hash_password(user, f"{user}'s secret") for user in (ALICE, MALLORY))
-    (directory / "users.yaml").write_text(users, encoding="utf-8")
-    (directory / "acl.yaml").write_text(yaml.safe_dump(ACL), encoding="utf-8")
-    return directory
+def secrets(tmp_path_factory: pytest.TempPathFactory) -> Secrets:
+    return Secrets(tmp_path_factory.mktemp("member-secrets"), (ALICE, MALLORY), ACL)
 
 
-@pytest.fixture(scope="module")
-def gateway(
-    share_group_job: ShareGroupJobRun, secrets: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[GatewayProcess]:
-    """To the main job, in place of the one that lets everybody in."""
-    directory = tmp_path_factory.mktemp("secured-members")
-    config = yaml.safe_load(share_group_job.config_path.read_text())
-    config["gateway"] = {
-        "gateway.ssl.certificate.location": str(secrets / "cert.pem"),
-        "gateway.ssl.key.location": str(secrets / "key.pem"),
-        "gateway.sasl.users.location": str(secrets / "users.yaml"),
-        "gateway.acls.location": str(secrets / "acl.yaml"),
-    }
+@contextlib.contextmanager
+def started(job: ShareGroupJobRun, directory: Path, keys: dict[str, object]) -> Iterator[GatewayProcess]:
+    """A gateway to the main job, in place of the one that lets everybody in."""
+    config = yaml.safe_load(job.config_path.read_text())
+    config["gateway"] = keys
     (directory / "gateway.yaml").write_text(yaml.safe_dump(config))
     with GatewayProcess(directory / "gateway.yaml", directory / "gateway.log") as process:
         yield process
@@ -57,29 +50,77 @@ def gateway(
         assert " ERROR " not in process.log_path.read_text()
 
 
-def login(secrets: Path, user: str) -> dict[str, Any]:
-    """Settings of a client, with underscores."""
-    return {
-        "security_protocol": "SASL_SSL",
-        "ssl_ca_location": str(secrets / "cert.pem"),
-        "sasl_mechanism": "SCRAM-SHA-512",
-        "sasl_username": user,
-        "sasl_password": f"{user}'s secret",
-    }
+@pytest.fixture(scope="module")
+def gateway(
+    share_group_job: ShareGroupJobRun, secrets: Secrets, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GatewayProcess]:
+    """By all mechanisms of SASL."""
+    with started(share_group_job, tmp_path_factory.mktemp("secured-members"), secrets.gateway()) as process:
+        yield process
 
 
-def test_who_may_read_gets_the_records(
-    gateway: GatewayProcess, share_group_job: ShareGroupJobRun, new_topic: NewTopic, secrets: Path
+@pytest.fixture(scope="module")
+def certified(
+    share_group_job: ShareGroupJobRun, secrets: Secrets, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GatewayProcess]:
+    """By certificates of clients."""
+    with started(share_group_job, tmp_path_factory.mktemp("certified-members"), secrets.gateway(MTLS)) as process:
+        yield process
+
+
+@pytest.fixture(params=MECHANISMS)
+def mechanism(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def door(mechanism: str, request: pytest.FixtureRequest) -> GatewayProcess:
+    """The gateway that has the mechanism."""
+    found = request.getfixturevalue("certified" if mechanism == MTLS else "gateway")
+    assert isinstance(found, GatewayProcess)
+    return found
+
+
+def login(secrets: Secrets, user: str, mechanism: str = "SCRAM-SHA-512", **more: Any) -> dict[str, Any]:
+    """A member's settings."""
+    return {key.replace(".", "_"): value for key, value in secrets.librdkafka(user, mechanism, **more).items()}
+
+
+def audited(gateway: GatewayProcess, *words: str) -> list[str]:
+    """The lines of the audit log with these words in them."""
+    lines = [line for line in gateway.log_path.read_text().splitlines() if " AUDIT " in line]
+    return [line for line in lines if all(word in line for word in words)]
+
+
+def test_librdkafka(
+    door: GatewayProcess, mechanism: str, share_group_job: ShareGroupJobRun, new_topic: NewTopic, secrets: Secrets
 ) -> None:
-    group = Group(share_group_job, gateway.bootstrap_servers, new_topic(2, 50))
-    with group.member(**login(secrets, ALICE)) as member:
+    group = Group(share_group_job, door.bootstrap_servers, new_topic(2, 50))
+    with group.member(**login(secrets, ALICE, mechanism)) as member:
         member.poll_until(lambda: member.accepted == keys(2, 50))
         assert once(member)
     assert group.await_finished().outcomes == {"accepted": 100}
+    named = "TLS" if mechanism == MTLS else mechanism
+    assert audited(door, "login outcome=accepted", f"mechanism={named}", "address=127.0.0.1")
+
+
+@pytest.mark.timeout(600)
+def test_java(
+    door: GatewayProcess, mechanism: str, share_group_job: ShareGroupJobRun, new_topic: NewTopic, secrets: Secrets
+) -> None:
+    group = Group(share_group_job, door.bootstrap_servers, new_topic(1, 20))
+    settings, options = secrets.java(ALICE, mechanism)
+    said = run_tool(
+        CONSOLE, "--bootstrap-server", door.bootstrap_servers, "--topic", group.topic, "--group", group.id,
+        "--command-config", settings, "--max-messages", "20", "--timeout-ms", "180000",
+        timeout_s=400, java_options=options,
+    )  # fmt: skip
+    assert sorted(said.splitlines()) == sorted(f"record {number}" for number in range(20))
+    assert group.await_finished().outcomes == {"accepted": 20}
 
 
 def test_who_may_not_use_the_group_is_told_so(
-    gateway: GatewayProcess, share_group_job: ShareGroupJobRun, new_topic: NewTopic, secrets: Path
+    gateway: GatewayProcess, share_group_job: ShareGroupJobRun, new_topic: NewTopic, secrets: Secrets
 ) -> None:
     group = Group(share_group_job, gateway.bootstrap_servers, new_topic(1, 10))
     with group.member(**login(secrets, MALLORY)) as stranger:
@@ -87,17 +128,47 @@ def test_who_may_not_use_the_group_is_told_so(
             stranger.poll_until(lambda: False)
         assert refused.value.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED
         assert stranger.deliveries == {}
+    assert audited(gateway, "access outcome=refused principal=User:mallory", f"resource=group:{group.id}")
     with Member(gateway.bootstrap_servers, group.id, group.topic, **login(secrets, ALICE)) as member:
         member.poll_until(lambda: member.accepted == keys(1, 10))
         assert once(member)
 
 
-def test_an_administrators_command_logs_in(gateway: GatewayProcess, secrets: Path, tmp_path: Path) -> None:
+def test_a_member_outlives_its_tokens(
+    share_group_job: ShareGroupJobRun, new_topic: NewTopic, secrets: Secrets, tmp_path: Path
+) -> None:
+    """librdkafka logs in again (KIP-368), and goes on; on a slow machine by connections that are new."""
+    keys_of_gateway = {**secrets.gateway(), "gateway.sasl.oauthbearer.clock.skew.seconds": 0}
+    with started(share_group_job, tmp_path, keys_of_gateway) as gateway:
+        group = Group(share_group_job, gateway.bootstrap_servers, new_topic(1, 10))
+        with group.member(**login(secrets, ALICE, OAUTHBEARER, lifetime_s=10)) as member:
+            member.poll_until(lambda: member.accepted == keys(1, 10))
+            logins = len(audited(gateway, "login outcome=accepted"))
+            member.poll_until(lambda: len(audited(gateway, "login outcome=accepted")) > 2 * logins)
+            assert once(member)
+        assert not audited(gateway, "login outcome=refused")
+
+
+def test_users_and_rights_change_while_the_gateway_runs(
+    share_group_job: ShareGroupJobRun, new_topic: NewTopic, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    own = Secrets(tmp_path_factory.mktemp("changing-secrets"), (ALICE,), ACL)
+    with started(share_group_job, tmp_path, own.gateway()) as gateway:
+        group = Group(share_group_job, gateway.bootstrap_servers, new_topic(1, 10))
+        own.change((ALICE, MALLORY), [*ACL, {"principal": "User:mallory", **READS_GROUPS}])
+        for name in ("users.yaml", "acl.yaml"):
+            gateway.await_log(f"{name} changed and was read again", since=0)
+        with group.member(**login(own, MALLORY, "SCRAM-SHA-256")) as member:
+            member.poll_until(lambda: member.accepted == keys(1, 10))
+            assert once(member)
+
+
+def test_an_administrators_command_logs_in(gateway: GatewayProcess, secrets: Secrets, tmp_path: Path) -> None:
     def describe(user: str, password: str) -> Said:
         settings = tmp_path / "client.properties"
         settings.write_text(
             "security.protocol=SASL_SSL\n"
-            f"ssl.ca.location={secrets / 'cert.pem'}\n"
+            f"ssl.ca.location={secrets.path('cert.pem')}\n"
             "sasl.mechanism=SCRAM-SHA-512\n"
             "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required \\\n"
             f'    username="{user}" password="{password}";\n'
@@ -112,3 +183,14 @@ def test_an_administrators_command_logs_in(gateway: GatewayProcess, secrets: Pat
     refused = describe(ALICE, "a guess")
     assert (refused.code, refused.out) == (1, "")
     assert "authenticat" in refused.err.lower()
+
+
+def test_no_secret_is_in_a_log(gateway: GatewayProcess, secrets: Secrets) -> None:
+    log = gateway.log_path.read_text()
+    assert "alice's secret" not in log
+    assert "a guess" not in log
+    assert not re.search(r"eyJ[\w-]+\.", log)  # how every token begins
+    stored = yaml.safe_load((secrets.directory / "users.yaml").read_text())
+    parts = [part for entries in stored.values() for entry in entries for part in re.split("[$:]", entry)[2:]]
+    assert parts
+    assert not [part for part in parts if part in log]

@@ -49,18 +49,23 @@ class Client:
     def __init__(self, port: int, connected: list[Client]) -> None:
         self.port, self._connected = port, connected
         self.context: ssl.SSLContext | None = None
+        #: Where it comes from; None: as the machine chooses.
+        self.address: str | None = None
         self._correlation_id = 0
         self.reader: asyncio.StreamReader
         self.writer: asyncio.StreamWriter
 
-    def another(self) -> Client:
+    def another(self, address: str | None = None) -> Client:
         """Another client of the same port, not connected yet."""
-        return Client(self.port, self._connected)
+        other = Client(self.port, self._connected)
+        other.address = address
+        return other
 
     async def connect(self) -> Client:
         name = "localhost" if self.context is not None else None
+        local = (self.address, 0) if self.address is not None else None
         self.reader, self.writer = await asyncio.open_connection(
-            "127.0.0.1", self.port, ssl=self.context, server_hostname=name
+            "127.0.0.1", self.port, ssl=self.context, server_hostname=name, local_addr=local
         )
         self._connected.append(self)
         return self

@@ -17,14 +17,13 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.sasl import SaslHandshakeRequest
 from scramp import ScramClient
 
 from sharegroup.gateway.clients import client_connection
 from sharegroup.gateway.clients.client_connection import ClientConnection
-from sharegroup.gateway.clients.request_loop import MAX_LOGIN_REQUEST_BYTES, MAX_OWN_REQUEST_BYTES
+from sharegroup.gateway.clients.request_sizes import MAX_LOGIN_REQUEST_BYTES, MAX_OWN_REQUEST_BYTES
 from sharegroup.gateway.clients.waiting_frames import MAX_WAITING_FRAMES
 from sharegroup.gateway.security.credentials import ScramCredential, hash_password
 from sharegroup.gateway.server import Gateway
@@ -77,7 +76,8 @@ NO_REQUEST = {
     "ShareFetch of random bytes": request(78, 2, random.Random(1).randbytes(100)),
     "an array without an end": request(3, 9, b"\0\xff\xff\xff\xff\x0f"),
     "a varint without an end": request(3, 9, b"\xff" * 1_000),
-    "an own request that is too long": request(17, 1, b"\0\1x" + bytes(MAX_OWN_REQUEST_BYTES)),
+    "an own request that is too long": request(78, 1, bytes(MAX_OWN_REQUEST_BYTES)),
+    "the beginning of one": struct.pack(">ih", 100_000_000, 78),
 }
 
 
@@ -216,6 +216,37 @@ def test_a_client_that_has_been_silent_for_long() -> None:
         return connection.is_idle(now + 599.9), connection.is_idle(now + 600.1)
 
     assert run(test) == (False, True)
+
+
+def test_a_gateway_that_ends_lets_its_clients_go_when_they_are_done() -> None:
+    """One has nothing under way; one holds records until after its next request, which is answered."""
+
+    async def test(gateway: Gateway, client: Client) -> None:
+        busy = await client.another().connect()
+        assert await busy.is_served()
+        holder = connection_of(gateway).connection_id
+        idle = await client.another().connect()
+        assert await idle.is_served()
+        draining = asyncio.ensure_future(gateway.parts.connections.drain(lambda number: number not in holders, 100))
+        holders = {holder}
+        assert await idle.is_closed()
+        assert not draining.done()
+        holders.clear()
+        assert await busy.is_served()
+        assert await busy.is_closed()
+        assert await draining
+
+    run(test)
+
+
+def test_a_client_that_is_never_done_is_waited_for_only_so_long() -> None:
+    async def test(gateway: Gateway, client: Client) -> tuple[bool, bool]:
+        nobody = await gateway.parts.connections.drain(lambda _: False, 0.05)
+        await client.connect()
+        assert await client.is_served()
+        return nobody, await gateway.parts.connections.drain(lambda _: False, 0.05)
+
+    assert run(test) == (True, False)
 
 
 #: What each platform has of them; TCP_KEEPALIVE is macOS's name of the first.
@@ -519,18 +550,6 @@ def test_without_sasl_there_is_no_login() -> None:
         return handshake, code, await client.is_served()
 
     assert run(test) == (34, 34, True)
-
-
-def test_passing_through_needs_rights(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def test(gateway: Gateway, client: Client) -> bool:
-        await client.connect()
-        client.send(wire.encode_request(ListOffsetsRequest(topics=[]), 1, 7, "test"))
-        return await client.is_closed()
-
-    (tmp_path / "acl.yaml").write_text("[]", encoding="utf-8")
-    with caplog.at_level(logging.INFO):
-        assert run(test, {"gateway.acls.location": str(tmp_path / "acl.yaml")})
-    assert "User:ANONYMOUS is not authorized: ALL on cluster kafka-cluster" in caplog.text
 
 
 def tls(pems: Path, **more: object) -> dict[str, object]:

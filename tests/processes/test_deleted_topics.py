@@ -9,6 +9,7 @@ import pytest
 from sharegroup.gateway.handlers import pass_through
 from sharegroup.gateway.upstream import cluster as upstream_cluster
 from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
+from sharegroup.gateway.upstream.passthrough import DELETE_TOPICS
 from tests.processes.served_clients import NODE_ID, serving
 
 DEADLINE_S = 60.0
@@ -29,8 +30,8 @@ def test_the_gateway_looks_again_and_once_more(monkeypatch: pytest.MonkeyPatch) 
             monkeypatch.setattr(gateway.parts.cluster, "_metadata", metadata)
             monkeypatch.setitem(gateway.parts.cluster._connections._addresses, NODE_ID, ("127.0.0.1", 1))
             passthrough = gateway.parts.pass_through.link(NODE_ID)
-            passthrough._topics_deleted()
-            passthrough._topics_deleted()  # the same look does for both
+            passthrough._topics_changed(DELETE_TOPICS)
+            passthrough._topics_changed(DELETE_TOPICS)  # the same look does for both
             assert gateway.parts.pass_through._looking is not None
             await gateway.parts.pass_through._looking
             assert asked == [None, None]

@@ -129,6 +129,17 @@ def test_a_key_is_where_the_default_partitioner_puts_it_also_in_a_topic_that_gre
     run(test, partitions=3)
 
 
+def test_a_row_for_every_partition() -> None:
+    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
+        times = await asyncio.gather(*appender.append_everywhere(TOPIC, b"key", b"row"))
+        assert len(times) == 3
+        assert broker.logs == {partition: [b"row"] for partition in range(3)}
+        with pytest.raises(JobUnavailableError, match="not there"):
+            appender.append_everywhere("another", b"key", b"row")
+
+    run(test, partitions=3)
+
+
 @pytest.mark.parametrize(("key", "murmur2"), [(b"21", -973932308), (b"foobar", -790332482), (b"abc", 479470107)])
 def test_keys_are_hashed_as_in_java(key: bytes, murmur2: int) -> None:
     """The numbers are those of Kafka's own test of its hash function."""

@@ -104,10 +104,13 @@ def test_no_page_is_wider_than_a_phone(page: Page) -> None:
 def test_users_log_in_over_https(config: Config, pems: Path, tmp_path: Path) -> None:
     users = tmp_path / "users.yaml"
     users.write_text(hash_password("alice", "secret"), encoding="utf-8")
+    acls = tmp_path / "acls.yaml"
+    acls.write_text('[{principal: "User:alice", resource: cluster, operations: [Describe]}]', encoding="utf-8")
     keys = {
         "gateway.ssl.certificate.location": str(pems / "cert.pem"),
         "gateway.ssl.key.location": str(pems / "key.pem"),
         "gateway.sasl.users.location": str(users),
+        "gateway.acls.location": str(acls),
     }
     secured = Config(job=config.job, gateway=GatewayConfig(**keys))
     with served(PageServer(secured, "127.0.0.1", 0, logs=SeenLogs())) as page:
@@ -119,6 +122,10 @@ def test_users_log_in_over_https(config: Config, pems: Path, tmp_path: Path) -> 
             assert (refused.status_code, refused.headers["www-authenticate"][:5]) == (401, "Basic")
             assert client.get("/", auth=("alice", "wrong")).status_code == 401
             _await(lambda: GROUP_ID in client.get("/", auth=("alice", "secret")).text)
+            users.write_text(hash_password("alice", "another"), encoding="utf-8")
+            _await(lambda: client.get("/", auth=("alice", "another")).status_code == 200)
+            acls.write_text("[]", encoding="utf-8")
+            _await(lambda: GROUP_ID not in client.get("/", auth=("alice", "another")).text)
     with pytest.raises(httpx2.TransportError):
         httpx2.get(page.address, verify=trusted)
 

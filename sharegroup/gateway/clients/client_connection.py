@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
+from functools import partial
 from typing import cast
 
 from sharegroup.errors import RequestError
@@ -25,19 +27,24 @@ logger = logging.getLogger(__name__)
 #: A client that has not read any of its answers for so long is gone.
 UNREAD_TIMEOUT_S = 60.0
 WRITE_BUFFER_BYTES = 1_048_576
+#: So much more of a large request is to come within `gateway.request.stall.timeout.ms`.
+PROGRESS_BYTES = 65_536
 
 
 class ClientConnection(FrameProtocol):
     """Reads a client's requests and writes their answers; `node_id` is the upstream broker whose port the client came
-    to."""
+    to, `is_standby` whether it came as another gateway's client."""
 
-    def __init__(self, service: Service, connections: Connections, node_id: int) -> None:
+    def __init__(self, service: Service, connections: Connections, node_id: int, is_standby: bool = False) -> None:
         super().__init__(0)
         self._config, self._connections = service.config, connections
         self._loop = asyncio.get_running_loop()
         self.connection_id = connections.new_id()
-        self._requests = RequestLoop(service, self, Caller(self.connection_id, node_id, ""), self._give_up)
+        caller = Caller(self.connection_id, node_id, "", is_standby=is_standby)
+        self._requests = RequestLoop(service, self, caller, self._give_up)
         self._connected_at = self._last_request = self._loop.time()
+        #: (bytes, when) of the large request that is coming, as it was seen to get on last.
+        self._progress: tuple[int, float] | None = None
         self._unread_timer: asyncio.TimerHandle | None = None
 
     # -- asyncio -----------------------------------------------------------------------------------------------------
@@ -45,7 +52,7 @@ class ClientConnection(FrameProtocol):
     def accepted(self, transport: asyncio.Transport) -> bool:
         """The client has a place from now on, before any TLS handshake; False when there is none, and it is closed."""
         self.transport = transport
-        if self._connections.add(self):
+        if self._connections.add(self, _address_of(transport)):
             end_when_vanished(transport.get_extra_info("socket"), self._config.tcp_keepalive_ms)
             return True
         self.close()
@@ -59,9 +66,8 @@ class ClientConnection(FrameProtocol):
         super().connection_made(transport)
         try:
             transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
-            peer = transport.get_extra_info("peername")
             principal = certificate_principal(transport.get_extra_info("ssl_object"))
-            self._requests.start(str(peer[0]) if peer else "", principal)
+            self._requests.start(_address_of(transport), principal)
         except Exception as error:  # noqa: BLE001 - asyncio would keep the connection, with nobody to serve it
             self._give_up(error)
 
@@ -76,6 +82,15 @@ class ClientConnection(FrameProtocol):
         """Pass a request on to the loop."""
         self._last_request = self._loop.time()
         self._requests.received(frame)
+
+    def refusal(self, size: int, head: memoryview) -> str | None:
+        """Why a request that begins so is too long."""
+        return self._requests.refusal(size, head)
+
+    def frame_begun(self, size: int) -> None:
+        """A request has begun to come."""
+        self._progress = None
+        self._requests.begun(size)
 
     def frame_error(self, problem: str) -> None:
         """What came is no Kafka request."""
@@ -94,6 +109,10 @@ class ClientConnection(FrameProtocol):
 
     # -- its end -----------------------------------------------------------------------------------------------------
 
+    def drain(self, may_go: Callable[[int], bool]) -> None:
+        """The gateway ends: close the connection when all is answered and `may_go` says so of its id."""
+        self._requests.drain(partial(may_go, self.connection_id))
+
     def close(self) -> None:
         """Handle no more requests, and close the connection without sending the rest."""
         self._requests.stop()
@@ -103,7 +122,16 @@ class ClientConnection(FrameProtocol):
         """Whether the client has been silent, or without a login, for too long (seconds of the loop's clock)."""
         if not self._requests.had_request or not self._requests.is_authenticated:
             return now - self._connected_at > self._config.first_request_timeout_ms / 1000
-        return now - self._last_request > self._config.connections_max_idle_ms / 1000
+        return now - self._last_request > self._config.connections_max_idle_ms / 1000 or self._is_stalled(now)
+
+    def _is_stalled(self, now: float) -> bool:
+        """Whether a request that has its share of the budget does not come on."""
+        received = self.unfinished_bytes if self._requests.has_share else None
+        if received is None:
+            self._progress = None
+        elif self._progress is None or received >= self._progress[0] + PROGRESS_BYTES:
+            self._progress = received, now
+        return self._progress is not None and now - self._progress[1] > self._config.request_stall_timeout_ms / 1000
 
     def _give_up(self, problem: Exception) -> None:
         """Close the connection and say why; the line is at the level of whose fault it is."""
@@ -132,3 +160,9 @@ class ClientConnection(FrameProtocol):
         if self._unread_timer is not None:
             self._unread_timer.cancel()
             self._unread_timer = None
+
+
+def _address_of(transport: asyncio.BaseTransport) -> str:
+    """The client's address; "" for one that has gone already."""
+    peer = transport.get_extra_info("peername")
+    return str(peer[0]) if peer else ""

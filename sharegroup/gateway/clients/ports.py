@@ -1,12 +1,15 @@
-"""The gateway's ports: one for each upstream broker, where clients find what they would find at that broker."""
+"""The gateway's ports: one for each upstream broker, where clients find what they would find at that broker, and one
+for clients of other gateways that are lost."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from sharegroup.config import GatewayConfig
+from sharegroup.gateway.clients.acceptor import Acceptor
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.listeners import Listeners
 
@@ -14,6 +17,9 @@ logger = logging.getLogger(__name__)
 
 #: Connections that may wait to be accepted.
 BACKLOG = 1_024
+#: The port for clients of other gateways, from the base port on.
+STANDBY_PLACE = -1
+_LAST_PORT = 65_535
 
 
 class Ports:
@@ -21,26 +27,27 @@ class Ports:
 
     def __init__(self, config: GatewayConfig, cluster: UpstreamCluster, listeners: Listeners) -> None:
         self._config, self._cluster, self._listeners = config, cluster, listeners
-        self._servers: dict[int, asyncio.Server] = {}
+        self._servers: list[Acceptor] = []
         self._opening = asyncio.Lock()
-        self._connect: Callable[[int], asyncio.BaseProtocol]
+        self._is_closed = False
+        self._connect: Callable[[int, bool], asyncio.BaseProtocol]
 
-    def serve_with(self, connect: Callable[[int], asyncio.BaseProtocol]) -> None:
-        """Have `connect` make the connection of each client, given the broker whose port it came to."""
+    def serve_with(self, connect: Callable[[int, bool], asyncio.BaseProtocol]) -> None:
+        """Have `connect` make the connection of each client, given the broker whose port it came to, and whether it
+        came as another gateway's client: then the broker is whichever is there."""
         self._connect = connect
 
     async def open(self) -> None:
-        """A port for each broker: base port + its place among the broker ids, new brokers after the others.
+        """A port for each broker, base port + its id, so that it is the same at every gateway, and one beside them.
 
-        Raises OSError for a port that is taken.
+        Raises OSError for a port that is taken, or that there cannot be.
         """
         async with self._opening:
             for node_id in self._listeners.missing(self._cluster.node_ids):
-                base = self._config.listener_port
-                server = await self.listen(node_id, base + len(self._servers) if base else 0)
-                self._servers[node_id] = server
-                self._listeners.add(node_id, server.sockets[0].getsockname()[1])
-                logger.info("broker %d is served on port %d", node_id, self._listeners.port(node_id))
+                self._listeners.add(node_id, await self._open(node_id, partial(self._connect, node_id, False)))
+                logger.info("broker %d is served at %s:%d", node_id, *self._listeners.address(node_id))
+            if self._listeners.standby is None:
+                self._listeners.add_standby(await self._open(STANDBY_PLACE, self._connect_standby))
 
     async def open_new(self) -> None:
         """For brokers that came while we serve; clients do not see one whose port cannot be had."""
@@ -49,13 +56,30 @@ class Ports:
         except OSError as error:
             logger.warning("no port for a new upstream broker: %s", error)
 
-    async def listen(self, node_id: int, port: int) -> asyncio.Server:
+    async def listen(self, node_id: int, port: int) -> Acceptor:
         """Serve an upstream broker on a port; 0: any free one. Raises OSError."""
-        return await asyncio.get_running_loop().create_server(
-            lambda: self._connect(node_id), self._config.listener_host, port, backlog=BACKLOG
-        )
+        return await self._listen(partial(self._connect, node_id, False), port)
 
     def close(self) -> None:
         """Take no more clients; those that are connected stay."""
-        for server in self._servers.values():
+        self._is_closed = True
+        for server in self._servers:
             server.close()
+
+    async def _open(self, place: int, connect: Callable[[], asyncio.BaseProtocol]) -> int:
+        """A port at this place from the base port on, which is returned."""
+        base = self._config.listener_port
+        port = base + place if base else 0
+        if port > _LAST_PORT:
+            raise OSError(f"there is no port {port}, which is gateway.listener.port + {place}")
+        if self._is_closed:
+            raise OSError("the gateway ends")
+        server = await self._listen(connect, port)
+        self._servers.append(server)
+        return int(server.sockets[0].getsockname()[1])
+
+    async def _listen(self, connect: Callable[[], asyncio.BaseProtocol], port: int) -> Acceptor:
+        return await Acceptor.listen(connect, self._config.listener_host, port, BACKLOG)
+
+    def _connect_standby(self) -> asyncio.BaseProtocol:
+        return self._connect(self._cluster.node_ids[0], True)

@@ -10,37 +10,47 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
-
-from kafka.protocol.api_message import ApiMessage
+from typing import NamedTuple
 
 from sharegroup.config import GatewayConfig
 from sharegroup.errors import error_name
+from sharegroup.gateway.clients.frame_budget import FrameBudget
 from sharegroup.gateway.clients.login import Logins
+from sharegroup.gateway.clients.quotas import Quotas
+from sharegroup.gateway.clients.request_sizes import MAX_LOGIN_REQUEST_BYTES, too_long
 from sharegroup.gateway.clients.waiting_frames import WaitingFrames
 from sharegroup.gateway.handlers.api_versions import API_VERSIONS, unsupported_version
 from sharegroup.gateway.handlers.pass_through import PassThrough
+from sharegroup.gateway.security import audit
+from sharegroup.gateway.security.sasl_server import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from sharegroup.gateway.upstream.passthrough import Passthrough
 from sharegroup.gateway.wire import headers as wire
 from sharegroup.gateway.wire.framing import FrameProtocol, framed
-from sharegroup.gateway.wire.headers import MalformedRequestError, RequestHeader
-from sharegroup.gateway.wire.request import Caller, Request, Route
+from sharegroup.gateway.wire.headers import AnyResponse, EncodedResponse, RequestHeader
+from sharegroup.gateway.wire.request import Caller, Request, Route, api_name
 from sharegroup.gateway.wire.request_decoding import decode_request
 from sharegroup.metrics.client_counts import PASSED_THROUGH, ClientCounts
 
 #: Answers that may be on their way to the client, and from upstream.
 MAX_WAITING_ANSWERS = 16
-#: Largest request that the gateway decodes itself: 10,000 acknowledgement batches are 190 KB, the acknowledgements of
-#: a million records one by one or a subscription to 4,000 topics with the longest names 1 MB. Decoding takes
-#: 0.1 s at the worst.
-MAX_OWN_REQUEST_BYTES = 1_048_576
-#: Largest request of a client that has not logged in. SASL messages are limited to 4 KiB.
-MAX_LOGIN_REQUEST_BYTES = 8_192
+#: ListGroups, DescribeConfigs, ShareGroupDescribe, DescribeShareGroupOffsets: administrators ask for much at once.
+MANY_ENTRIES = frozenset({16, 32, 77, 90})
+#: The one request whose response has records, and those that come before a client is known.
+SHARE_FETCH, UNLIMITED = 78, frozenset({SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE})
 
 #: How long a connection stays after a refused login.
 REFUSED_LOGIN_S = 0.5
 
-#: What is sent: encoded already, or a frame that is to come from upstream.
-_Answer = bytes | bytearray | asyncio.Future[memoryview]
+
+class _Coming(NamedTuple):
+    """A frame that is to come from upstream, and what is made of it for the client, framed; None: it stays as it is."""
+
+    frame: asyncio.Future[memoryview]
+    finish: Callable[[memoryview], bytearray] | None
+
+
+#: What is sent: encoded already, or to come.
+_Answer = bytes | bytearray | _Coming
 
 
 @dataclass(frozen=True)
@@ -51,6 +61,8 @@ class Service:
     routes: Mapping[int, Route]
     pass_through: PassThrough
     logins: Logins
+    budget: FrameBudget
+    quotas: Quotas
     counts: ClientCounts = field(default_factory=ClientCounts)
 
 
@@ -62,13 +74,16 @@ class RequestLoop:
         self, service: Service, link: FrameProtocol, caller: Caller, failed: Callable[[Exception], None]
     ) -> None:
         self._service, self._link, self.caller, self._failed = service, link, caller, failed
-        self._login = service.logins.begin()
-        self._frames = WaitingFrames(link)
+        self._login = service.logins.begin(caller.node_id)
+        self._frames = WaitingFrames(link, service.budget)
         self._answers: asyncio.Queue[_Answer] = asyncio.Queue(MAX_WAITING_ANSWERS)
         self._passthrough: Passthrough | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.get_running_loop()
-        self.had_request = self._is_over = False
+        self.had_request = self._is_over = self._is_handling = False
+        self._may_go: Callable[[], bool] | None = None
+        #: How long no request is handled after the present one: its client has used more than its quota.
+        self._throttle_ms = 0
         self._limit_requests()
 
     # -- life --------------------------------------------------------------------------------------------------------
@@ -83,11 +98,30 @@ class RequestLoop:
         self.caller = replace(self.caller, host=host)
         if certificate_principal is not None and not self._login.is_asked_for:
             self._log_in(certificate_principal)
+            audit.login_accepted(self.caller, "TLS")
         self._tasks = [asyncio.ensure_future(self._until_over(work)) for work in (self._handle_all(), self._send_all())]
+
+    @property
+    def has_share(self) -> bool:
+        """Whether the request that is being read, or handled, has a share of the budget."""
+        return self._frames.has_share
+
+    def refusal(self, size: int, head: memoryview) -> str | None:
+        """Why a request that begins so is too long; before the login all have one limit, and some no header."""
+        return too_long(size, head) if self.is_authenticated else None
+
+    def begun(self, size: int) -> None:
+        """A request has begun to come."""
+        self._frames.begun(size)
 
     def received(self, frame: memoryview) -> None:
         """Have a request handled when its turn comes."""
         self._frames.put(frame)
+
+    def drain(self, may_go: Callable[[], bool]) -> None:
+        """The gateway ends: close the connection when all is answered, now or behind the request by which `may_go`."""
+        self._may_go = may_go
+        self._tasks.append(asyncio.ensure_future(self._until_over(self._go_if_done())))
 
     def stop(self) -> None:
         """Handle no more requests: the connection is being closed."""
@@ -97,6 +131,7 @@ class RequestLoop:
         """Drop what is under way: the client is gone."""
         self._is_over = True
         self._frames.clear()
+        self._login.close()
         for task in self._tasks:
             task.cancel()
         if self._passthrough is not None:
@@ -120,7 +155,23 @@ class RequestLoop:
         It ends by being cancelled, or by itself: before Python 3.12 `wait_for` may swallow a cancellation.
         """
         while not self._is_over:
-            await self._handle(await self._frames.next())
+            frame = await self._frames.next(self.caller.host)
+            self._is_handling = True
+            await self._handle(frame)
+            self._is_handling = False
+            if self._may_go is not None:
+                await self._go_if_done()
+            if self._throttle_ms:
+                throttle_ms, self._throttle_ms = self._throttle_ms, 0
+                await asyncio.sleep(throttle_ms / 1000)
+
+    async def _go_if_done(self) -> None:
+        """Close the connection of a gateway that ends, unless it is needed still."""
+        await self._answers.join()
+        if self._may_go is not None and not self._is_handling and self._may_go():
+            self._is_over = True
+            if self._link.transport is not None:
+                self._link.transport.close()
 
     async def _handle(self, frame: memoryview) -> None:
         self.had_request = True
@@ -129,14 +180,13 @@ class RequestLoop:
             return
         header = wire.read_header(frame)
         self._login.check_allowed(header.api_key)
+        self.caller = replace(self.caller, api=api_name(header.api_key))
         route = self._service.routes.get(header.api_key)
         if route is None:
             await self._pass_on(header, frame)
             return
         message, _ = route
         self._service.counts.received(message.name, len(frame))
-        if len(frame) > MAX_OWN_REQUEST_BYTES:
-            raise MalformedRequestError(f"{message.name} of {len(frame)} bytes; allowed: up to {MAX_OWN_REQUEST_BYTES}")
         await self._answers.join()  # one of our own at a time, and in order with what passes through
         await self._answers.put(await self._answer(route, header, frame))
         if self._login.has_failed:
@@ -144,12 +194,16 @@ class RequestLoop:
 
     async def _pass_on(self, header: RequestHeader, frame: memoryview) -> None:
         self._service.counts.received(PASSED_THROUGH, len(frame))
-        await self._service.pass_through.check(self.caller, header)
+        passage = await self._service.pass_through.admit(self.caller, header, frame)
+        if passage.answer is not None:
+            await self._answers.put(passage.answer)
+        if passage.frame is None:
+            return
         if self._passthrough is None:
-            self._passthrough = self._service.pass_through.link(self.caller.node_id)
-        answer = await self._passthrough.forward(header, frame)
+            self._passthrough = self._service.pass_through.link(self.caller.node_id, self._login.upstream_settings)
+        answer = await self._passthrough.forward(header, passage.frame)
         if answer is not None:
-            await self._answers.put(answer)
+            await self._answers.put(_Coming(answer, passage.finish))
 
     async def _answer(self, route: Route, header: RequestHeader, frame: memoryview) -> bytearray:
         message, handler = route
@@ -158,33 +212,60 @@ class RequestLoop:
             return wire.encode_response(unsupported_version(), 0, header.correlation_id)
         begin_s = self._loop.time()
         request = Request(header, decode_request(message, header, frame), self.caller)
-        response: ApiMessage
+        response: AnyResponse
         if self._login.has_part_in(header.api_key):
             response = await self._login.answer(request)
-            self._see_login()
+            await self._see_login()
         else:
-            response = await handler(request)
-        answer = wire.encode_response(response, header.api_version, header.correlation_id)
+            response = await handler(await self._login.with_rights(request))
+        answer = await self._within_quota(header, response)
         self._service.counts.answered(message.name, self._loop.time() - begin_s, _error_of(response))
         self._service.counts.sent(message.name, len(answer))
         return answer
+
+    async def _within_quota(self, header: RequestHeader, response: AnyResponse) -> bytearray:
+        """The encoded response. Its client is told how long it is throttled, if it is; none is before its login."""
+        answer = await self._encoded(header, response)
+        if header.api_key in UNLIMITED:
+            return answer
+        fetched = len(answer) if header.api_key == SHARE_FETCH else 0
+        now_ms = self._loop.time() * 1000
+        self._throttle_ms = self._service.quotas.used(self.caller.principal, header.client_id, fetched, now_ms)
+        if not self._throttle_ms:
+            return answer
+        self._service.counts.throttled(self._throttle_ms / 1000)
+        if isinstance(response, EncodedResponse):
+            response.throttle(self._throttle_ms)
+        else:
+            response.throttle_time_ms = self._throttle_ms  # type: ignore[attr-defined]  # all of the gateway's own have it
+        return await self._encoded(header, response)
+
+    @staticmethod
+    async def _encoded(header: RequestHeader, response: AnyResponse) -> bytearray:
+        """What may have thousands of entries is encoded on a thread, behind the others that are served."""
+        if header.api_key in MANY_ENTRIES:
+            return await asyncio.to_thread(wire.encode_response, response, header.api_version, header.correlation_id)
+        return wire.encode_response(response, header.api_version, header.correlation_id)
 
     # -- the login ---------------------------------------------------------------------------------------------------
 
     async def _answer_bare(self, message: memoryview) -> None:
         """A step of the login without a request around it."""
         await self._answers.join()
-        answer = await self._login.answer_bare(bytes(message))
-        self._see_login()
+        answer = await self._login.answer_bare(bytes(message), self.caller)
+        await self._see_login()
         if self._login.has_failed:
             await self._end_when_answered()
         else:
             await self._answers.put(framed(answer))
 
-    def _see_login(self) -> None:
-        """A step of the login is done, which may have been the last one."""
+    async def _see_login(self) -> None:
+        """A step of the login is done, which may have been the last one, or that of a later login."""
         if not self._login.has_failed and self._login.principal is not None:
             self._log_in(self._login.principal)
+            settings = self._login.upstream_settings
+            if self._passthrough is not None and settings is not None:
+                await self._passthrough.log_in(settings)
 
     def _log_in(self, principal: str) -> None:
         self.caller = replace(self.caller, principal=principal)
@@ -218,10 +299,15 @@ class RequestLoop:
                 self._answers.task_done()
 
     async def _send(self, answer: _Answer) -> None:
-        if isinstance(answer, asyncio.Future):
-            frame = await answer
-            self._service.counts.sent(PASSED_THROUGH, len(frame))
-            self._link.write_frame(frame)
+        if isinstance(answer, _Coming):
+            frame = await answer.frame
+            if answer.finish is None:
+                self._service.counts.sent(PASSED_THROUGH, len(frame))
+                self._link.write_frame(frame)
+            elif self._link.transport is not None:
+                finished = answer.finish(frame)
+                self._service.counts.sent(PASSED_THROUGH, len(finished))
+                self._link.transport.write(finished)
             await self._link.drained()
             if self._passthrough is not None:
                 self._passthrough.taken(len(frame))
@@ -230,7 +316,7 @@ class RequestLoop:
             await self._link.drained()
 
 
-def _error_of(response: ApiMessage) -> str:
+def _error_of(response: AnyResponse) -> str:
     """The name of the error of a whole request, "" for none, or where a response has one for each of its parts."""
     code = getattr(response, "error_code", 0)
     return error_name(code) if code else ""

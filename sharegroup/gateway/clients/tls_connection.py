@@ -12,6 +12,7 @@ from asyncio.sslproto import SSLProtocol
 from typing import cast
 
 from sharegroup.gateway.clients.client_connection import ClientConnection
+from sharegroup.gateway.security import audit
 
 #: As much as a TLS record holds. asyncio has 256 KiB for each connection.
 READ_BUFFER_BYTES = 16_384
@@ -54,5 +55,8 @@ class _ServerSide(SSLProtocol):
     def connection_lost(self, exc: BaseException | None) -> None:
         """asyncio's, which tells the client only of a connection whose handshake was done."""
         if self._client.transport is self._accepted:
+            if isinstance(exc, ssl.SSLError):
+                peer = self._client.transport.get_extra_info("peername") if self._client.transport else None
+                audit.login_refused(str(peer[0]) if peer else "", "TLS", "", exc.reason or "")
             self._client.connection_lost(cast("Exception | None", exc))
         super().connection_lost(exc)

@@ -6,17 +6,29 @@ A group's resource may hold both. Either part can refuse, so the upstream only c
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from kafka.protocol.admin import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.group_config_entries import is_the_jobs, is_upstreams
 from sharegroup.gateway.groups.group_configs import GroupConfigs
+from sharegroup.gateway.handlers.config_rights import config_refusal
 from sharegroup.gateway.job_client.group_requests import GroupRequests
+from sharegroup.gateway.security import acl, audit
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.gateway.upstream.configs import BROKER, GROUP, ConfigResult, Resource, UpstreamConfigs, resource_of
+from sharegroup.gateway.upstream.configs import (
+    BROKER,
+    BROKER_LOGGER,
+    CLIENT_METRICS,
+    GROUP,
+    TOPIC,
+    ConfigResult,
+    Resource,
+    UpstreamConfigs,
+    resource_of,
+)
 from sharegroup.gateway.wire.request import Request
 
 _Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
@@ -24,6 +36,13 @@ _Change = _Resource.AlterableConfig
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 OK: ConfigResult = (0, None)
+_KINDS = {
+    TOPIC: "topic",
+    BROKER: "broker",
+    BROKER_LOGGER: "broker_logger",
+    CLIENT_METRICS: "client_metrics",
+    GROUP: "group",
+}
 
 
 class IncrementalAlterConfigs:
@@ -33,7 +52,7 @@ class IncrementalAlterConfigs:
         self, requests: GroupRequests, configs: GroupConfigs, cluster: UpstreamCluster, security: Authorization
     ) -> None:
         self._requests, self._configs, self._security = requests, configs, security
-        self._upstream = UpstreamConfigs(cluster, security.pass_through)
+        self._upstream = UpstreamConfigs(cluster)
 
     async def __call__(self, request: Request[IncrementalAlterConfigsRequest]) -> IncrementalAlterConfigsResponse:
         """Each resource by itself: all of its changes, or none."""
@@ -42,7 +61,8 @@ class IncrementalAlterConfigs:
         passed = []
         for resource in body.resources:
             if resource.resource_type != GROUP:
-                refusal = self._upstream.refusal(request.caller, resource) or _of_the_job(resource)
+                need = self._security.alter_configs
+                refusal = config_refusal(need, request.caller, resource) or _of_the_job(resource)
                 if refusal is None:
                     passed.append(resource)
                 else:
@@ -54,6 +74,8 @@ class IncrementalAlterConfigs:
             outcomes[resource_of(resource)] = await self._group(request, resource, times[resource_of(resource)])
         if groups and not body.validate_only:
             await self._see_the_change()
+        if not body.validate_only:
+            _audit(request, outcomes)
         found = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
         return IncrementalAlterConfigsResponse(
             throttle_time_ms=0,
@@ -68,7 +90,7 @@ class IncrementalAlterConfigs:
     ) -> ConfigResult:
         group_id, validate_only = resource.resource_name, request.body.validate_only
         try:
-            self._security.alter_configs(request.caller, group_id)
+            self._security.alter_configs(request.caller, acl.Resource.GROUP, group_id)
             if times > 1:
                 raise RequestError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
             ours, theirs = split(resource.configs)
@@ -102,6 +124,14 @@ class IncrementalAlterConfigs:
             await self._configs.refresh()
         except RequestError:
             return  # it is altered; the next reading tells
+
+
+def _audit(request: Request[IncrementalAlterConfigsRequest], outcomes: Mapping[Resource, ConfigResult]) -> None:
+    """With the names of the configs; a value may be a password."""
+    for resource in request.body.resources:
+        kind, name = resource_of(resource)
+        configs = ",".join(config.name for config in resource.configs)
+        audit.changed(request.caller, _KINDS.get(kind, str(kind)), name, outcomes[kind, name][0], configs)
 
 
 def _of_the_job(resource: _Resource) -> ConfigResult | None:

@@ -8,6 +8,7 @@ from kafka.protocol.data_container import DataContainer
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.job_client.group_requests import GroupRequests
+from sharegroup.gateway.security import audit
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import Topic, UpstreamCluster
 from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
@@ -29,6 +30,15 @@ class AlterShareGroupOffsets:
 
     async def __call__(self, request: Request[AlterShareGroupOffsetsRequest]) -> AlterShareGroupOffsetsResponse:
         """The whole request is refused, or each share-partition by itself."""
+        response = await self._alter(request)
+        if response.error_code:
+            audit.changed(request.caller, "group", request.body.group_id, response.error_code)
+        for topic in response.responses:
+            code = next((partition.error_code for partition in topic.partitions if partition.error_code), 0)
+            audit.changed(request.caller, "group", request.body.group_id, code, topic.topic_name)
+        return response
+
+    async def _alter(self, request: Request[AlterShareGroupOffsetsRequest]) -> AlterShareGroupOffsetsResponse:
         body = request.body
         try:
             self._security.alter_offsets(request.caller, body.group_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from sharegroup.errors import ErrorCode
+from sharegroup.gateway.passing.rules import RULES
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.any_broker import from_any_broker
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
@@ -37,6 +38,8 @@ OWN = {
 #: Highest versions of what passes through or is rewritten. Newer ones carry addresses of brokers in tagged fields, or
 #: are unknown to the classes that rewrite them.
 CAPS = {PRODUCE: 9, FETCH: 15, 10: 6, 55: 1, 60: 2}
+#: Answered here, in the versions that the broker has: FindCoordinator and DescribeCluster.
+REWRITTEN = frozenset({10, 60})
 #: The share groups' own: the upstream's are not used.
 SHARE = frozenset({76, 77, 78, 79, 90, 91, 92})
 #: Highest levels of features. From transaction.version 2 on, clients leave out AddPartitionsToTxn and need a Produce
@@ -44,6 +47,9 @@ SHARE = frozenset({76, 77, 78, 79, 90, 91, 92})
 FEATURE_CAPS = {"transaction.version": 1}
 #: Broker to broker (the share coordinator's): not for clients.
 HIDDEN = frozenset({83, 84, 85, 86, 87})
+_NOT_PASSED = HIDDEN | SHARE
+#: The range of what is not offered.
+NONE = (0, -1)
 
 
 class ApiVersions:
@@ -55,7 +61,7 @@ class ApiVersions:
     async def __call__(self, request: Request[ApiVersionsRequest]) -> ApiVersionsResponse:
         """The offer; an unknown version is answered in version 0 by the connection itself."""
         offered = await from_any_broker(self._cluster, request.caller.node_id, self._cluster.features)
-        passed = {key: found for key, found in passed_through(offered).items() if self._security.offers(key)}
+        passed = passed_through(offered, self._security.has_list)
         response = ApiVersionsResponse
         return response(
             error_code=0,
@@ -70,10 +76,25 @@ class ApiVersions:
         )
 
 
-def passed_through(offered: Features) -> dict[int, tuple[int, int]]:
+def passed_through(offered: Features, has_list: bool) -> dict[int, tuple[int, int]]:
     """What clients may use of a broker's offer: {api key: (min, max)}."""
-    capped = {key: (low, min(high, CAPS.get(key, high))) for key, (low, high) in offered.ranges.items()}
-    return {key: (low, high) for key, (low, high) in capped.items() if key not in HIDDEN | SHARE and low <= high}
+    ranges = {key: offered_range(offered, key, has_list) for key in offered.ranges}
+    return {key: (low, high) for key, (low, high) in ranges.items() if low <= high}
+
+
+def offered_range(offered: Features, key: int, has_list: bool) -> tuple[int, int]:
+    """The versions of an API that clients may use of a broker's offer: (min, max), where max is less if there are none.
+
+    What has a rule is offered up to the newest version that the rule can read; with an access control list nothing else
+    is. The oldest is the broker's: Kafka 4 offers Produce from 0 on, for old versions of librdkafka, and has none
+    before 3.
+    """
+    rule = RULES.get(key)
+    if key in _NOT_PASSED or (has_list and rule is None and key not in REWRITTEN):
+        return NONE
+    low, high = offered.ranges.get(key, NONE)
+    _, newest = (rule.versions if rule is not None else None) or (low, high)
+    return low, min(high, newest, CAPS.get(key, high))
 
 
 def supported_features(upstream: ApiVersionsResponse) -> list[ApiVersionsResponse.SupportedFeatureKey]:

@@ -18,17 +18,24 @@ from kafka.protocol.metadata import (
 )
 
 from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.fleet.view import View
+from sharegroup.gateway.security.acl import Operation, Resource
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.any_broker import from_any_broker
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.coordinators import MANY_KEYS_VERSION, Coordinator, find_coordinators
 from sharegroup.gateway.upstream.listeners import Listeners
-from sharegroup.gateway.wire.request import Request
+from sharegroup.gateway.wire.request import Caller, Request
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 
 _Topic = MetadataResponse.MetadataResponseTopic
+_MetadataBroker = MetadataResponse.MetadataResponseBroker
+_Broker = DescribeClusterResponse.DescribeClusterBroker
 
-GROUP, SHARE_COORDINATOR = 0, 2
+SHARE_COORDINATOR = 2
+_RESOURCES = {0: Resource.GROUP, 1: Resource.TRANSACTIONAL_ID, SHARE_COORDINATOR: Resource.CLUSTER}
+#: Where a broker is that clients do not reach.
+_NOWHERE = "", -1
 #: The first version of Metadata with topic ids in the request.
 IDS_IN_METADATA_REQUEST = 12
 #: The first versions of DescribeCluster with these in the request.
@@ -36,7 +43,8 @@ ENDPOINT_TYPES_VERSION, FENCED_BROKERS_VERSION = 1, 2
 
 
 class ClusterApis:
-    """The handlers. `open_ports` opens a port for each broker that has none yet."""
+    """The handlers. `open_ports` opens a port for each broker that has none yet; `view_of` tells whose addresses a
+    client is to use (`Fleet`), which are `listeners` for all clients where there is one gateway."""
 
     def __init__(
         self,
@@ -44,34 +52,43 @@ class ClusterApis:
         listeners: Listeners,
         open_ports: Callable[[], Awaitable[None]],
         security: Authorization,
+        view_of: Callable[[Caller], Awaitable[View]] | None = None,
     ) -> None:
         self._cluster, self._listeners, self._open_ports, self._security = cluster, listeners, open_ports, security
+        self._view_of = view_of or self._alone
 
     async def metadata(self, request: Request[MetadataRequest]) -> MetadataResponse:
-        """In the client's version, whatever the upstream's is."""
+        """Asked of the upstream. In the client's version, whatever the upstream's is."""
         ask = partial(self._upstream_metadata, request)
         answer, unknown = await from_any_broker(self._cluster, request.caller.node_id, ask)
+        for topic in answer.topics:
+            if topic.name and not topic.error_code:
+                topic.topic_id = self._cluster.topic_id(topic.name, topic.topic_id)
+        return await self.with_our_brokers(request, answer, [*self.visible(request, answer.topics), *unknown])
+
+    async def with_our_brokers(
+        self, request: Request[MetadataRequest], answer: MetadataResponse, topics: list[_Topic]
+    ) -> MetadataResponse:
+        """The upstream's answer with the gateways' addresses in it, and these topics."""
         if self._listeners.missing(broker.node_id for broker in answer.brokers):
             await self._cluster.refresh()
             await self._open_ports()
-        for topic in answer.topics:
-            if topic.name:
-                topic.topic_id = self._cluster.topic_id(topic.name, topic.topic_id)
+        view = await self._view_of(request.caller)
+        brokers = [
+            _MetadataBroker(node_id=broker.node_id, host=host, port=port, rack=broker.rack)
+            for broker in answer.brokers
+            if broker.node_id in view.brokers
+            for host, port in (view.brokers[broker.node_id],)
+        ]
+        if view.standby is not None:
+            node_id, (host, port) = view.standby
+            brokers.append(_MetadataBroker(node_id=node_id, host=host, port=port, rack=None))
         return MetadataResponse(
             throttle_time_ms=0,
-            brokers=[
-                MetadataResponse.MetadataResponseBroker(
-                    node_id=broker.node_id,
-                    host=self._listeners.host,
-                    port=self._listeners.port(broker.node_id),
-                    rack=broker.rack,
-                )
-                for broker in answer.brokers
-                if self._listeners.has(broker.node_id)
-            ],
+            brokers=brokers,
             cluster_id=answer.cluster_id,
             controller_id=answer.controller_id,
-            topics=[*self._visible(request, answer.topics), *unknown],
+            topics=topics,
         )
 
     async def _upstream_metadata(
@@ -101,40 +118,39 @@ class ClusterApis:
                 names.append(topic)
         if not names and request.version == 0:
             names = None  # version 0 asks for all topics with an empty list
-        may_create = body.allow_auto_topic_creation and self._may_pass_through(request)
+        may_create = body.allow_auto_topic_creation and all(
+            self._security.may_create(request.caller, topic.name) for topic in names or () if topic.name
+        )
         asked = MetadataRequest(topics=names, allow_auto_topic_creation=may_create)
         if request.version >= 8:
             asked.include_topic_authorized_operations = body.include_topic_authorized_operations
         return asked, unknown
 
-    def _visible(self, request: Request[MetadataRequest], topics: list[_Topic]) -> Iterator[_Topic]:
+    def visible(self, request: Request[MetadataRequest], topics: list[_Topic]) -> Iterator[_Topic]:
         """What the caller may see; of the rest only that he may not, and only where he named it himself."""
         may_see = partial(self._security.may_see, request.caller)
         named = {topic.name for topic in request.body.topics or () if topic.name}
         for topic in topics:
             if topic.name is None or may_see(topic.name):
+                if topic.name and topic.authorized_operations is not None and self._security.judges(request.caller):
+                    topic.authorized_operations = self._security.operations(request.caller, Resource.TOPIC, topic.name)
                 yield topic
             elif topic.name in named:
+                self._security.denied(request.caller, Operation.DESCRIBE, Resource.TOPIC, topic.name)
                 yield _no_topic(ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic.name, NO_TOPIC_ID)
             elif request.body.topics:  # by its id: he is not to learn its name
                 yield _no_topic(ErrorCode.UNKNOWN_TOPIC_ID, None, topic.topic_id)
-
-    def _may_pass_through(self, request: Request[MetadataRequest]) -> bool:
-        try:
-            self._security.pass_through(request.caller)
-        except RequestError:
-            return False
-        return True
 
     async def find_coordinator(self, request: Request[FindCoordinatorRequest]) -> FindCoordinatorResponse:
         """The upstream's coordinators at our ports; the share coordinator is the gateway's own business."""
         body = request.body
         keys = list(body.coordinator_keys) if request.version >= MANY_KEYS_VERSION else [body.key]
         found = await self._find(request, dict.fromkeys(keys))
+        view = await self._view_of(request.caller)
         if request.version >= MANY_KEYS_VERSION:
-            coordinators = [self._coordinator(key, found[key]) for key in keys]
+            coordinators = [_coordinator(key, found[key], view) for key in keys]
             return FindCoordinatorResponse(throttle_time_ms=0, coordinators=coordinators)
-        only = self._coordinator(body.key, found[body.key])
+        only = _coordinator(body.key, found[body.key], view)
         return FindCoordinatorResponse(
             throttle_time_ms=0,
             error_code=only.error_code,
@@ -167,36 +183,18 @@ class ClusterApis:
         return found
 
     def _may_find(self, request: Request[FindCoordinatorRequest], key: str) -> None:
-        if request.body.key_type == GROUP:
-            self._security.find_coordinator(request.caller, key)
-        else:
-            self._security.pass_through(request.caller)
-
-    def _coordinator(self, key: str, found: Coordinator) -> FindCoordinatorResponse.Coordinator:
-        error_code = found.error_code
-        is_known = not error_code and self._listeners.has(found.node_id)
-        if not error_code and not is_known:
-            error_code = int(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        return FindCoordinatorResponse.Coordinator(
-            key=key,
-            node_id=found.node_id if is_known else -1,
-            host=self._listeners.host if is_known else "",
-            port=self._listeners.port(found.node_id) if is_known else -1,
-            error_code=error_code,
-            error_message=found.error_message,
-        )
+        resource = _RESOURCES.get(request.body.key_type)
+        if resource is not None:  # else the brokers say that there is no such type
+            self._security.find_coordinator(request.caller, resource, key)
 
     async def describe_cluster(self, request: Request[DescribeClusterRequest]) -> DescribeClusterResponse:
-        """The brokers at our ports; controllers (endpoint type 2) have none.
+        """The brokers at our ports; controllers (endpoint type 2) have none. No standby: administrators mean brokers.
 
         A fenced broker that was never seen at work has no port: it is told with port -1 to who asks for fenced ones.
         """
         answer = await self._describe(request)
-        brokers = [broker for broker in answer.brokers if self._listeners.has(broker.broker_id) or broker.is_fenced]
-        for broker in brokers:
-            is_served = self._listeners.has(broker.broker_id)
-            broker.host = self._listeners.host
-            broker.port = self._listeners.port(broker.broker_id) if is_served else -1
+        view = await self._view_of(request.caller)
+        brokers = [broker for broker in answer.brokers if _at_address(broker, view) or broker.is_fenced]
         return DescribeClusterResponse(
             throttle_time_ms=0,
             error_code=answer.error_code,
@@ -205,8 +203,18 @@ class ClusterApis:
             cluster_id=answer.cluster_id,
             controller_id=answer.controller_id,
             brokers=brokers,
-            authorized_operations=answer.authorized_operations,
+            authorized_operations=self._operations(request, answer.authorized_operations),
         )
+
+    async def _alone(self, caller: Caller) -> View:
+        return View(self._listeners.addresses)
+
+    def _operations(self, request: Request[DescribeClusterRequest], of_gateway: set[int]) -> set[int]:
+        """The caller's own and not those that the gateway has at the broker, where they are asked for."""
+        if not request.body.include_cluster_authorized_operations or not self._security.judges(request.caller):
+            return of_gateway
+        is_seen = self._security.would_allow(request.caller, Operation.DESCRIBE, Resource.CLUSTER)
+        return self._security.operations(request.caller, Resource.CLUSTER) if is_seen else set()
 
     async def _describe(self, request: Request[DescribeClusterRequest]) -> DescribeClusterResponse:
         body = request.body
@@ -220,6 +228,26 @@ class ClusterApis:
             return self._cluster.ask(node_id, asked, DescribeClusterResponse, request.version)
 
         return await from_any_broker(self._cluster, request.caller.node_id, ask)
+
+
+def _at_address(broker: _Broker, view: View) -> bool:
+    """Put in where clients reach a broker; False for one that they do not reach."""
+    broker.host, broker.port = view.brokers.get(broker.broker_id, _NOWHERE)
+    return broker.broker_id in view.brokers
+
+
+def _coordinator(key: str, found: Coordinator, view: View) -> FindCoordinatorResponse.Coordinator:
+    """A coordinator where clients reach it; it is not available where they do not."""
+    is_known = not found.error_code and found.node_id in view.brokers
+    host, port = view.brokers[found.node_id] if is_known else _NOWHERE
+    return FindCoordinatorResponse.Coordinator(
+        key=key,
+        node_id=found.node_id if is_known else -1,
+        host=host,
+        port=port,
+        error_code=0 if is_known else found.error_code or int(ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        error_message=found.error_message,
+    )
 
 
 def _no_topic(code: ErrorCode, name: str | None, topic_id: uuid.UUID | None) -> _Topic:

@@ -10,6 +10,7 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.stored_groups import StoredGroups
 from sharegroup.gateway.handlers.list_groups import SHARE, TYPES_VERSION
 from sharegroup.gateway.job_client.group_requests import GroupRequests
+from sharegroup.gateway.security import audit
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.wire.request import Request
@@ -37,6 +38,8 @@ class DeleteGroups:
                 if group_id in ours:
                     codes[group_id] = await self._delete(group_id)
             codes |= await self._upstream(request.caller.node_id, [g for g in allowed if g not in ours])
+        for group_id in group_ids:
+            audit.changed(request.caller, "group", group_id, codes[group_id])
         result = DeleteGroupsResponse.DeletableGroupResult
         return DeleteGroupsResponse(
             throttle_time_ms=0,

@@ -8,6 +8,7 @@ from kafka.protocol.data_container import DataContainer
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.job_client.group_requests import GroupRequests
+from sharegroup.gateway.security import audit
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import Topic, UpstreamCluster
 from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
@@ -27,6 +28,14 @@ class DeleteShareGroupOffsets:
 
     async def __call__(self, request: Request[DeleteShareGroupOffsetsRequest]) -> DeleteShareGroupOffsetsResponse:
         """The whole request is refused, or each topic by itself."""
+        response = await self._delete(request)
+        if response.error_code:
+            audit.changed(request.caller, "group", request.body.group_id, response.error_code)
+        for topic in response.responses:
+            audit.changed(request.caller, "group", request.body.group_id, topic.error_code, topic.topic_name)
+        return response
+
+    async def _delete(self, request: Request[DeleteShareGroupOffsetsRequest]) -> DeleteShareGroupOffsetsResponse:
         body, caller = request.body, request.caller
         names = [topic.topic_name for topic in body.topics]
         readable = tuple(name for name in names if self._security.may_read(caller, name))

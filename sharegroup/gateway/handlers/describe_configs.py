@@ -19,6 +19,8 @@ from sharegroup.gateway.groups.group_config_entries import (
     is_upstreams,
 )
 from sharegroup.gateway.groups.stored_groups import StoredGroups
+from sharegroup.gateway.handlers.config_rights import config_refusal
+from sharegroup.gateway.security import acl
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.configs import BROKER, GROUP, UpstreamConfigs, described
@@ -37,7 +39,7 @@ class DescribeConfigs:
 
     def __init__(self, config: Config, stored: StoredGroups, cluster: UpstreamCluster, security: Authorization) -> None:
         self._config, self._stored, self._security = config, stored, security
-        self._upstream = UpstreamConfigs(cluster, security.pass_through)
+        self._upstream = UpstreamConfigs(cluster)
 
     async def __call__(self, request: Request[DescribeConfigsRequest]) -> DescribeConfigsResponse:
         """Each resource by itself, in the order of the request."""
@@ -48,7 +50,7 @@ class DescribeConfigs:
             if resource.resource_type == GROUP:
                 results[place] = await self._group(request, resource)
                 continue
-            refusal = self._upstream.refusal(request.caller, resource)
+            refusal = config_refusal(self._security.describe_configs, request.caller, resource)
             if refusal is None:
                 passed.append((place, resource))
             else:
@@ -80,7 +82,7 @@ class DescribeConfigs:
     ) -> _Result:
         group_id, names = resource.resource_name, resource.configuration_keys
         try:
-            self._security.describe_configs(request.caller, group_id)
+            self._security.describe_configs(request.caller, acl.Resource.GROUP, group_id)
             if not group_id:
                 raise RequestError(ErrorCode.INVALID_REQUEST, "A config needs a group id.")
             stored = (await self._stored.configs()).get(group_id, {})

@@ -7,7 +7,8 @@ from kafka.protocol.data_container import DataContainer
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.group_configs import GroupConfigs
 from sharegroup.gateway.groups.stored_groups import StoredGroups
-from sharegroup.gateway.security.authorization import Authorization
+from sharegroup.gateway.security.acl import Resource
+from sharegroup.gateway.security.authorization import Authorization, bit_field
 from sharegroup.gateway.wire.request import Caller, Request
 from sharegroup.protocol.messages import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID, topic_id_of
@@ -50,7 +51,7 @@ class ShareGroupDescribe:
             return refused(group_id, error)
         operations = NOT_ASKED_FOR
         if request.body.include_authorized_operations:
-            operations = self._security.group_operations(caller, group_id)
+            operations = bit_field(self._security.operations(caller, Resource.GROUP, group_id))
         return described(group, self._configs.group_config(group_id).assignor.value, operations)
 
 

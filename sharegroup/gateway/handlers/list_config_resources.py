@@ -10,7 +10,7 @@ from sharegroup.errors import RequestError
 from sharegroup.gateway.groups.stored_groups import StoredGroups
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.gateway.upstream.configs import CLIENT_METRICS, GROUP, Resource, UpstreamConfigs
+from sharegroup.gateway.upstream.configs import CLIENT_METRICS, GROUP, TOPIC, Resource, UpstreamConfigs
 from sharegroup.gateway.wire.request import Request
 
 
@@ -19,7 +19,7 @@ class ListConfigResources:
 
     def __init__(self, stored: StoredGroups, cluster: UpstreamCluster, security: Authorization) -> None:
         self._stored, self._security = stored, security
-        self._upstream = UpstreamConfigs(cluster, security.pass_through)
+        self._upstream = UpstreamConfigs(cluster)
 
     async def __call__(self, request: Request[ListConfigResourcesRequest]) -> ListConfigResourcesResponse:
         """All resources of the types asked for; of all types when none is named."""
@@ -32,6 +32,7 @@ class ListConfigResources:
         code, theirs = await self._upstream.list_resources(request.caller.node_id, types)
         if code and ours:
             code = 0  # an upstream that does not know the type takes nothing away from our groups
+        theirs = [(kind, name) for kind, name in theirs if kind != TOPIC or self._security.is_shown(name)]
         return _response(code, sorted({*theirs, *((GROUP, group_id) for group_id in ours)}))
 
 

@@ -1,7 +1,7 @@
 """ListGroups: the upstream's groups without its own share groups, and ours.
 
 A client asks every broker and puts the answers together, so each of our groups is listed on one port only: that of its
-place among the brokers that are there.
+place among the brokers that are there. The standby port is told as one more broker, which has none.
 """
 
 from __future__ import annotations
@@ -68,6 +68,8 @@ class ListGroups:
 
     async def __call__(self, request: Request[ListGroupsRequest]) -> ListGroupsResponse:
         """All groups whose place is this port."""
+        if request.caller.is_standby:
+            return _response(0, [])
         wanted = GroupFilter.of(request)
         rows: list[_Row] = []
         if not wanted.is_only_share:

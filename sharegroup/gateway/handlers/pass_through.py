@@ -1,15 +1,22 @@
-"""Requests that are not the gateway's: which of them clients may send, and their way to the upstream broker."""
+"""Requests that are not the gateway's: what of them clients may send, and their way to the upstream broker."""
 
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections import defaultdict
+from dataclasses import replace
 
-from sharegroup.gateway.handlers.api_versions import passed_through
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.handlers.api_versions import offered_range
+from sharegroup.gateway.passing.passage import Passage, judge
+from sharegroup.gateway.passing.rights import Names, Rights
+from sharegroup.gateway.passing.rule import Rule
+from sharegroup.gateway.passing.rules import RULES
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.kept_connection import ConnectBackoff
-from sharegroup.gateway.upstream.passthrough import Passthrough
+from sharegroup.gateway.upstream.passthrough import DELETE_TOPICS, Passthrough
 from sharegroup.gateway.wire.headers import RequestHeader, UnknownVersionError
 from sharegroup.gateway.wire.request import Caller
 from sharegroup.topics.client_settings import ClientSettings
@@ -19,36 +26,71 @@ LOOK_AGAIN_S = 1.0
 
 
 class PassThrough:
-    """Checks the requests, and links clients to brokers. `settings` are kafka-python's, for the links."""
+    """Judges the requests, and links clients to brokers. `settings` are kafka-python's, for the links."""
 
     def __init__(self, cluster: UpstreamCluster, settings: ClientSettings, security: Authorization) -> None:
         self._cluster, self._settings, self._security = cluster, settings, security
+        self._names = Names(self._name_of, cluster.topic_names)
         self._backoffs: defaultdict[int, ConnectBackoff] = defaultdict(ConnectBackoff)
         self._looking: asyncio.Task[None] | None = None
 
-    async def check(self, caller: Caller, header: RequestHeader) -> None:
-        """Raises RequestError for a caller that may not send it, and UnknownVersionError for what is not offered.
+    async def admit(self, caller: Caller, header: RequestHeader, frame: memoryview) -> Passage:
+        """What of a request goes on, and what of its answer is made here.
 
-        That is what the upstream broker does not have, and what clients are not to use of it.
+        Nothing is looked at where there is nothing to refuse: without an access control list, what names no topics.
+        Raises RequestError for what the caller may not send and cannot be answered, UnknownVersionError for what is not
+        offered (what the upstream broker does not have, and what clients are not to use of it), MalformedRequestError,
+        and UpstreamUnavailableError.
         """
-        self._security.pass_through(caller)
-        offered = passed_through(await self._cluster.features(caller.node_id))
-        low, high = offered.get(header.api_key, (0, -1))
+        features = await self._cluster.features(caller.node_id)
+        rule = RULES.get(header.api_key)
+        if self._security.has_list and rule is None:
+            problem = f"no access control for request {header.api_key}, sent by {caller.principal}"
+            raise RequestError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, problem)
+        low, high = offered_range(features, header.api_key, self._security.has_list)
         if not low <= header.api_version <= high:
             raise UnknownVersionError(f"request {header.api_key} of version {header.api_version} is not offered")
+        if rule is None or not self._is_judged(rule):
+            return Passage(frame)
+        caller = replace(caller, api=rule.name)
+        rights = Rights(self._security, caller, self._names)
+        passage = self._judge(rule, header, frame, rights)
+        if rights.misses_ids and await self._cluster.try_refresh():
+            rights = Rights(self._security, caller, self._names)
+            passage = self._judge(rule, header, frame, rights)
+        rights.tell()
+        return passage
 
-    def link(self, node_id: int) -> Passthrough:
-        """A link to a broker, for one client."""
+    def link(self, node_id: int, settings: ClientSettings | None = None) -> Passthrough:
+        """A link to a broker, for one client: in the gateway's name, or by the settings of the client's own."""
         address, backoff = self._cluster.address(node_id), self._backoffs[node_id]
-        return Passthrough(address, self._settings, backoff, self._topics_deleted)
+        return Passthrough(address, settings or self._settings, backoff, self._topics_changed)
 
     def close(self) -> None:
         """Look no more; the links are their clients' to close."""
         if self._looking is not None:
             self._looking.cancel()
 
-    def _topics_deleted(self) -> None:
-        """A DeleteTopics has passed through: fetches that wait for such a topic should end."""
+    def _is_judged(self, rule: Rule) -> bool:
+        return self._security.has_list or (self._security.hides_topics and rule.names_topics)
+
+    @staticmethod
+    def _judge(rule: Rule, header: RequestHeader, frame: memoryview, rights: Rights) -> Passage:
+        try:
+            return judge(rule, header, frame, rights)
+        except RequestError:
+            rights.tell()
+            raise
+
+    def _name_of(self, topic_id: uuid.UUID) -> str | None:
+        topic = self._cluster.topic_by_id(topic_id)
+        return None if topic is None else topic.name
+
+    def _topics_changed(self, api_key: int) -> None:
+        """Clients are to see it; after a DeleteTopics, fetches that wait for such a topic should end."""
+        self._cluster.snapshots.forget()
+        if api_key != DELETE_TOPICS:
+            return
         self._cluster.doubt()
         if self._looking is None or self._looking.done():
             self._looking = asyncio.ensure_future(self._look_again())

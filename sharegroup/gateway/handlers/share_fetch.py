@@ -9,7 +9,7 @@ from sharegroup.config import Config
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.group_configs import GroupConfigs
 from sharegroup.gateway.handlers.share_acknowledgements import ShareAcknowledgements, wait_for_all
-from sharegroup.gateway.handlers.share_requests import acknowledgements_of, forgotten_of, is_renew_ack, partitions_of
+from sharegroup.gateway.handlers.share_requests import acknowledgements_of, forgotten_of, partitions_of
 from sharegroup.gateway.handlers.share_responses import AcknowledgeResponseBuilder, FetchResponseBuilder
 from sharegroup.gateway.handlers.share_topics import ShareTopics
 from sharegroup.gateway.job_client.job_channel import JobChannel
@@ -22,13 +22,9 @@ from sharegroup.gateway.sessions.share_session import ContextKind, FetchContext,
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.listeners import Listeners
 from sharegroup.gateway.wire.request import Request
+from sharegroup.gateway.wire.share_request_decoding import ShareAcknowledge, ShareFetch
 from sharegroup.protocol.acknowledge_rules import check_renewing_fetch
-from sharegroup.protocol.messages import (
-    ShareAcknowledgeRequest,
-    ShareAcknowledgeResponse,
-    ShareFetchRequest,
-    ShareFetchResponse,
-)
+from sharegroup.protocol.messages import ShareAcknowledgeResponse, ShareFetchResponse
 from sharegroup.types import AcknowledgementBatch
 
 RECORD_LIMIT = 1
@@ -58,16 +54,14 @@ class ShareApis:
 
     # -- ShareFetch ----------------------------------------------------------------------------------------------------
 
-    async def fetch(self, request: Request[ShareFetchRequest]) -> ShareFetchResponse:
+    async def fetch(self, request: Request[ShareFetch]) -> ShareFetchResponse:
         """Acknowledge, then fetch."""
         body, caller = request.body, request.caller
         response = FetchResponseBuilder(self._cluster, self._listeners, caller.node_id)
         acknowledgements = acknowledgements_of(body.topics)
         try:
-            self._security.fetch(caller, body.group_id)
-            check_renewing_fetch(
-                is_renew_ack(request), body.max_wait_ms, body.min_bytes, body.max_bytes, body.max_records
-            )
+            self._security.fetch(caller, body.group_id or "")
+            check_renewing_fetch(body.is_renew_ack, body.max_wait_ms, body.min_bytes, body.max_bytes, body.max_records)
             process = SessionKey(body.group_id or "", body.member_id or "")
             await self._identities.known(process, request.header.client_id, body.max_wait_ms / 1000)
             context = self.sessions.node(caller.node_id).fetch(
@@ -99,7 +93,7 @@ class ShareApis:
 
     async def _serve_fetch(
         self,
-        request: Request[ShareFetchRequest],
+        request: Request[ShareFetch],
         context: FetchContext,
         acknowledgements: Mapping[TopicIdPartition, list[AcknowledgementBatch]],
         response: FetchResponseBuilder,
@@ -107,7 +101,7 @@ class ShareApis:
         body, caller = request.body, request.caller
         served = self.sessions.serve(context.session)
         served.rhythm.came(self._job.now_ms())
-        renews = is_renew_ack(request)
+        renews = body.is_renew_ack
         outcomes = self._acknowledgements.send(caller, context.session, acknowledgements, renews)
         waiting = asyncio.ensure_future(wait_for_all(outcomes)) if outcomes else None
         try:
@@ -133,17 +127,17 @@ class ShareApis:
         self,
         served: MemberSession,
         partitions: list[TopicIdPartition],
-        request: Request[ShareFetchRequest],
+        request: Request[ShareFetch],
         response: FetchResponseBuilder,
     ) -> None:
         """Fill the response: with what is there, or what comes within MaxWaitMs, for MinBytes at least.
 
-        A partition that is not readable here any more ends it: the client should know.
+        A partition that is not readable here any more ends it: the client should know. So does a gateway that ends.
         """
         body = request.body
         loop = asyncio.get_running_loop()
         end = loop.time() + body.max_wait_ms / 1000
-        while True:
+        while not self.sessions.is_draining:
             served.clear_news()
             await self._add_buffered(served, partitions, request, response)
             faults = self._topics.faults(request.caller, partitions)
@@ -162,12 +156,12 @@ class ShareApis:
         self,
         served: MemberSession,
         partitions: list[TopicIdPartition],
-        request: Request[ShareFetchRequest],
+        request: Request[ShareFetch],
         response: FetchResponseBuilder,
     ) -> None:
         """Add what the buffers have of the partitions, each once, as far as there is room."""
         body = request.body
-        is_record_limit = request.version >= 2 and body.share_acquire_mode == RECORD_LIMIT
+        is_record_limit = body.share_acquire_mode == RECORD_LIMIT
         for key in partitions:
             room = body.max_records - response.record_count
             if room <= 0 or response.byte_count >= body.max_bytes:
@@ -184,12 +178,12 @@ class ShareApis:
 
     # -- ShareAcknowledge ----------------------------------------------------------------------------------------------
 
-    async def acknowledge(self, request: Request[ShareAcknowledgeRequest]) -> ShareAcknowledgeResponse:
+    async def acknowledge(self, request: Request[ShareAcknowledge]) -> ShareAcknowledgeResponse:
         """Acknowledge without fetching."""
         body, caller = request.body, request.caller
         response = AcknowledgeResponseBuilder(self._cluster, self._listeners, caller.node_id)
         try:
-            self._security.fetch(caller, body.group_id)
+            self._security.fetch(caller, body.group_id or "")
             context = self.sessions.node(caller.node_id).acknowledge(
                 body.group_id, body.member_id, body.share_session_epoch, caller.connection_id
             )
@@ -199,7 +193,7 @@ class ShareApis:
         try:
             await self._topics.refresh_unless_known(acknowledgements)
             self.sessions.check_open(caller.node_id, context)
-            outcomes = self._acknowledgements.send(caller, context.session, acknowledgements, is_renew_ack(request))
+            outcomes = self._acknowledgements.send(caller, context.session, acknowledgements, body.is_renew_ack)
             response.acknowledged(await wait_for_all(outcomes))
         except RequestError as error:
             return response.failed(error)

@@ -46,10 +46,10 @@ class _Leaders:
     def endpoints(self, message: type[ShareFetchResponse | ShareAcknowledgeResponse]) -> list[DataContainer]:
         """NodeEndpoints: our addresses of the leaders that were named."""
         return [
-            message.NodeEndpoint(
-                node_id=node_id, host=self._listeners.host, port=self._listeners.port(node_id), rack=None
+            message.NodeEndpoint(node_id=node_id, host=host, port=port, rack=None)
+            for node_id, (host, port) in (
+                (node_id, self._listeners.address(node_id)) for node_id in sorted(self._named)
             )
-            for node_id in sorted(self._named)
         ]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import lru_cache, partial
 
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.security.authorization import Authorization
@@ -27,10 +28,11 @@ class ShareTopics:
 
     def faults(self, caller: Caller, partitions: Iterable[TopicIdPartition]) -> dict[TopicIdPartition, ErrorCode]:
         """Why this node does not serve partitions, those that it does left out."""
-        codes = {key: self._fault(caller, key) for key in partitions}
+        may_read = lru_cache(None)(partial(self._security.may_read, caller))
+        codes = {key: self._fault(caller, key, may_read) for key in partitions}
         return {key: code for key, code in codes.items() if code is not None}
 
-    def _fault(self, caller: Caller, key: TopicIdPartition) -> ErrorCode | None:
+    def _fault(self, caller: Caller, key: TopicIdPartition, may_read: Callable[[str], bool]) -> ErrorCode | None:
         topic = self._cluster.topic_by_id(key.topic_id)
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_ID
@@ -39,6 +41,6 @@ class ShareTopics:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if leader.node_id != caller.node_id:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if not self._security.may_read(caller, topic.name):
+        if not may_read(topic.name):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return None

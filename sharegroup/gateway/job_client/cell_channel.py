@@ -10,14 +10,21 @@ import asyncio
 import itertools
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from sharegroup.config import NO_CELL
 from sharegroup.gateway.job_client.job_channel import Request
-from sharegroup.gateway.job_client.response_reader import ResponseReader, ResponseRecord, decoded_rows
+from sharegroup.gateway.job_client.response_reader import (
+    HeardGateway,
+    ResponseReader,
+    ResponseRecord,
+    Row,
+    decoded_rows,
+)
 from sharegroup.gateway.job_client.row_appender import JobUnavailableError, RowAppender
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.protocol.broadcasts import Broadcast
+from sharegroup.protocol.gateway_rows import GATEWAYS, GatewayRow, encode_gateway
 from sharegroup.protocol.response_records import LISTS
 from sharegroup.protocol.response_rows import Response
 from sharegroup.protocol.share_group_requests import ShareGroupRequest
@@ -55,6 +62,7 @@ class CellChannel:
         self._subscribers: dict[str, Callable[[Response], None]] = {}
         self._on_broadcast: list[Callable[[Broadcast], None]] = []
         self._on_wanted: list[Callable[[SharePartitionKey], None]] = []
+        self._on_gateway: list[Callable[[GatewayRow, int], None]] = []
         #: Requests that had no response in time, so far, and when the last of them had none (seconds of the loop).
         self.timeouts = 0
         self._silent_s = float("-inf")
@@ -214,6 +222,16 @@ class CellChannel:
         """Have `callback` called, on the event loop, when members of others wait for records of a share-partition."""
         self._on_wanted.append(callback)
 
+    def announce(self, row: GatewayRow) -> Sequence[asyncio.Future[int]]:
+        """Tell the other gateways of ours; the futures are as of `append`. Raises JobUnavailableError."""
+        if not self._ready.is_set():
+            raise JobUnavailableError("the job's topics are not there: is the job running?")
+        return self._appender.append_everywhere(self._topics.responses, GATEWAYS.encode(), encode_gateway(row))
+
+    def on_gateway(self, callback: Callable[[GatewayRow, int], None]) -> None:
+        """Have `callback` given what gateways announce, ours too, on the event loop, and when it was appended (ms)."""
+        self._on_gateway.append(callback)
+
     async def _wait_ready(self) -> None:
         if self._ready.is_set():
             return
@@ -235,9 +253,13 @@ class CellChannel:
 
     # -- responses: on the event loop ----------------------------------------------------------------------------
 
-    def _deliver(self, rows: list[Response | Broadcast]) -> None:
-        self._silent_s = float("-inf")
+    def _deliver(self, rows: list[Row]) -> None:
         for response in rows:
+            if isinstance(response, HeardGateway):
+                for hear in self._on_gateway:
+                    hear(*response)
+                continue
+            self._silent_s = float("-inf")
             if isinstance(response, Broadcast):
                 for tell in self._on_broadcast:
                     tell(response)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from sharegroup.gateway.job_client.cell_channel import CellChannel
-from sharegroup.gateway.job_client.job_channel import Request
+from sharegroup.gateway.job_client.job_channel import JobUnavailableError, Request
 from sharegroup.protocol.broadcasts import Broadcast
+from sharegroup.protocol.gateway_rows import GatewayRow
 from sharegroup.protocol.response_rows import Response
 from sharegroup.types import SharePartitionKey
 
@@ -85,6 +86,24 @@ class CellChannels:
         """As `JobChannel.on_wanted`."""
         for channel in self._channels.values():
             channel.on_wanted(callback)
+
+    def announce(self, row: GatewayRow) -> Sequence[asyncio.Future[int]]:
+        """As `CellChannel.announce`, where at least one cell's job has its topics."""
+        sent: list[asyncio.Future[int]] = []
+        problem: JobUnavailableError | None = None
+        for channel in self._channels.values():
+            try:
+                sent += channel.announce(row)
+            except JobUnavailableError as error:
+                problem = error
+        if problem is not None and not sent:
+            raise problem
+        return sent
+
+    def on_gateway(self, callback: Callable[[GatewayRow, int], None]) -> None:
+        """As `CellChannel.on_gateway`; a row comes once for each cell."""
+        for channel in self._channels.values():
+            channel.on_gateway(callback)
 
     def _of(self, request: Request) -> CellChannel:
         return self._channels[self._cell_of(request.group_id)]

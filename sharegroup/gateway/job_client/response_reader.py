@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka.errors import KafkaError
 
 from sharegroup.gateway.job_client.row_appender import JobUnavailableError
 from sharegroup.protocol.broadcasts import EVERYBODY, Broadcast, NewLeaderBroadcast, decode_broadcast
+from sharegroup.protocol.gateway_rows import GATEWAYS, GatewayRow, decode_gateway
 from sharegroup.protocol.response_rows import Response, decode_responses
 from sharegroup.topics.client_settings import ClientSettings
 from sharegroup.topics.row_channel import read_from_end, responses_consumer, responses_partition
@@ -21,6 +22,7 @@ logger = logging.getLogger(__name__)
 _POLL_MS = 500
 #: A row for everybody as earlier versions wrote it: they had one type only.
 _UNTYPED_BROADCAST = b"{}"
+_EVERYBODY, _GATEWAYS = EVERYBODY.encode(), GATEWAYS.encode()
 
 
 class ResponseRecord(Protocol):
@@ -32,6 +34,19 @@ class ResponseRecord(Protocol):
     def key(self) -> bytes | None: ...
     @property
     def value(self) -> bytes: ...
+    @property
+    def timestamp(self) -> int: ...
+
+
+class HeardGateway(NamedTuple):
+    """A gateway's row, and when it was appended (milliseconds since the epoch)."""
+
+    row: GatewayRow
+    append_ms: int
+
+
+#: What is of use in the topic.
+Row = Response | Broadcast | HeardGateway
 
 
 class ResponseReader:
@@ -119,9 +134,9 @@ class ResponseReader:
             raise JobUnavailableError("the gateway stops")
 
 
-def decoded_rows(records: Iterable[ResponseRecord], key: bytes) -> list[Response | Broadcast]:
-    """Those for this key and for everybody, in the order of the log; a row that cannot be read is logged."""
-    rows: list[Response | Broadcast] = []
+def decoded_rows(records: Iterable[ResponseRecord], key: bytes) -> list[Row]:
+    """Those for this key, for everybody and of gateways, in the order of the log; what cannot be read is logged."""
+    rows: list[Row] = []
     for record in records:
         try:
             rows += _decoded(record, key)
@@ -130,10 +145,12 @@ def decoded_rows(records: Iterable[ResponseRecord], key: bytes) -> list[Response
     return rows
 
 
-def _decoded(record: ResponseRecord, key: bytes) -> Sequence[Response | Broadcast]:
-    """Nothing of other gateways' rows of the same partition, which are not even decoded. Raises ValueError."""
+def _decoded(record: ResponseRecord, key: bytes) -> Sequence[Row]:
+    """Nothing of other gateways' responses in the same partition, which are not even decoded. Raises ValueError."""
     if record.key == key:
         return decode_responses(record.value)
-    if record.key != EVERYBODY.encode():
+    if record.key == _GATEWAYS:
+        return [HeardGateway(decode_gateway(record.value), record.timestamp)]
+    if record.key != _EVERYBODY:
         return ()
     return [NewLeaderBroadcast() if record.value == _UNTYPED_BROADCAST else decode_broadcast(record.value)]

@@ -26,7 +26,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from kafka.errors import (
@@ -125,16 +125,26 @@ class RowAppender:
         too much waits; the future does when the time is over, or when the broker refuses the row. After an error the
         row may be in the log, or still come to be.
         """
+        return self._append(topic, partition_of(key, self._partitions(topic)), key, value)
+
+    def append_everywhere(self, topic: str, key: bytes, value: bytes) -> Sequence[asyncio.Future[int]]:
+        """Append a row to each partition of a topic; the futures are as of `append`. Raises JobUnavailableError."""
+        return [self._append(topic, partition, key, value) for partition in range(self._partitions(topic))]
+
+    def _partitions(self, topic: str) -> int:
         if self._is_closed:
             raise JobUnavailableError("the gateway stops")
         known = self._cluster.topic(topic)
         if known is None or not known.leaders:
             raise JobUnavailableError("the job's topics are not there: is the job running?")
+        return len(known.leaders)
+
+    def _append(self, topic: str, partition: int, key: bytes, value: bytes) -> asyncio.Future[int]:
         row = _Row(key, value)
         if self._waiting_bytes + row.size > MAX_WAITING_BYTES:
             raise JobUnavailableError(f"more than {MAX_WAITING_BYTES} bytes of requests wait to be produced")
         self._waiting_bytes += row.size
-        place = topic, partition_of(key, len(known.leaders))
+        place = topic, partition
         queue = self._queues.get(place)
         if queue is None:
             queue = self._queues[place] = _PartitionQueue(

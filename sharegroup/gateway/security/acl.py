@@ -2,11 +2,13 @@
 
     - {principal: "User:alice", resource: group, name: orders, operations: [Read, Describe]}
     - {principal: "User:alice", resource: topic, prefix: order-, operations: [Read]}
+    - {principal: "User:alice", resource: topic, name: order-secrets, operations: [All], permission: Deny}
     - {principal: "User:*", host: 10.0.0.7, resource: topic, name: "*", operations: [Describe]}
     - {principal: "User:admin", resource: cluster, operations: [All]}
 
-Principals, operations and what they imply are Kafka's: All allows everything; Read, Write, Delete and Alter allow
-Describe; AlterConfigs allows DescribeConfigs. There are no denying entries: to deny is not to allow.
+Principals, operations and what they imply are Kafka's (StandardAuthorizer): an entry that denies wins over all that
+allow. All is every operation. Who may Read, Write, Delete or Alter may Describe, who may AlterConfigs may
+DescribeConfigs; to deny the one does not deny the other.
 """
 
 from __future__ import annotations
@@ -14,10 +16,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from enum import Enum, IntEnum
+from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from sharegroup.errors import InvalidConfigError
 
@@ -43,12 +47,22 @@ class Resource(str, Enum):
 
     GROUP = "group"
     TOPIC = "topic"
+    TRANSACTIONAL_ID = "transactional_id"
     CLUSTER = "cluster"
+
+
+class Permission(str, Enum):
+    """What an entry says of it; Kafka's names."""
+
+    ALLOW = "Allow"
+    DENY = "Deny"
 
 
 #: The one cluster's name.
 CLUSTER_NAME = "kafka-cluster"
 ANY = "*"
+#: Callers, operations and kinds of resources whose patterns are kept.
+MAX_KEPT = 10_000
 
 _IMPLIED_BY = {
     Operation.DESCRIBE: (Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER),
@@ -58,7 +72,7 @@ _BY_NAME = {operation.name.replace("_", "").lower(): operation for operation in 
 
 
 class AclEntry(BaseModel):
-    """One entry. Exactly one of `name` (`*`: any) and `prefix` for groups and topics, neither for the cluster."""
+    """One entry. Exactly one of `name` (`*`: any) and `prefix`, and neither for the cluster."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -68,6 +82,7 @@ class AclEntry(BaseModel):
     name: str | None = Field(default=None, min_length=1)
     prefix: str | None = Field(default=None, min_length=1)
     operations: frozenset[Operation] = Field(min_length=1)
+    permission: Permission = Permission.ALLOW
 
     @model_validator(mode="before")
     @classmethod
@@ -81,39 +96,86 @@ class AclEntry(BaseModel):
             raise ValueError(f"unknown operations: {', '.join(unknown)}")
         return {**entry, "operations": frozenset(operations.values())}
 
+    @field_validator("permission", mode="before")
+    @classmethod
+    def _permission_by_name(cls, name: object) -> object:
+        """In any case, as the operations."""
+        return name.capitalize() if isinstance(name, str) else name
+
     @model_validator(mode="after")
     def _one_pattern(self) -> AclEntry:
         wanted = 0 if self.resource is Resource.CLUSTER else 1
         if (self.name is not None) + (self.prefix is not None) != wanted:
-            raise ValueError("a group or topic needs either name or prefix" if wanted else "the cluster has no name")
+            problem = f"a {self.resource.value} needs either name or prefix"
+            raise ValueError(problem if wanted else "the cluster has no name")
         return self
 
-    def matches(self, host: str, operation: Operation, resource: Resource, name: str) -> bool:
-        """Whether the entry allows this to its principal."""
-        if self.resource is not resource or self.host not in (ANY, host):
-            return False
-        if not self.operations & {Operation.ALL, operation, *_IMPLIED_BY.get(operation, ())}:
-            return False
-        if self.prefix is not None:
-            return name.startswith(self.prefix)
-        return self.name in (None, ANY, name)
+    def covers(self, operation: Operation) -> bool:
+        """Whether the entry is about the operation. What is implied is implied by allowing alone."""
+        implied_by = _IMPLIED_BY.get(operation, ()) if self.permission is Permission.ALLOW else ()
+        return bool(self.operations & {Operation.ALL, operation, *implied_by})
+
+    def is_for(self, host: str, operation: Operation, resource: Resource) -> bool:
+        """Whether the entry is about some name of this kind, for its principal at this address."""
+        return self.resource is resource and self.host in (ANY, host) and self.covers(operation)
+
+
+class _Patterns(NamedTuple):
+    """The names that some entries are about; `*` among them is any."""
+
+    names: frozenset[str]
+    prefixes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, entries: Iterable[AclEntry]) -> _Patterns:
+        patterns = [(entry.name, entry.prefix) for entry in entries]
+        names = (ANY if name is None else name for name, prefix in patterns if prefix is None)
+        return cls(frozenset(names), tuple(prefix for _, prefix in patterns if prefix is not None))
+
+    def fit(self, name: str) -> bool:
+        return name in self.names or ANY in self.names or name.startswith(self.prefixes)
+
+    def fit_all_with(self, prefix: str) -> bool:
+        return ANY in self.names or prefix.startswith(self.prefixes)
 
 
 class Acl:
-    """All entries, by principal."""
+    """All entries, by principal. `host` is the client's address."""
 
     def __init__(self, entries: Iterable[AclEntry]) -> None:
         self._entries: defaultdict[str, list[AclEntry]] = defaultdict(list)
         for entry in entries:
             self._entries[entry.principal].append(entry)
+        #: Of the callers that are there: a Metadata response asks for thousands of names.
+        self._patterns = lru_cache(MAX_KEPT)(self._patterns_of)
 
     def allows(self, principal: str, host: str, operation: Operation, resource: Resource, name: str) -> bool:
-        """Whether any entry allows it; `host` is the client's address."""
-        return any(
-            entry.matches(host, operation, resource, name)
+        """Whether an entry allows it and none denies it."""
+        allowed, denied = self._patterns(principal, host, operation, resource)
+        return allowed.fit(name) and not denied.fit(name)
+
+    def allows_any(self, principal: str, host: str, operation: Operation, resource: Resource) -> bool:
+        """Whether it is allowed for some name: an entry allows it that no one entry denies as a whole.
+
+        Kafka's `Authorizer.authorizeByResourceType`.
+        """
+        allowed, denied = self._patterns(principal, host, operation, resource)
+        return any(not denied.fit(name) for name in allowed.names) or any(
+            not denied.fit_all_with(prefix) for prefix in allowed.prefixes
+        )
+
+    def _patterns_of(
+        self, principal: str, host: str, operation: Operation, resource: Resource
+    ) -> tuple[_Patterns, _Patterns]:
+        """What is allowed, and what is denied."""
+        entries = [
+            entry
             for who in (principal, f"User:{ANY}")
             for entry in self._entries.get(who, ())
-        )
+            if entry.is_for(host, operation, resource)
+        ]
+        allowed = _Patterns.of(entry for entry in entries if entry.permission is Permission.ALLOW)
+        return allowed, _Patterns.of(entry for entry in entries if entry.permission is Permission.DENY)
 
 
 def load_acl(path: str) -> Acl:

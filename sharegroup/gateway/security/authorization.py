@@ -1,4 +1,4 @@
-"""What each share group request needs (KIP-932, "Security"), checked against the access control list.
+"""What a caller may do: the access control list, the job's own topics, and what the gateway's own APIs need (KIP-932).
 
     request                          on the group       on its topics
     ShareGroupHeartbeat              Read               Describe, on those subscribed to
@@ -9,14 +9,13 @@
     DeleteShareGroupOffsets          Delete             Read
     DeleteGroups                     Delete
     ListGroups                       Describe           (or Describe on the cluster)
-    FindCoordinator                  Describe
-    DescribeConfigs, IncrementalAlterConfigs            DescribeConfigs, AlterConfigs on the group
+    FindCoordinator                  Describe           (or Describe on the transactional id)
+    DescribeConfigs, IncrementalAlterConfigs            DescribeConfigs, AlterConfigs on the resource
     ListConfigResources                                 DescribeConfigs on the cluster
-    Metadata                                            Describe
+    Metadata                                            Describe; Create, to have one made
+    DescribeCluster                  (nothing)
 
-What passes through undecoded goes upstream with the gateway's own rights, so that nothing can be told apart there: it
-needs All on the cluster. Who may not send it loses his connection by it, as Kafka's protocol has no answer for the
-unknown; what clients send unasked is therefore not offered to them.
+What the requests that go on to the brokers need is in `passing`.
 """
 
 from __future__ import annotations
@@ -25,39 +24,109 @@ from collections.abc import Iterable
 from typing import Final
 
 from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.security import audit
 from sharegroup.gateway.security.acl import CLUSTER_NAME, Acl, Operation, Resource
 from sharegroup.gateway.wire.request import Caller
 
-_ERRORS: Final = {
+ERRORS: Final = {
     Resource.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
     Resource.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    Resource.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     Resource.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
 }
-_GROUP_OPERATIONS: Final = (
-    Operation.READ,
-    Operation.DELETE,
-    Operation.DESCRIBE,
-    Operation.DESCRIBE_CONFIGS,
-    Operation.ALTER_CONFIGS,
-)
-#: GetTelemetrySubscriptions and PushTelemetry: Java's clients send them by themselves, to whoever offers them.
-_TELEMETRY: Final = frozenset({71, 72})
+#: Kafka's `AclEntry.supportedOperations`: those that are told as AuthorizedOperations.
+_OPERATIONS: Final = {
+    Resource.GROUP: (
+        Operation.READ,
+        Operation.DELETE,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    Resource.TOPIC: (
+        Operation.READ,
+        Operation.WRITE,
+        Operation.CREATE,
+        Operation.DELETE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+    ),
+    Resource.CLUSTER: (
+        Operation.CREATE,
+        Operation.ALTER,
+        Operation.DESCRIBE,
+        Operation.CLUSTER_ACTION,
+        Operation.DESCRIBE_CONFIGS,
+        Operation.ALTER_CONFIGS,
+        Operation.IDEMPOTENT_WRITE,
+    ),
+}
+
+
+def bit_field(operations: Iterable[int]) -> int:
+    """AuthorizedOperations on the wire: one bit for each, by its number."""
+    return sum(1 << operation for operation in operations)
 
 
 class Authorization:
-    """Checks what a caller may do; without a list everything is allowed.
+    """Checks what a caller may do; without a list everything is allowed, but for the job's own topics.
 
-    The methods named after a request raise RequestError (GROUP_, TOPIC_ or CLUSTER_AUTHORIZATION_FAILED) for what the
-    caller may not do. Topics that a request names beside its group are asked for one by one, with `may_...`, since
-    each has an error of its own in the response.
+    A caller whose rights are the brokers' (`gateway.upstream.identity: client`) has those, and there is no list.
+
+    Nobody reaches `hidden_topics` through the gateway: whoever writes there is the job or a member to the job.
+
+    The methods named after a request raise RequestError (GROUP_, TOPIC_, TRANSACTIONAL_ID_ or
+    CLUSTER_AUTHORIZATION_FAILED) for what the caller may not do. Topics that a request names beside its group are asked
+    for one by one, with `may_...`, since each has an error of its own in the response.
     """
 
-    def __init__(self, acl: Acl | None) -> None:
+    def __init__(self, acl: Acl | None, hidden_topics: Iterable[str] = ()) -> None:
+        self._acl, self._hidden = acl, frozenset(hidden_topics)
+
+    def use(self, acl: Acl) -> None:
+        """From now on the list is this one."""
         self._acl = acl
 
-    def offers(self, api_key: int) -> bool:
-        """Whether clients are told of an API that passes through: all alike, since they ask before their login, too."""
-        return self._acl is None or api_key not in _TELEMETRY
+    @property
+    def has_list(self) -> bool:
+        """Whether there is an access control list."""
+        return self._acl is not None
+
+    def judges(self, caller: Caller) -> bool:
+        """Whether the caller's rights are others than the gateway's own at the brokers."""
+        return self.has_list or caller.rights is not None
+
+    @property
+    def hides_topics(self) -> bool:
+        """Whether there are topics that nobody reaches."""
+        return bool(self._hidden)
+
+    # -- every decision ----------------------------------------------------------------------------------------------
+
+    def allows(self, caller: Caller, operation: Operation, resource: Resource, name: str = CLUSTER_NAME) -> bool:
+        """Whether the caller may do what it asks for; if not, that is in the log."""
+        is_allowed = self.would_allow(caller, operation, resource, name)
+        if not is_allowed:
+            self.denied(caller, operation, resource, name)
+        return is_allowed
+
+    def would_allow(self, caller: Caller, operation: Operation, resource: Resource, name: str = CLUSTER_NAME) -> bool:
+        """The same of what the caller has not asked for, such as the next topic of a list of all: no refusal."""
+        if resource is Resource.TOPIC and name in self._hidden:
+            return False
+        if caller.rights is not None:
+            return caller.rights.allows(int(operation), resource.value, name)
+        return self._acl is None or self._acl.allows(caller.principal, caller.host, operation, resource, name)
+
+    def would_allow_any(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
+        """Whether there is a name for which the caller may do it."""
+        return self._acl is None or self._acl.allows_any(caller.principal, caller.host, operation, resource)
+
+    def denied(self, caller: Caller, operation: Operation, resource: Resource, name: str) -> None:
+        """Each refusal is told here, and only here."""
+        audit.access_refused(caller, operation.name, resource.value, name)
 
     # -- the whole request -------------------------------------------------------------------------------------------
 
@@ -89,51 +158,57 @@ class Authorization:
         """DeleteGroups, of one group."""
         self._need(caller, Operation.DELETE, Resource.GROUP, group_id)
 
-    def find_coordinator(self, caller: Caller, group_id: str) -> None:
-        """FindCoordinator, of one group."""
-        self._need(caller, Operation.DESCRIBE, Resource.GROUP, group_id)
+    def find_coordinator(self, caller: Caller, resource: Resource, key: str) -> None:
+        """FindCoordinator of one group or transactional id; on the cluster, of share-partitions, which brokers ask."""
+        if resource is Resource.CLUSTER:
+            self._need(caller, Operation.CLUSTER_ACTION, resource, CLUSTER_NAME)
+        else:
+            self._need(caller, Operation.DESCRIBE, resource, key)
 
-    def describe_configs(self, caller: Caller, group_id: str) -> None:
-        """DescribeConfigs, of one GROUP resource."""
-        self._need(caller, Operation.DESCRIBE_CONFIGS, Resource.GROUP, group_id)
+    def describe_configs(self, caller: Caller, resource: Resource, name: str) -> None:
+        """DescribeConfigs, of one resource: a group, a topic, or else the cluster."""
+        self._need(caller, Operation.DESCRIBE_CONFIGS, resource, name)
 
-    def alter_configs(self, caller: Caller, group_id: str) -> None:
-        """IncrementalAlterConfigs, of one GROUP resource."""
-        self._need(caller, Operation.ALTER_CONFIGS, Resource.GROUP, group_id)
+    def alter_configs(self, caller: Caller, resource: Resource, name: str) -> None:
+        """IncrementalAlterConfigs, of one resource."""
+        self._need(caller, Operation.ALTER_CONFIGS, resource, name)
 
     def list_config_resources(self, caller: Caller) -> None:
         """ListConfigResources, which is about the cluster."""
         self._need(caller, Operation.DESCRIBE_CONFIGS, Resource.CLUSTER, CLUSTER_NAME)
 
-    def pass_through(self, caller: Caller) -> None:
-        """Anything that the gateway does not decode, and what it asks the broker in the caller's place."""
-        self._need(caller, Operation.ALL, Resource.CLUSTER, CLUSTER_NAME)
-
     # -- parts of it -------------------------------------------------------------------------------------------------
 
     def may_read(self, caller: Caller, topic: str) -> bool:
         """Whether records of the topic may be fetched and acknowledged, and its offsets changed."""
-        return self._may(caller, Operation.READ, Resource.TOPIC, topic)
+        return self.allows(caller, Operation.READ, Resource.TOPIC, topic)
+
+    def may_create(self, caller: Caller, topic: str) -> bool:
+        """Whether a topic that is not there may be made for the caller who names it in a Metadata request."""
+        return self.is_shown(topic) and (
+            self.would_allow(caller, Operation.CREATE, Resource.CLUSTER)
+            or self.would_allow(caller, Operation.CREATE, Resource.TOPIC, topic)
+        )
 
     def may_see(self, caller: Caller, topic: str) -> bool:
         """Whether the topic may be described."""
-        return self._may(caller, Operation.DESCRIBE, Resource.TOPIC, topic)
+        return self.would_allow(caller, Operation.DESCRIBE, Resource.TOPIC, topic)
+
+    def is_shown(self, topic: str) -> bool:
+        """Whether it is not one of the job's own, which nobody sees."""
+        return topic not in self._hidden
 
     def may_see_group(self, caller: Caller, group_id: str) -> bool:
         """Whether the group may be listed."""
-        return self._may(caller, Operation.DESCRIBE, Resource.CLUSTER, CLUSTER_NAME) or self._may(
+        return self.would_allow(caller, Operation.DESCRIBE, Resource.CLUSTER) or self.would_allow(
             caller, Operation.DESCRIBE, Resource.GROUP, group_id
         )
 
-    def group_operations(self, caller: Caller, group_id: str) -> int:
-        """AuthorizedOperations of a described group: one bit for each operation, by its number."""
-        allowed = (op for op in _GROUP_OPERATIONS if self._may(caller, op, Resource.GROUP, group_id))
-        return sum(1 << operation for operation in allowed)
-
-    def _may(self, caller: Caller, operation: Operation, resource: Resource, name: str) -> bool:
-        return self._acl is None or self._acl.allows(caller.principal, caller.host, operation, resource, name)
+    def operations(self, caller: Caller, resource: Resource, name: str = CLUSTER_NAME) -> set[int]:
+        """What the caller may do with what is described, by number: AuthorizedOperations (KIP-430)."""
+        return {int(op) for op in _OPERATIONS[resource] if self.would_allow(caller, op, resource, name)}
 
     def _need(self, caller: Caller, operation: Operation, resource: Resource, name: str) -> None:
-        if not self._may(caller, operation, resource, name):
+        if not self.allows(caller, operation, resource, name):
             what = f"{operation.name} on {resource.value} {name}"
-            raise RequestError(_ERRORS[resource], f"{caller.principal} is not authorized: {what}")
+            raise RequestError(ERRORS[resource], f"{caller.principal} is not authorized: {what}")

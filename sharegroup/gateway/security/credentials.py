@@ -1,9 +1,10 @@
-"""Who may log in: a YAML file of users and what proves their passwords. No password is in it.
+"""Who may log in by a password: a YAML file of users and what proves their passwords. No password is in it.
 
     alice: SCRAM-SHA-512$8192:<salt>$<stored key>:<server key>
+    bob: [SCRAM-SHA-512$..., SCRAM-SHA-256$...]
 
-One entry serves both mechanisms: SCRAM proves the password without sending it, and for PLAIN the stored key is computed
-from what was sent. `python -m sharegroup.gateway.security.hash_password alice` makes such a line.
+SCRAM proves the password without sending it, by the entry of its own hash; for PLAIN the stored key of any entry is
+computed from what was sent. `python -m sharegroup.gateway.security.hash_password alice` makes such a line.
 """
 
 from __future__ import annotations
@@ -12,33 +13,50 @@ import base64
 import binascii
 import hmac
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import yaml
 from scramp import ScramException, ScramMechanism
 
 from sharegroup.errors import InvalidConfigError
 
-SCRAM_SHA_512 = "SCRAM-SHA-512"
+SCRAM_SHA_256, SCRAM_SHA_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
+#: Strongest first: PLAIN is proved by the first that a user has.
+SCRAM_MECHANISMS: Mapping[str, ScramMechanism] = {
+    SCRAM_SHA_512: ScramMechanism(SCRAM_SHA_512),
+    SCRAM_SHA_256: ScramMechanism(SCRAM_SHA_256),
+}
 #: A stolen file is to be slow to search, and a login over PLAIN quick to check: some milliseconds.
 ITERATIONS = 8_192
-_ENTRY = re.compile(rf"{SCRAM_SHA_512}\$(\d{{4,8}}):([^$:]+)\$([^$:]+):([^$:]+)")
-_MECHANISM = ScramMechanism(SCRAM_SHA_512)
+_KEY_BYTES: Mapping[str, int] = {SCRAM_SHA_512: 64, SCRAM_SHA_256: 32}
+_SALT_BYTES = 12
+_ENTRY = re.compile(r"(SCRAM-SHA-(?:256|512))\$(\d{4,8}):([^$:]+)\$([^$:]+):([^$:]+)")
 
 
-class ScramCredential(NamedTuple):
-    """The server's half of a password (RFC 5802), in the order that scramp wants."""
+@dataclass(frozen=True, slots=True, repr=False)
+class ScramCredential:
+    """The server's half of a password (RFC 5802), for one mechanism. Its repr shows none of it."""
 
+    mechanism: str
     salt: bytes
     stored_key: bytes
     server_key: bytes
     iterations: int
 
+    def __repr__(self) -> str:
+        return f"<credential for {self.mechanism}>"
+
+    @property
+    def for_scramp(self) -> tuple[bytes, bytes, bytes, int]:
+        """The fields in scramp's order."""
+        return self.salt, self.stored_key, self.server_key, self.iterations
+
     def proves(self, password: str) -> bool:
         """Whether it is the password. Takes milliseconds, on purpose."""
         try:
-            _, stored_key, _, _ = _MECHANISM.make_auth_info(password, self.iterations, self.salt)
+            _, stored_key, _, _ = SCRAM_MECHANISMS[self.mechanism].make_auth_info(password, self.iterations, self.salt)
         except ScramException:  # characters that no password may have (RFC 4013)
             return False
         return hmac.compare_digest(stored_key, self.stored_key)
@@ -47,51 +65,70 @@ class ScramCredential(NamedTuple):
 class Credentials:
     """The users of the file. An unknown user's login goes the same way and takes the same time as a wrong password.
 
-    `decoy_key` is a secret of this process, for the credentials that unknown users seem to have.
+    `users` are each user's credentials by mechanism; `decoy_key` is a secret of this process, for the credentials that
+    unknown users seem to have.
     """
 
-    def __init__(self, users: dict[str, ScramCredential], decoy_key: bytes) -> None:
+    def __init__(self, users: Mapping[str, Mapping[str, ScramCredential]], decoy_key: bytes) -> None:
         self._users, self._decoy_key = users, decoy_key
+        used = {mechanism for credentials in users.values() for mechanism in credentials}
+        self._usual = next((name for name in SCRAM_MECHANISMS if name in used), SCRAM_SHA_512)
 
-    def credential(self, user: str) -> ScramCredential:
-        """The user's credential; one that no password fits for a user who is not in the file."""
-        known = self._users.get(user)
-        if known is not None:
-            return known
-        digest = hmac.digest(self._decoy_key, user.encode(errors="replace"), "sha512")
-        return ScramCredential(digest[:32], digest, digest, ITERATIONS)
+    def credential(self, user: str, mechanism: str | None = None) -> ScramCredential:
+        """The user's credential for a mechanism of SCRAM, None: for PLAIN.
+
+        One that no password fits for who has none.
+        """
+        known = self._users.get(user, {})
+        if mechanism is None:
+            mechanism = next((name for name in SCRAM_MECHANISMS if name in known), self._usual)
+        return known.get(mechanism) or self._decoy(user, mechanism)
+
+    def _decoy(self, user: str, mechanism: str) -> ScramCredential:
+        digest = hmac.digest(self._decoy_key, f"{mechanism} {user}".encode(errors="replace"), "sha512")
+        key = digest[: _KEY_BYTES[mechanism]]
+        return ScramCredential(mechanism, digest[:32], key, key, ITERATIONS)
 
 
-def hash_password(user: str, password: str) -> str:
-    """The line of the file for a user with this password, with a new random salt.
+def hash_password(user: str, password: str, mechanisms: Sequence[str] = (SCRAM_SHA_512,)) -> str:
+    """The line of the file for a user with this password, with new random salts.
 
     Raises ValueError for a user or password that SASL does not allow (empty, or control characters: RFC 4013).
     """
     if not user or not password:
         raise ValueError("neither user nor password may be empty")
     try:
-        salt, stored_key, server_key, iterations = _MECHANISM.make_auth_info(password, ITERATIONS)
+        entries = [_entry(password, mechanism) for mechanism in mechanisms]
     except ScramException as error:
         raise ValueError(f"not allowed in a password: {error}") from error
-    salt, stored_key, server_key = (base64.b64encode(part).decode() for part in (salt, stored_key, server_key))
-    entry = f"{SCRAM_SHA_512}${iterations}:{salt}${stored_key}:{server_key}"
-    return yaml.safe_dump({user: entry}, width=1_000, allow_unicode=True).strip()
+    line = {user: entries[0] if len(entries) == 1 else entries}
+    return yaml.safe_dump(line, width=1_000, allow_unicode=True).strip()
+
+
+def _entry(password: str, mechanism: str) -> str:
+    *parts, iterations = SCRAM_MECHANISMS[mechanism].make_auth_info(password, ITERATIONS)
+    salt, stored_key, server_key = (base64.b64encode(part).decode() for part in parts)
+    return f"{mechanism}${iterations}:{salt}${stored_key}:{server_key}"
 
 
 def load_credentials(path: str, decoy_key: bytes) -> Credentials:
     """Read the file. Raises InvalidConfigError, also when it cannot be read."""
     try:
         entries = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise InvalidConfigError(path, [f"cannot be read: {error}"]) from error
+    except yaml.YAMLError as error:  # its own text shows the line, which may have a password in it
+        mark = getattr(error, "problem_mark", None)
+        where = f" at line {mark.line + 1}" if mark is not None else ""
+        raise InvalidConfigError(path, [f"cannot be read: not valid YAML{where}"]) from None
     if not isinstance(entries, dict) or not entries:
         raise InvalidConfigError(path, ["must be a mapping of users to their entries"])
-    users: dict[str, ScramCredential] = {}
+    users: dict[str, Mapping[str, ScramCredential]] = {}
     problems = []
     for user, entry in entries.items():
-        credential = _parse(entry)
-        if isinstance(user, str) and user and credential is not None:
-            users[user] = credential
+        credentials = _parse(entry if isinstance(entry, list) else [entry])
+        if isinstance(user, str) and user and credentials is not None:
+            users[user] = credentials
         else:  # the entry itself is not shown: it may be a password, put there by mistake
             problems.append(f"{user!r}: not an entry made by `python -m sharegroup.gateway.security.hash_password`")
     if problems:
@@ -99,14 +136,22 @@ def load_credentials(path: str, decoy_key: bytes) -> Credentials:
     return Credentials(users, decoy_key)
 
 
-def _parse(entry: object) -> ScramCredential | None:
+def _parse(entries: Sequence[object]) -> dict[str, ScramCredential] | None:
+    """By mechanism; None when one is no entry, there is none, or two are for the same mechanism."""
+    parsed = [_parse_one(entry) for entry in entries]
+    credentials = {credential.mechanism: credential for credential in parsed if credential is not None}
+    return credentials if credentials and len(credentials) == len(entries) else None
+
+
+def _parse_one(entry: object) -> ScramCredential | None:
     match = _ENTRY.fullmatch(entry) if isinstance(entry, str) else None
     if match is None:
         return None
+    mechanism, iterations = match[1], int(match[2])
     try:
-        salt, stored_key, server_key = (base64.b64decode(text, validate=True) for text in match.groups()[1:])
+        salt, stored_key, server_key = (base64.b64decode(text, validate=True) for text in match.groups()[2:])
     except binascii.Error:
         return None
-    iterations = int(match[1])
-    is_whole = len(salt) >= 12 and len(stored_key) == len(server_key) == 64 and iterations >= 4_096
-    return ScramCredential(salt, stored_key, server_key, iterations) if is_whole else None
+    has_keys = len(stored_key) == len(server_key) == _KEY_BYTES[mechanism]
+    is_whole = has_keys and len(salt) >= _SALT_BYTES and iterations >= 4_096
+    return ScramCredential(mechanism, salt, stored_key, server_key, iterations) if is_whole else None

@@ -162,6 +162,10 @@ class MemberPartition:
         """Give back what is ahead of the member: it does not come for it."""
         self.give_back(self.read_ahead.idle())
 
+    def drain(self) -> None:
+        """Give back what is ahead of the member, and what its demand is answered with still."""
+        self.give_back(self.read_ahead.close())
+
     # -- the session -------------------------------------------------------------------------------------------------
 
     def open(self) -> None:

@@ -111,6 +111,12 @@ class MemberSession:
             partition.read_ahead.lost()
         self._news.set()
 
+    def drain(self) -> None:
+        """The member gets no more records here: what is ahead of it, or comes still, goes back."""
+        for partition in self._partitions.values():
+            partition.drain()
+        self._news.set()
+
     def upkeep(self, now_ms: int, least_idle_ms: int, most_idle_ms: int) -> None:
         """Give back what is nearly too late, what the member does not fetch any more, and all if it is idle."""
         is_idle = self.rhythm.is_idle(now_ms, least_idle_ms, most_idle_ms)

@@ -66,6 +66,8 @@ class MemberSessions:
         self._served: dict[ShareSession, MemberSession] = {}
         #: The session that a member has fetched a partition through last, which has its part of the share-partition.
         self._owners: dict[tuple[SessionKey, TopicIdPartition], ShareSession] = {}
+        #: Whether members get no more records here.
+        self.is_draining = False
         job.on_broadcast(self._heard)
         job.on_wanted(self._wanted_elsewhere)
         cluster.watch(self._leader_changed)
@@ -135,6 +137,19 @@ class MemberSessions:
         for sessions in self._nodes.values():
             for session in sessions.evict_connection(connection_id):
                 self.end(session)
+
+    def drain(self) -> None:
+        """The gateway ends: members get no more records here, and what was acquired ahead of them goes back."""
+        self.is_draining = True
+        for served in self._served.values():
+            served.drain()
+
+    def holds(self, connection_id: int) -> bool:
+        """Whether members of this connection have records that they may still acknowledge."""
+        now_ms = self._job.now_ms()
+        mine = (served for served in self._served.values() if served.session.connection_id == connection_id)
+        held = (held for served in mine for part in served.parts for _, _, held in part.holdings)
+        return any(now_ms < each.lock_deadline_ms for each in held)
 
     def close(self) -> None:
         """End all sessions: what their members hold goes back."""

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.upstream.brokers import Brokers
 from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 
 T = TypeVar("T")
@@ -19,9 +19,9 @@ T = TypeVar("T")
 PATIENCE_S = 3.0
 
 
-async def from_any_broker(cluster: UpstreamCluster, first_asked: int, ask: Callable[[int], Awaitable[T]]) -> T:
+async def from_any_broker(brokers: Brokers, first_asked: int, ask: Callable[[int], Awaitable[T]]) -> T:
     """What `ask` gets from a broker: the first, from `first_asked` on, that has it. Raises the last one's error."""
-    *first, last = first_asked, *(node_id for node_id in cluster.node_ids if node_id != first_asked)
+    *first, last = first_asked, *(node_id for node_id in brokers.node_ids if node_id != first_asked)
     for node_id in first:
         with contextlib.suppress(UpstreamUnavailableError, asyncio.TimeoutError):
             return await asyncio.wait_for(ask(node_id), PATIENCE_S)

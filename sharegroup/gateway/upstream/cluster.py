@@ -13,6 +13,7 @@ from kafka.protocol.metadata import MetadataResponse
 from sharegroup.gateway.upstream.broker_connections import Address, BrokerConnections
 from sharegroup.gateway.upstream.connection import Features, UpstreamUnavailableError
 from sharegroup.gateway.upstream.known_topics import KnownTopics, Leader, Topic
+from sharegroup.gateway.upstream.metadata_snapshots import MetadataSnapshots
 from sharegroup.gateway.wire.headers import Response
 from sharegroup.topics.client_settings import ClientSettings
 
@@ -32,6 +33,8 @@ class UpstreamCluster:
     def __init__(self, settings: ClientSettings) -> None:
         self._connections = BrokerConnections(settings)
         self._known = KnownTopics()
+        #: What clients are shown of it.
+        self.snapshots = MetadataSnapshots(self._connections.metadata_bytes)
         self._refreshed = float("-inf")
         #: Whether the last look at all metadata was answered.
         self.is_reachable = False
@@ -57,6 +60,10 @@ class UpstreamCluster:
     def topic(self, name: str) -> Topic | None:
         """A topic by its name, None if it is not known."""
         return self._known.by_name.get(name)
+
+    def topic_names(self) -> list[str]:
+        """All topics that are known."""
+        return list(self._known.by_name)
 
     def topic_by_id(self, topic_id: uuid.UUID) -> Topic | None:
         """A topic by its id, None if it is not known."""

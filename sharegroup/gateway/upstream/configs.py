@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from kafka.protocol.admin import (
@@ -15,9 +15,8 @@ from kafka.protocol.admin import (
 )
 from kafka.protocol.api_message import ApiMessage
 
-from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.errors import ErrorCode
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.gateway.wire.request import Caller
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
@@ -35,10 +34,10 @@ class Named(Protocol):
 
 
 class UpstreamConfigs:
-    """Methods raise UpstreamUnavailableError. `may_pass` raises RequestError for callers whose requests stay here."""
+    """Methods raise UpstreamUnavailableError."""
 
-    def __init__(self, cluster: UpstreamCluster, may_pass: Callable[[Caller], None]) -> None:
-        self._cluster, self._may_pass = cluster, may_pass
+    def __init__(self, cluster: UpstreamCluster) -> None:
+        self._cluster = cluster
 
     async def describe(
         self,
@@ -87,16 +86,6 @@ class UpstreamConfigs:
         if version < 1:
             return answer.error_code, [(CLIENT_METRICS, found.resource_name) for found in answer.config_resources]
         return answer.error_code, [resource_of(found) for found in answer.config_resources]
-
-    def refusal(self, caller: Caller, resource: Named) -> ConfigResult | None:
-        """Why the caller may not ask for a resource that is not a group; None if it may."""
-        try:
-            self._may_pass(caller)
-        except RequestError as error:
-            is_topic = resource.resource_type == TOPIC
-            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED if is_topic else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-            return int(code), error.message
-        return None
 
     async def _offers(self, node_id: int, request: type[ApiMessage]) -> bool:
         return request.API_KEY in (await self._cluster.features(node_id)).ranges

@@ -7,23 +7,19 @@ the responses belong to the requests that wait, first come first served.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 import ssl
 from collections import deque
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafka.net.sasl import get_sasl_mechanism
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
-from kafka.protocol.sasl import (
-    SaslAuthenticateRequest,
-    SaslAuthenticateResponse,
-    SaslHandshakeRequest,
-    SaslHandshakeResponse,
-)
 
-from sharegroup.errors import ErrorCode, ShareGroupError
+from sharegroup.gateway.upstream.broker_login import log_in
+from sharegroup.gateway.upstream.unavailable import UpstreamUnavailableError
 from sharegroup.gateway.wire import headers as wire
 from sharegroup.gateway.wire.framing import FrameProtocol
 from sharegroup.gateway.wire.headers import Response
@@ -32,16 +28,17 @@ from sharegroup.topics.client_settings import ClientSettings
 if TYPE_CHECKING:
     from typing import Self
 
+__all__ = ["Features", "UpstreamConnection", "UpstreamUnavailableError", "features", "tls_context"]
+
 logger = logging.getLogger(__name__)
 
 CLIENT_ID = "sharegroup-gateway"
 CONNECT_TIMEOUT_S = 10.0
+#: A longer response is read on a thread: it takes milliseconds, and the event loop has others to serve. Not so records,
+#: which stay as they are.
+LARGE_BYTES, FETCH = 65_536, 1
 #: A broker's largest response is not ours to limit; this is what a length field can say.
 MAX_RESPONSE_BYTES = 2**31 - 1
-
-
-class UpstreamUnavailableError(ShareGroupError):
-    """The upstream broker cannot be reached, or did not answer in time."""
 
 
 class Features(NamedTuple):
@@ -61,10 +58,15 @@ class UpstreamConnection(FrameProtocol):
         self._waiting: deque[tuple[int, asyncio.Future[memoryview]]] = deque()
         self._next_correlation_id = 0
         self.is_open = False
+        #: How long the session that the login began lasts, 0 where that is not limited or known.
+        self.session_lifetime_ms = 0
 
     @classmethod
     async def connect(cls, host: str, port: int, settings: ClientSettings) -> Self:
-        """Connect and authenticate; `settings` are kafka-python's (security_protocol, ssl_*, sasl_*)."""
+        """Connect and authenticate; `settings` are kafka-python's (security_protocol, ssl_*, sasl_*).
+
+        Raises UpstreamUnavailableError; UpstreamLoginRefusedError, where it is the login.
+        """
         loop = asyncio.get_running_loop()
         try:
             context = tls_context(settings)
@@ -73,13 +75,17 @@ class UpstreamConnection(FrameProtocol):
             )
         except (TimeoutError, OSError) as error:
             raise UpstreamUnavailableError(f"broker {host}:{port} cannot be reached: {error}") from error
-        if settings.get("security_protocol", "").startswith("SASL"):
-            try:
-                await _authenticate(connection, host, settings)
-            except BaseException:
-                connection.close()
-                raise
+        try:
+            await connection.log_in(host, settings)
+        except BaseException:
+            connection.close()
+            raise
         return connection
+
+    async def log_in(self, host: str, settings: ClientSettings) -> None:
+        """Authenticate, for the first time or again (KIP-368). Raises as `connect`."""
+        if settings.get("security_protocol", "").startswith("SASL"):
+            self.session_lifetime_ms = await log_in(self, host, settings)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio's: requests can be sent."""
@@ -133,6 +139,8 @@ class UpstreamConnection(FrameProtocol):
         except TimeoutError:
             self.close()  # the late response would be taken for the next one's
             raise UpstreamUnavailableError(f"no answer from the upstream broker within {timeout_s:g} s") from None
+        if len(frame) > LARGE_BYTES and response.API_KEY != FETCH:
+            return await asyncio.to_thread(wire.decode_response, response, version, frame)
         return wire.decode_response(response, version, frame)
 
     def _open_transport(self) -> asyncio.Transport:
@@ -162,28 +170,41 @@ async def features(connection: UpstreamConnection) -> Features:
 
 
 def tls_context(settings: ClientSettings) -> ssl.SSLContext | None:
-    """The client side's TLS by kafka-python's settings, None without TLS."""
+    """The client side's TLS by kafka-python's settings, None without TLS.
+
+    One context serves all connections, until one of its files changes: to make one reads all authorities there are,
+    which takes a megabyte and some ten milliseconds.
+    """
     if not settings.get("security_protocol", "").endswith("SSL"):
         return None
-    context = ssl.create_default_context(cafile=settings.get("ssl_cafile"))
-    context.check_hostname = settings.get("ssl_check_hostname", True)
-    if settings.get("ssl_certfile"):
-        context.load_cert_chain(settings["ssl_certfile"], settings.get("ssl_keyfile"), settings.get("ssl_password"))
+    authorities, certificate, key = (
+        _File.of(settings.get(name)) for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile")
+    )
+    check_hostname = settings.get("ssl_check_hostname", True)
+    return _shared_context(authorities, certificate, key, settings.get("ssl_password"), check_hostname)
+
+
+class _File(NamedTuple):
+    """A file as it is now: one that has changed is another one."""
+
+    path: str | None
+    changed_ns: int
+
+    @classmethod
+    def of(cls, path: str | None) -> Self:
+        """What is not there is found out by whoever reads it."""
+        try:
+            return cls(path, Path(path).stat().st_mtime_ns if path else 0)
+        except OSError:
+            return cls(path, 0)
+
+
+@functools.lru_cache(maxsize=4)
+def _shared_context(
+    authorities: _File, certificate: _File, key: _File, password: str | None, check_hostname: bool
+) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=authorities.path)
+    context.check_hostname = check_hostname
+    if certificate.path:
+        context.load_cert_chain(certificate.path, key.path, password)
     return context
-
-
-async def _authenticate(connection: UpstreamConnection, host: str, settings: ClientSettings) -> None:
-    name = settings.get("sasl_mechanism", "PLAIN")
-    handshake = await connection.ask(SaslHandshakeRequest(mechanism=name), SaslHandshakeResponse, 1)
-    if handshake.error_code:
-        offered = ", ".join(handshake.mechanisms)
-        raise UpstreamUnavailableError(f"the upstream broker has no SASL mechanism {name}; it has {offered}")
-    mechanism = get_sasl_mechanism(name)(host=host, **{"sasl_mechanism": name, **settings})
-    while not mechanism.is_done():
-        request = SaslAuthenticateRequest(auth_bytes=mechanism.auth_bytes())
-        response = await connection.ask(request, SaslAuthenticateResponse, 0)
-        if response.error_code != ErrorCode.NONE:
-            raise UpstreamUnavailableError(f"the upstream broker refuses our login: {response.error_message}")
-        mechanism.receive(bytes(response.auth_bytes))
-    if not mechanism.is_authenticated():
-        raise UpstreamUnavailableError("the upstream broker's login failed")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse
 
 from sharegroup.errors import ErrorCode
-from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.upstream.brokers import Brokers
 
 #: The first version whose request has many keys (KIP-699).
 MANY_KEYS_VERSION = 4
@@ -26,16 +26,16 @@ class Coordinator(NamedTuple):
 
 
 async def find_coordinators(
-    cluster: UpstreamCluster, node_id: int, keys: Collection[str], key_type: int
+    brokers: Brokers, node_id: int, keys: Collection[str], key_type: int
 ) -> dict[str, Coordinator]:
     """The coordinator of each key, as broker `node_id` knows it: one request, or one for each key of an old broker.
 
     Raises UpstreamUnavailableError.
     """
-    _, newest = (await cluster.features(node_id)).ranges.get(FindCoordinatorRequest.API_KEY, (0, 0))
+    _, newest = (await brokers.features(node_id)).ranges.get(FindCoordinatorRequest.API_KEY, (0, 0))
     if newest >= MANY_KEYS_VERSION:
         asked = FindCoordinatorRequest(key_type=key_type, coordinator_keys=list(keys))
-        answer = await cluster.ask(node_id, asked, FindCoordinatorResponse)
+        answer = await brokers.ask(node_id, asked, FindCoordinatorResponse)
         found = {of_key.key: _coordinator(of_key) for of_key in answer.coordinators}
         unanswered = Coordinator(-1, int(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         return {key: found.get(key, unanswered) for key in keys}
@@ -44,7 +44,7 @@ async def find_coordinators(
     async def find(key: str) -> Coordinator:
         async with turns:
             asked = FindCoordinatorRequest(key=key, key_type=key_type)
-            return _coordinator(await cluster.ask(node_id, asked, FindCoordinatorResponse))
+            return _coordinator(await brokers.ask(node_id, asked, FindCoordinatorResponse))
 
     return dict(zip(keys, await asyncio.gather(*map(find, keys)), strict=True))
 

@@ -2,43 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import socket
+from collections.abc import Iterable, Mapping
 
+from sharegroup.config.advertised_listeners import STANDBY, AdvertisedListeners
+from sharegroup.gateway.upstream.broker_connections import Address
 from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 
 
 class Listeners:
-    """The advertised addresses. A broker keeps its port; one that is new gets the next."""
+    """The advertised addresses of the open ports: at `host`, where `advertised` says nothing else."""
 
-    def __init__(self, host: str) -> None:
-        self._host = host
-        self._ports: dict[int, int] = {}
-
-    @property
-    def host(self) -> str:
-        """The host that clients are told."""
-        return self._host
+    def __init__(self, host: str, advertised: AdvertisedListeners | None = None) -> None:
+        self._host, self._hostname = host, socket.gethostname()
+        self._advertised = advertised or AdvertisedListeners.parse("")
+        self._addresses: dict[int, Address] = {}
+        #: Where clients of other gateways come to when theirs is lost; None while that port is not open.
+        self.standby: Address | None = None
 
     @property
-    def node_ids(self) -> list[int]:
-        """The brokers that have a port."""
-        return list(self._ports)
+    def addresses(self) -> Mapping[int, Address]:
+        """{upstream broker: address} of the brokers that have a port."""
+        return self._addresses
 
     def missing(self, node_ids: Iterable[int]) -> list[int]:
         """Those of the brokers that have no port yet, sorted."""
-        return sorted(node_id for node_id in node_ids if node_id not in self._ports)
+        return sorted(node_id for node_id in node_ids if node_id not in self._addresses)
 
     def add(self, node_id: int, port: int) -> None:
         """The broker's port is open."""
-        self._ports[node_id] = port
+        self._addresses[node_id] = self._told(node_id, port)
 
-    def port(self, node_id: int) -> int:
-        """The port of a broker. Raises UpstreamUnavailableError for one that has none (yet)."""
+    def add_standby(self, port: int) -> None:
+        """The port for clients of other gateways is open."""
+        self.standby = self._told(STANDBY, port)
+
+    def address(self, node_id: int) -> Address:
+        """(host, port) of a broker. Raises UpstreamUnavailableError for one that has no port (yet)."""
         try:
-            return self._ports[node_id]
+            return self._addresses[node_id]
         except KeyError:
             raise UpstreamUnavailableError(f"no port is open for the upstream broker {node_id}") from None
 
     def has(self, node_id: int) -> bool:
         """Whether a broker has a port."""
-        return node_id in self._ports
+        return node_id in self._addresses
+
+    def _told(self, listener: int | str, port: int) -> Address:
+        return self._advertised.address(listener, port, self._hostname) or (self._host, port)

@@ -12,6 +12,8 @@ from sharegroup.gateway.wire.headers import MalformedRequestError, RequestHeader
 from sharegroup.topics.client_settings import ClientSettings
 
 PRODUCE, DELETE_TOPICS = 0, 20
+#: CreateTopics, DeleteTopics, CreatePartitions, ElectLeaders, AlterPartitionReassignments.
+TOPIC_CHANGES = frozenset({19, DELETE_TOPICS, 37, 43, 45})
 _FLEXIBLE_PRODUCE = 9
 _TRANSACTIONAL_PRODUCE = 3
 _INT16 = struct.Struct(">h")
@@ -24,7 +26,7 @@ class Passthrough:
     """Opened by the first request that passes through, closed with its client.
 
     `backoff` is shared by all links to the broker. Each response is to be reported by `taken` once it is sent.
-    `topics_deleted` is called when a DeleteTopics is answered, before the client has the answer.
+    `topics_changed` is told the API key when one of TOPIC_CHANGES is answered, before the client has the answer.
     """
 
     def __init__(
@@ -32,10 +34,10 @@ class Passthrough:
         address: tuple[str, int],
         settings: ClientSettings,
         backoff: ConnectBackoff,
-        topics_deleted: Callable[[], None] = lambda: None,
+        topics_changed: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._address, self._settings, self._backoff = address, settings, backoff
-        self._topics_deleted = topics_deleted
+        self._topics_changed = topics_changed
         self._connection: _Link | None = None
         self._is_closed = False
 
@@ -46,14 +48,23 @@ class Passthrough:
         """
         has_response = expects_response(header, frame)
         connection = self._connection or await self._connect()
-        await connection.drained()
+        answer = None
         if has_response:
             answer = connection.forward(frame, header.correlation_id)
-            if header.api_key == DELETE_TOPICS:
-                answer.add_done_callback(lambda _: self._topics_deleted())
-            return answer
-        connection.send(frame)
-        return None
+            if header.api_key in TOPIC_CHANGES:
+                answer.add_done_callback(lambda _: self._topics_changed(header.api_key))
+        else:
+            connection.send(frame)
+        await connection.drained()  # until then the frame takes memory here
+        return answer
+
+    async def log_in(self, settings: ClientSettings) -> None:
+        """The client has logged in again, and goes on by these settings. Raises UpstreamUnavailableError."""
+        self._settings = settings
+        if self._connection is not None:
+            before = self._connection.untaken
+            await self._connection.log_in(self._address[0], settings)
+            self._connection.untaken = before
 
     def taken(self, size: int) -> None:
         """A response of so many bytes has gone to the client."""

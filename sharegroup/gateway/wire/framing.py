@@ -5,6 +5,9 @@ one go, so that it is never in use by two of them. A connection of its own has o
 than a length, and the frame that is not complete yet. That one grows with what has come and not with what the length
 promises; a connection that announces 100 MB and sends nothing costs 4 KiB. Growing costs copies: a side that may be
 believed (`believes_lengths`) is given its memory at once.
+
+What a frame is, its first bytes tell: `refusal` may end the connection for it, and `frame_begun` have the rest of it
+wait, before that is read.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ import threading
 from typing import cast
 
 _LENGTH = struct.Struct(">i")
+#: Of a request, its API key: a frame is not begun before so much of it is here.
+HEAD_BYTES = 2
 _RECEIVED_BYTES = 65_536
 _FIRST_BYTES = 4_096
 #: Up to here a frame and its length are copied together, so that they are one packet.
@@ -41,7 +46,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
     """Base of both sides' connections: `frame_received` gets each complete frame, `frame_error` what is none.
 
     `max_frame_bytes` may be changed at any time; it holds for the next length. Writing waits by `drained`.
-    `transport` is None before and after the connection; `is_held`: see `hold_frames`.
+    `transport` is None before and after the connection; `is_held`: see `hold_frames`; `is_body_held`: see `hold_body`.
     """
 
     believes_lengths = False
@@ -50,7 +55,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self.max_frame_bytes = max_frame_bytes
         self.transport: asyncio.Transport | None = None
         self._rest = b""  # less than a length; while frames are held back, all that came
-        self.is_held = self._is_over = False
+        self.is_held = self.is_body_held = self._is_over = False
         self._frame: bytearray | None = None
         self._frame_filled = 0
         self._frame_size = 0
@@ -66,6 +71,18 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def frame_error(self, problem: str) -> None:
         """What came is no frame; the connection cannot go on."""
         raise NotImplementedError
+
+    def refusal(self, size: int, head: memoryview) -> str | None:
+        """Why a frame of `size` bytes that begins with `head` (`HEAD_BYTES`, or all of it) ends the connection."""
+        return None
+
+    def frame_begun(self, size: int) -> None:
+        """A frame of `size` bytes has begun, and the rest of it is to come."""
+
+    @property
+    def unfinished_bytes(self) -> int | None:
+        """How much is here of the frame that has begun; None without one."""
+        return None if self._frame is None else self._frame_filled
 
     async def drained(self) -> None:
         """Wait until the transport takes more, or is gone."""
@@ -94,7 +111,21 @@ class FrameProtocol(asyncio.BufferedProtocol):
         rest, self._rest = self._rest, b""
         if rest:
             self._cut(memoryview(rest))
-        if not self.is_held and self.transport is not None:
+        self._read_on()
+
+    def hold_body(self) -> None:
+        """Read no more of the frame that has begun, until `release_body`."""
+        self.is_body_held = True
+        if self.transport is not None:
+            self.transport.pause_reading()
+
+    def release_body(self) -> None:
+        """Read the rest of the frame."""
+        self.is_body_held = False
+        self._read_on()
+
+    def _read_on(self) -> None:
+        if not self.is_held and not self.is_body_held and self.transport is not None:
             with contextlib.suppress(RuntimeError):  # the transport is closing
                 self.transport.resume_reading()
 
@@ -150,11 +181,14 @@ class FrameProtocol(asyncio.BufferedProtocol):
         position = 0
         while len(data) - position >= _LENGTH.size and not self.is_held and not self._is_over:
             (size,) = _LENGTH.unpack_from(data, position)
-            if not 0 <= size <= self.max_frame_bytes:
-                self._is_over, self._rest = True, b""
-                self.frame_error(f"a frame of {size} bytes; allowed: up to {self.max_frame_bytes}")
-                return
             start = position + _LENGTH.size
+            problem = self._problem(size, data[start : start + HEAD_BYTES])
+            if problem is not None:
+                self._is_over, self._rest = True, b""
+                self.frame_error(problem)
+                return
+            if len(data) - start < min(size, HEAD_BYTES):
+                break
             position = start + size
             if position > len(data):
                 self._begin(data[start:], size)
@@ -162,9 +196,15 @@ class FrameProtocol(asyncio.BufferedProtocol):
             self.frame_received(memoryview(bytes(data[start:position])))
         self._rest = b"" if self._is_over else bytes(data[position:])
 
+    def _problem(self, size: int, head: memoryview) -> str | None:
+        if not 0 <= size <= self.max_frame_bytes:
+            return f"a frame of {size} bytes; allowed: up to {self.max_frame_bytes}"
+        return self.refusal(size, head) if len(head) >= min(size, HEAD_BYTES) else None
+
     def _begin(self, received: memoryview, size: int) -> None:
         self._rest = b""
         first = size if self.believes_lengths else max(_FIRST_BYTES, 2 * len(received))
         self._frame = bytearray(min(size, first))
         self._frame[: len(received)] = received
         self._frame_size, self._frame_filled = size, len(received)
+        self.frame_begun(size)

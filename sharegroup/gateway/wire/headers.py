@@ -40,6 +40,20 @@ class ResponseMessage(Protocol):
         """The message behind a response's header."""
 
 
+class EncodedResponse:
+    """A response that is encoded already, in the request's version, but for its header and its throttle time."""
+
+    def throttle(self, throttle_time_ms: int) -> None:
+        """The client is to wait so long before its next request."""
+        raise NotImplementedError
+
+    def encode(self, correlation_id: int) -> bytearray:
+        """The response with its length and header in front."""
+        raise NotImplementedError
+
+
+#: What handlers return.
+AnyResponse = ApiMessage | EncodedResponse
 Response = TypeVar("Response", bound=ResponseMessage)
 
 
@@ -66,9 +80,16 @@ def read_header(frame: memoryview) -> RequestHeader:
     return RequestHeader(api_key, api_version, correlation_id, client_id, end)
 
 
-def encode_response(response: ApiMessage, version: int, correlation_id: int) -> bytearray:
-    """The response with its length and header in front."""
+def encode_response(response: AnyResponse, version: int, correlation_id: int) -> bytearray:
+    """The response with its length and header in front. It may be encoded again."""
+    if isinstance(response, EncodedResponse):
+        return response.encode(correlation_id)
     response.API_VERSION = version  # before there is a header: a response's header has no version to repeat
+    return encode_versioned_response(response, correlation_id)
+
+
+def encode_versioned_response(response: ApiMessage, correlation_id: int) -> bytearray:
+    """The same of a response that has its version already, as those that were decoded."""
     response.with_header(correlation_id=correlation_id)
     return _framed(response)
 
@@ -83,6 +104,7 @@ def encode_request(request: ApiMessage, version: int, correlation_id: int, clien
 def _framed(message: ApiMessage) -> bytearray:
     """The framed message, as kafka-python made it: no copy."""
     encoded: bytearray = message.encode(header=True, framed=True)
+    message._header = None  # which would be in the way of the next version
     return encoded
 
 

@@ -6,9 +6,11 @@ kafka-python's message classes decode what a broker sent, and trust it. From a c
   seconds; a number of variable length is read to its end however long it is, which takes squares of its length.
 - A string that is cut off by the end of the frame is taken for a shorter one, and null for any string or array.
 
-So the same classes are filled here, by the same schemas. Everything is checked against the end of the frame, no tagged
-field is known (requests have none) and so none is copied, and the number of structs and strings is limited: a frame of
-1 MiB could hold half a million of two bytes each, which would be a hundred times as large as objects.
+So the same classes are filled here, by the same schemas, but for the two requests that clients send most, which have a
+decoder of their own (`share_request_decoding`). Everything is checked against the end of the frame, no tagged field is
+known (clients have none to send: those of Fetch are between brokers) and so none is copied, nor are records, and the
+number of structs and strings is limited: a frame of 1 MiB could hold half a million of two bytes each, which would be a
+hundred times as large as objects.
 """
 
 from __future__ import annotations
@@ -30,26 +32,33 @@ from sharegroup.gateway.wire.headers import (
     read_varint,
     skip_tagged_fields,
 )
+from sharegroup.gateway.wire.share_request_decoding import decode_share_acknowledge, decode_share_fetch
+from sharegroup.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest
 
 #: Most structs and strings in the arrays of a request, and tagged fields: five times the acknowledgement batches of the
 #: largest sensible ShareFetch.
 MAX_ELEMENTS = 50_000
 
 _FORMATS = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q", "float64": "d"}
-_INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
+_INT8, _INT16, _INT32 = struct.Struct(">b"), struct.Struct(">h"), struct.Struct(">i")
 _NO_UUID = bytes(16)
+#: Those that clients send most, and that hold the most elements.
+_OWN: dict[type[ApiMessage], Callable[[memoryview, int, int, int], object]] = {
+    ShareFetchRequest: decode_share_fetch,
+    ShareAcknowledgeRequest: decode_share_acknowledge,
+}
 
 
 Struct = TypeVar("Struct", bound=DataContainer)
 
 
 class _Body:
-    """The bytes of a request, and a count of its elements."""
+    """The bytes of a request, a count of its elements, and whether some of it was left out."""
 
-    __slots__ = ("_elements_left", "data")
+    __slots__ = ("_elements_left", "data", "has_tagged_fields")
 
     def __init__(self, data: memoryview) -> None:
-        self.data = data
+        self.data, self.has_tagged_fields = data, False
         self._elements_left = MAX_ELEMENTS
 
     def spend(self, count: int, what: str) -> None:
@@ -67,22 +76,33 @@ _StructDecoder = Callable[[_Body, int], tuple[Struct, int]]
 _Step = Callable[[_Body, int, DataContainer], int]
 
 
-def decode_request(message: type[ApiMessage], header: RequestHeader, frame: memoryview) -> ApiMessage:
-    """The request as an instance of kafka-python's class `message`, without tagged fields.
+def decode_request(message: type[ApiMessage], header: RequestHeader, frame: memoryview) -> Any:
+    """The request as an instance of kafka-python's class `message`, or of ours for the two of `_OWN`; no tagged fields.
 
     Raises UnknownVersionError, or MalformedRequestError when the bytes are not such a request.
     """
+    return decode_untagged(message, header, frame)[0]
+
+
+def decode_untagged(message: type[ApiMessage], header: RequestHeader, frame: memoryview) -> tuple[Any, bool]:
+    """The same, and whether there were tagged fields, which the instance does not have."""
     version = header.api_version
     low, high = message.valid_versions
     if not low <= version <= high:
         raise UnknownVersionError(f"{message.name} version {version}, known are {low}..{high}")
-    start = header.end
-    if message.flexible_version_q(version):
-        start = skip_tagged_fields(frame, start)
+    body, own = _Body(frame), _OWN.get(message)
     try:
-        return _message(message, version)(_Body(frame), start)[0]
+        start = body_start(message, header, frame)
+        if own is not None:
+            return own(frame, start, version, MAX_ELEMENTS), False
+        return _message(message, version)(body, start)[0], body.has_tagged_fields
     except (MalformedRequestError, struct.error, UnicodeDecodeError) as error:
         raise MalformedRequestError(f"no {message.name} of version {version}: {error}") from None
+
+
+def body_start(message: type[ApiMessage], header: RequestHeader, frame: memoryview) -> int:
+    """Where the header with its tagged fields ends. Raises MalformedRequestError."""
+    return skip_tagged_fields(frame, header.end) if message.flexible_version_q(header.api_version) else header.end
 
 
 @functools.cache
@@ -91,11 +111,8 @@ def _message(message: type[ApiMessage], version: int) -> _StructDecoder[ApiMessa
 
 
 def _struct(data_class: type[Struct], schema: StructField, version: int, is_flexible: bool) -> _StructDecoder[Struct]:
-    """A decoder that makes instances of `data_class`. Raises TypeError for a schema with known tagged fields."""
-    fields = schema.untagged_fields(version)
-    if len(fields) != sum(field.for_version_q(version) for field in schema.fields.values()):
-        raise TypeError(f"{schema.name} has tagged fields, which are not decoded here")
-    steps = list(_steps(fields, version, is_flexible))
+    """A decoder that makes instances of `data_class`."""
+    steps = list(_steps(schema.untagged_fields(version), version, is_flexible))
     new = object.__new__
 
     def decode(body: _Body, position: int) -> tuple[Struct, int]:
@@ -115,6 +132,7 @@ def _skip_tagged_fields(body: _Body, position: int) -> int:
     if count == 0:
         return end
     body.spend(count, "tagged fields")
+    body.has_tagged_fields = True
     return skip_tagged_fields(body.data, position)
 
 
@@ -165,17 +183,18 @@ def _decoder(field: BaseField, version: int, is_flexible: bool) -> _Decoder:
             return _number_array(_FORMATS[element], field.name, is_nullable, is_flexible)
         return _array(_simple(element, field.name, False, is_flexible), field.name, is_nullable, is_flexible)
     if isinstance(field, StructField):
-        raise TypeError(f"{field.name} is a single struct, which is not decoded here")
+        inner = _struct(field.data_class, field, version, is_flexible)
+        return _nullable_struct(inner) if is_nullable else inner
     return _simple(field.type_str, field.name, is_nullable, is_flexible)
 
 
 def _simple(type_name: str, name: str, is_nullable: bool, is_flexible: bool) -> _Decoder:
     if type_name == "uuid":
         return _uuid
-    if type_name not in ("string", "bytes"):
+    convert = _CONVERSIONS.get(type_name)
+    if convert is None:
         raise TypeError(f"{name} is of type {type_name}, which is not decoded here")
     read_length = _compact_length if is_flexible else _string_length if type_name == "string" else _length
-    convert: Callable[[memoryview], str | bytes] = _text if type_name == "string" else bytes
 
     def decode(body: _Body, position: int) -> tuple[object, int]:
         length, position = read_length(body.data, position)
@@ -230,8 +249,26 @@ def _uuid(body: _Body, position: int) -> tuple[uuid.UUID | None, int]:
     return None if value == _NO_UUID else uuid.UUID(bytes=value), position + 16
 
 
+def _nullable_struct(decode: _StructDecoder[Struct]) -> _Decoder:
+    """After a byte that is below zero for null (KIP-893)."""
+
+    def decode_or_null(body: _Body, position: int) -> tuple[Struct | None, int]:
+        (is_there,) = _INT8.unpack_from(body.data, position)
+        return decode(body, position + 1) if is_there >= 0 else (None, position + 1)
+
+    return decode_or_null
+
+
 def _text(data: memoryview) -> str:
     return str(data, "utf-8")
+
+
+def _as_it_is(data: memoryview) -> memoryview:
+    return data
+
+
+#: By the type in the schema. Records are as large as a request may be.
+_CONVERSIONS: dict[str, Callable[[memoryview], object]] = {"string": _text, "bytes": bytes, "records": _as_it_is}
 
 
 def _null(name: str, is_nullable: bool, position: int) -> tuple[None, int]:

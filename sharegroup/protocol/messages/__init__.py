@@ -1,7 +1,9 @@
-"""The messages of the share group RPCs (KIP-932, KIP-1206, KIP-1222, KIP-1226), in the stable versions of Kafka 4.3.
+"""The messages of the share group RPCs (KIP-932, KIP-1206, KIP-1222, KIP-1226), and those that kafka-python does not
+have, in the stable versions of Kafka 4.3.
 
-kafka-python has no share groups, but its message classes read any schema: each class here is made of the JSON file
-beside it that has its name. The schemas are data only; a test compares them with those of the kafka-clients JAR.
+kafka-python has no share groups, and not all of the other APIs that a gateway passes on, but its message classes read
+any schema: each class here is made of the JSON file beside it that has its name. The schemas are data only; a test
+compares them with those of the kafka-clients JAR.
 
     response = ShareFetchResponse(version=2, error_code=0, ..., responses=[topic], node_endpoints=[])
     frame = response.encode(header=True, framed=True)     # after response.with_header(correlation_id)
@@ -118,14 +120,75 @@ class StreamsGroupDescribeRequest(ApiMessage, load_json=__name__):
     """StreamsGroupDescribe (89, KIP-1071): the same."""
 
 
+class ConsumerGroupHeartbeatRequest(ApiMessage, load_json=__name__):
+    """ConsumerGroupHeartbeat (68, KIP-848): a member of a consumer group joins, leaves or says that it lives."""
+
+
+class ConsumerGroupHeartbeatResponse(ApiMessage, load_json=__name__):
+    """ConsumerGroupHeartbeat (68): the member's epoch and, when it changed, its assignment."""
+
+
+class ConsumerGroupDescribeResponse(ApiMessage, load_json=__name__):
+    """ConsumerGroupDescribe (69): groups with their members and assignments."""
+
+
+class StreamsGroupHeartbeatRequest(ApiMessage, load_json=__name__):
+    """StreamsGroupHeartbeat (88, KIP-1071): the same of a streams group, with its topology when it joins."""
+
+
+class StreamsGroupHeartbeatResponse(ApiMessage, load_json=__name__):
+    """StreamsGroupHeartbeat (88): the member's epoch and tasks."""
+
+
+class StreamsGroupDescribeResponse(ApiMessage, load_json=__name__):
+    """StreamsGroupDescribe (89): groups with their topologies, members and tasks."""
+
+
+class CreateDelegationTokenResponse(ApiMessage, load_json=__name__):
+    """CreateDelegationToken (38, KIP-48): a token, or why there is none."""
+
+
+class RenewDelegationTokenResponse(ApiMessage, load_json=__name__):
+    """RenewDelegationToken (39): when a token ends."""
+
+
+class ExpireDelegationTokenResponse(ApiMessage, load_json=__name__):
+    """ExpireDelegationToken (40): when a token ends."""
+
+
+class DescribeDelegationTokenResponse(ApiMessage, load_json=__name__):
+    """DescribeDelegationToken (41): tokens."""
+
+
+class UnregisterBrokerResponse(ApiMessage, load_json=__name__):
+    """UnregisterBroker (64): a broker is forgotten."""
+
+
+class AddRaftVoterResponse(ApiMessage, load_json=__name__):
+    """AddRaftVoter (80): a voter more in the quorum."""
+
+
+class RemoveRaftVoterResponse(ApiMessage, load_json=__name__):
+    """RemoveRaftVoter (81): a voter less."""
+
+
 __all__ = [
+    "AddRaftVoterResponse",
     "AlterShareGroupOffsetsRequest",
     "AlterShareGroupOffsetsResponse",
     "ConsumerGroupDescribeRequest",
+    "ConsumerGroupDescribeResponse",
+    "ConsumerGroupHeartbeatRequest",
+    "ConsumerGroupHeartbeatResponse",
+    "CreateDelegationTokenResponse",
     "DeleteShareGroupOffsetsRequest",
     "DeleteShareGroupOffsetsResponse",
+    "DescribeDelegationTokenResponse",
     "DescribeShareGroupOffsetsRequest",
     "DescribeShareGroupOffsetsResponse",
+    "ExpireDelegationTokenResponse",
+    "RemoveRaftVoterResponse",
+    "RenewDelegationTokenResponse",
     "ShareAcknowledgeRequest",
     "ShareAcknowledgeResponse",
     "ShareFetchRequest",
@@ -135,4 +198,8 @@ __all__ = [
     "ShareGroupHeartbeatRequest",
     "ShareGroupHeartbeatResponse",
     "StreamsGroupDescribeRequest",
+    "StreamsGroupDescribeResponse",
+    "StreamsGroupHeartbeatRequest",
+    "StreamsGroupHeartbeatResponse",
+    "UnregisterBrokerResponse",
 ]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import NamedTuple
 
 from sharegroup.gateway.job_client.cell_channel import CellChannel
+from sharegroup.gateway.job_client.response_reader import Row
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.protocol.broadcasts import Broadcast
 from sharegroup.protocol.response_records import LISTS
-from sharegroup.protocol.response_rows import Response
 from sharegroup.testkit.simulation.gateway_appender import SimulatedAppender
 from sharegroup.testkit.simulation.kafka_log import LogRecord, SimulatedKafka
 from sharegroup.testkit.simulation.log_clients import RowTail, Weather
@@ -66,9 +66,18 @@ class SimulatedJobChannel(CellChannel):
             self._tail.close()
             self._tail = None
 
-    def _deliver(self, rows: list[Response | Broadcast]) -> None:
+    def _deliver(self, rows: list[Row]) -> None:
         super()._deliver(rows)
         self._delivered()
 
     def _read_row(self, append_ms: int, record: LogRecord) -> None:
-        self._receive([record])
+        self._receive([_ReadRecord(*record, append_ms)])
+
+
+class _ReadRecord(NamedTuple):
+    """A record of the response topic as a consumer has it."""
+
+    offset: int
+    key: bytes | None
+    value: bytes
+    timestamp: int

@@ -24,8 +24,9 @@ from sharegroup.gateway.server import REFRESH_INTERVAL_S
 from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.upstream.listeners import Listeners
-from sharegroup.gateway.wire.headers import RequestHeader
+from sharegroup.gateway.wire.headers import encode_request, read_header
 from sharegroup.gateway.wire.request import Caller, Handler, Request, Route
+from sharegroup.gateway.wire.request_decoding import decode_request
 from sharegroup.protocol import messages as share_messages
 from sharegroup.tables import GroupListing, ShareGroupDescription, SharePartitionOffset
 from sharegroup.testkit.simulation.gateway_channel import SimulatedJobChannel
@@ -215,8 +216,8 @@ class _Process:
         security = Authorization(None)
         configs = GroupConfigs(config, around.tables)  # type: ignore[arg-type]
         listeners = Listeners(self._name)
-        for place, node_id in enumerate(around.kafka.brokers):
-            listeners.add(node_id, PORT + place)
+        for node_id in around.kafka.brokers:
+            listeners.add(node_id, PORT + node_id)
         leases, identities = MemberLeases(), MemberIdentities(configs)
         self.share = ShareApis(config, configs, job, cluster, listeners, security, leases, identities)
         upstream_groups = _NoUpstreamGroups(cluster, around.tables)  # type: ignore[arg-type]
@@ -281,9 +282,11 @@ class _Process:
         self, connection: GatewayConnection, message: Any, version: int, answered: Callable[[Any, int], None]
     ) -> None:
         await self._ready.wait()
-        header = RequestHeader(message.API_KEY, version, 0, connection.caller.host, 0)
+        frame = memoryview(encode_request(message, version, 0, connection.caller.host))[4:]  # without its length
+        header = read_header(frame)
         try:
-            response = await self._handlers[type(message)](Request(header, message, connection.caller))
+            body = decode_request(type(message), header, frame)
+            response = await self._handlers[type(message)](Request(header, body, connection.caller))
         except Exception as error:  # noqa: BLE001 - as the connection does: it is closed
             self.loop.call_exception_handler({"message": f"{type(message).__name__} failed", "exception": error})
             self.disconnected(connection)

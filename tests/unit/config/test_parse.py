@@ -138,7 +138,6 @@ def test_numbers_and_flags_may_be_texts_as_in_kafkas_property_files() -> None:
         ("job", "tables.path", 5, "Not a text (allowed: text)"),
         ("job", "tables.path", "", "Value must not be empty (allowed: text)"),
         ("job", "share.group.requests.topic", "a b", "Not a name that a topic can have (allowed: text)"),
-        ("job", "kafka", ["x"], "Not a mapping of Kafka client properties (allowed: mapping of texts)"),
         (
             "group",
             "group.share.partition.max.record.locks",

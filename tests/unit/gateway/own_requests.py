@@ -1,4 +1,7 @@
-"""Every request that the gateway decodes, in every version, with anything in it that its schema allows."""
+"""Every request that the gateway decodes, in every version, with anything in it that its schema allows.
+
+`OWN_VERSIONS` are those that it answers itself, `PASSED_VERSIONS` those that it looks at before they go to a broker.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 from kafka.protocol import admin, metadata, sasl
 
+from sharegroup.gateway.passing.rules import RULES
 from sharegroup.protocol import messages
 
 OWN_REQUESTS: list[Any] = [
@@ -32,6 +36,8 @@ def _versions(message: Any) -> range:
 
 
 OWN_VERSIONS = [(message, version) for message in OWN_REQUESTS for version in _versions(message)]
+PASSED_VERSIONS = [(rule, version) for rule in RULES.values() if rule.request for version in _versions(rule.request)]
+DECODED_VERSIONS = OWN_VERSIONS + [(rule.request, version) for rule, version in PASSED_VERSIONS]
 
 _NUMBERS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _IDS = st.one_of(st.none(), st.builds(uuid.UUID, int=st.integers(1, 2**128 - 1)))
@@ -50,6 +56,8 @@ def _structs(data_class: Any, schema: Any, version: int) -> st.SearchStrategy[An
 def _values(field: Any, version: int) -> st.SearchStrategy[Any]:
     if field.is_struct_array():
         values = st.lists(_structs(field.array_of.data_class, field.array_of, version), max_size=3)
+    elif field.is_struct():
+        values = _structs(field.data_class, field, version)
     elif field.is_array():
         values = st.lists(_simple(field.array_of.type_str), max_size=4)
     else:
@@ -63,6 +71,9 @@ def _simple(type_name: str) -> st.SearchStrategy[Any]:
         return st.integers(-half, half - 1)
     simple: dict[str, st.SearchStrategy[Any]] = {
         "bool": st.booleans(),
+        "uint16": st.integers(0, 2**16 - 1),
+        "float64": st.floats(allow_nan=False),
+        "records": st.binary(max_size=40),
         "uuid": _IDS,
         "string": st.text(max_size=10),
         "bytes": st.binary(max_size=20),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from sharegroup.gateway.handlers.api_versions import ApiVersions
@@ -13,7 +14,7 @@ from sharegroup.gateway.upstream.connection import Features
 from tests.unit.gateway.scripted_upstream import EVERYTHING_ALLOWED, ScriptedUpstream, answer
 
 VERSION = 4
-LIST_OFFSETS, GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY = 2, 71, 72
+LIST_OFFSETS, UPDATE_METADATA, FIND_COORDINATOR = 2, 6, 10
 
 
 class Offering(ScriptedUpstream):
@@ -93,10 +94,16 @@ def test_share_groups_are_ours_whatever_the_upstream_has() -> None:
     assert finalized(response) == {"share.version": (1, 1)}
 
 
-def test_with_an_access_control_list_clients_hear_of_no_telemetry() -> None:
-    """They would send it unasked, and who may not pass anything through would lose his connection each time."""
-    telemetry = {GET_TELEMETRY_SUBSCRIPTIONS, PUSH_TELEMETRY}
-    upstream = Offering(ranges=dict.fromkeys((LIST_OFFSETS, *telemetry), (0, 0)))
+def test_with_an_access_control_list_only_what_has_a_rule_is_offered() -> None:
+    upstream = Offering(ranges=dict.fromkeys((LIST_OFFSETS, FIND_COORDINATOR, UPDATE_METADATA), (1, 1)))
     everything = api_keys(offer(upstream))
-    assert telemetry <= everything
-    assert api_keys(offer(upstream, Authorization(Acl([])))) == everything - telemetry
+    assert UPDATE_METADATA in everything
+    assert api_keys(offer(upstream, Authorization(Acl([])))) == everything - {UPDATE_METADATA}
+
+
+def test_what_has_a_rule_is_offered_up_to_what_the_rule_can_read() -> None:
+    """Kafka 4 offers Produce from 0 on for librdkafka's sake, and has no version before 3."""
+    upstream = Offering(ranges=dict.fromkeys((LIST_OFFSETS, UPDATE_METADATA), (0, 99)))
+    offered = {found.api_key: (found.min_version, found.max_version) for found in offer(upstream).api_keys}
+    assert offered[LIST_OFFSETS] == (0, ListOffsetsRequest.valid_versions[1])
+    assert offered[UPDATE_METADATA] == (0, 99)

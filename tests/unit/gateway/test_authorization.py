@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,11 +10,11 @@ import pytest
 
 from sharegroup.errors import ErrorCode, InvalidConfigError, RequestError
 from sharegroup.gateway.security.acl import Acl, AclEntry, Operation, Resource, load_acl
-from sharegroup.gateway.security.authorization import Authorization
+from sharegroup.gateway.security.authorization import Authorization, bit_field
 from sharegroup.gateway.wire.request import Caller
 
 ALICE = Caller(1, 0, "10.0.0.1", "User:alice")
-GROUP, TOPIC, CLUSTER = Resource.GROUP, Resource.TOPIC, Resource.CLUSTER
+GROUP, TOPIC, CLUSTER, TRANSACTIONAL_ID = Resource.GROUP, Resource.TOPIC, Resource.CLUSTER, Resource.TRANSACTIONAL_ID
 
 
 def acl(tmp_path: Path, text: str) -> Acl:
@@ -52,11 +53,20 @@ NEEDS: list[tuple[str, Call, list[tuple[Resource, Operation]]]] = [
     ("alter offsets", lambda a: a.alter_offsets(ALICE, "g"), [(GROUP, Operation.READ)]),
     ("delete offsets", lambda a: a.delete_offsets(ALICE, "g"), [(GROUP, Operation.DELETE)]),
     ("delete group", lambda a: a.delete_group(ALICE, "g"), [(GROUP, Operation.DELETE)]),
-    ("find coordinator", lambda a: a.find_coordinator(ALICE, "g"), [(GROUP, Operation.DESCRIBE)]),
-    ("describe configs", lambda a: a.describe_configs(ALICE, "g"), [(GROUP, Operation.DESCRIBE_CONFIGS)]),
-    ("alter configs", lambda a: a.alter_configs(ALICE, "g"), [(GROUP, Operation.ALTER_CONFIGS)]),
+    ("find coordinator", lambda a: a.find_coordinator(ALICE, GROUP, "g"), [(GROUP, Operation.DESCRIBE)]),
+    (
+        "find coordinator of a transaction",
+        lambda a: a.find_coordinator(ALICE, TRANSACTIONAL_ID, "t"),
+        [(TRANSACTIONAL_ID, Operation.DESCRIBE)],
+    ),
+    (
+        "find coordinator of share-partitions",
+        lambda a: a.find_coordinator(ALICE, CLUSTER, "g:t:0"),
+        [(CLUSTER, Operation.CLUSTER_ACTION)],
+    ),
+    ("describe configs", lambda a: a.describe_configs(ALICE, GROUP, "g"), [(GROUP, Operation.DESCRIBE_CONFIGS)]),
+    ("alter configs", lambda a: a.alter_configs(ALICE, GROUP, "g"), [(GROUP, Operation.ALTER_CONFIGS)]),
     ("list configs", lambda a: a.list_config_resources(ALICE), [(CLUSTER, Operation.DESCRIBE_CONFIGS)]),
-    ("pass through", lambda a: a.pass_through(ALICE), [(CLUSTER, Operation.ALL)]),
 ]
 
 
@@ -72,6 +82,7 @@ def test_a_request_needs_all_of_its_rights_and_no_more(call: Call, grants: list[
                 GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
                 TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
                 CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+                TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
             }[missing[0]]
         )
 
@@ -119,6 +130,93 @@ def test_patterns_principals_and_hosts(tmp_path: Path) -> None:
     assert not allows("*", Operation.READ, GROUP, "orders")
 
 
+def test_what_is_denied_wins_over_all_that_allows(tmp_path: Path) -> None:
+    rules = acl(
+        tmp_path,
+        """
+        - {principal: "User:alice", resource: topic, name: "*", operations: [All]}
+        - {principal: "User:alice", resource: topic, prefix: secret-, operations: [Read], permission: Deny}
+        - {principal: "User:*", resource: topic, name: salaries, operations: [All], permission: DENY}
+        - {principal: "User:alice", resource: topic, name: tea, operations: [Write], permission: deny, host: 10.0.0.7}
+        """,
+    )
+
+    def allows(operation: Operation, name: str, host: str = "10.0.0.1") -> bool:
+        return rules.allows("User:alice", host, operation, TOPIC, name)
+
+    assert allows(Operation.READ, "orders")
+    assert not allows(Operation.READ, "secret-plans")
+    assert allows(Operation.DESCRIBE, "secret-plans")  # what Read implies is not denied with it
+    assert not allows(Operation.DESCRIBE, "salaries")
+    assert allows(Operation.WRITE, "tea")
+    assert not allows(Operation.WRITE, "tea", host="10.0.0.7")
+
+
+@pytest.mark.parametrize(
+    ("entries", "is_allowed"),
+    [
+        ("[]", False),
+        ("[{principal: 'User:a', resource: topic, name: t, operations: [Write]}]", True),
+        ("[{principal: 'User:a', resource: topic, name: t, operations: [Read]}]", False),
+        ("[{principal: 'User:a', resource: topic, prefix: t, operations: [All]}]", True),
+        ("[{principal: 'User:a', resource: topic, name: t, operations: [Write], host: elsewhere}]", False),
+        (
+            "[{principal: 'User:a', resource: topic, name: tea, operations: [Write]},"
+            " {principal: 'User:*', resource: topic, prefix: t, operations: [Write], permission: Deny}]",
+            False,
+        ),
+        (
+            "[{principal: 'User:a', resource: topic, prefix: t, operations: [Write]},"
+            " {principal: 'User:a', resource: topic, prefix: tea, operations: [Write], permission: Deny}]",
+            True,
+        ),
+        (
+            "[{principal: 'User:a', resource: topic, prefix: tea, operations: [Write]},"
+            " {principal: 'User:a', resource: topic, name: tea, operations: [Write], permission: Deny}]",
+            True,
+        ),
+        (
+            "[{principal: 'User:a', resource: topic, name: '*', operations: [Write]},"
+            " {principal: 'User:a', resource: topic, name: '*', operations: [Write], permission: Deny}]",
+            False,
+        ),
+    ],
+)
+def test_whether_some_name_is_allowed(tmp_path: Path, entries: str, is_allowed: bool) -> None:
+    assert acl(tmp_path, entries).allows_any("User:a", "h", Operation.WRITE, TOPIC) is is_allowed
+
+
+def test_the_jobs_own_topics_are_nobodys() -> None:
+    for rules in (None, Acl([])):
+        may = Authorization(rules, ["rows"])
+        assert may.hides_topics
+        assert not may.is_shown("rows")
+        assert not may.may_read(ALICE, "rows")
+        assert not may.may_see(ALICE, "rows")
+        assert not may.may_create(ALICE, "rows")
+    assert Authorization(None, ["rows"]).may_read(ALICE, "orders")
+    assert not Authorization(None).hides_topics
+
+
+def test_a_topic_is_made_by_a_metadata_request_where_it_may_be() -> None:
+    assert allowing((CLUSTER, Operation.CREATE)).may_create(ALICE, "u")
+    assert allowing((TOPIC, Operation.CREATE)).may_create(ALICE, "t")
+    assert not allowing((TOPIC, Operation.CREATE)).may_create(ALICE, "u")
+
+
+def test_each_refusal_is_told_once_and_what_was_not_asked_for_is_none(caplog: pytest.LogCaptureFixture) -> None:
+    may = Authorization(Acl([]))
+    with caplog.at_level("INFO"):
+        may.may_see(ALICE, "t")
+        may.may_see_group(ALICE, "g")
+        assert not caplog.messages
+        with pytest.raises(RequestError):
+            may.fetch(dataclasses.replace(ALICE, api="ShareFetch"), "g")
+    assert caplog.messages == [
+        "access outcome=refused principal=User:alice address=10.0.0.1 api=ShareFetch operation=READ resource=group:g"
+    ]
+
+
 def test_topics_and_groups_one_by_one() -> None:
     may = allowing((TOPIC, Operation.READ), (GROUP, Operation.DELETE))
     assert may.may_read(ALICE, "t")
@@ -131,11 +229,14 @@ def test_topics_and_groups_one_by_one() -> None:
 
 
 def test_authorized_operations_are_bits() -> None:
-    assert allowing((GROUP, Operation.DELETE)).group_operations(ALICE, "g") == 1 << 6 | 1 << 8
-    assert allowing((GROUP, Operation.DELETE)).group_operations(ALICE, "h") == 0
-    everything = sum(1 << bit for bit in (3, 6, 8, 10, 11))
-    assert Authorization(None).group_operations(ALICE, "g") == everything
-    assert allowing((GROUP, Operation.ALL)).group_operations(ALICE, "g") == everything
+    assert allowing((GROUP, Operation.DELETE)).operations(ALICE, GROUP, "g") == {6, 8}
+    assert allowing((GROUP, Operation.DELETE)).operations(ALICE, GROUP, "h") == set()
+    everything = {3, 6, 8, 10, 11}
+    assert Authorization(None).operations(ALICE, GROUP, "g") == everything
+    assert allowing((GROUP, Operation.ALL)).operations(ALICE, GROUP, "g") == everything
+    assert Authorization(None).operations(ALICE, TOPIC, "t") == {3, 4, 5, 6, 7, 8, 10, 11}
+    assert Authorization(None).operations(ALICE, CLUSTER) == {5, 7, 8, 9, 10, 11, 12}
+    assert bit_field({Operation.READ, Operation.DESCRIBE}) == 1 << 3 | 1 << 8
 
 
 def test_without_a_list_everything_is_allowed_and_with_an_empty_one_nothing(tmp_path: Path) -> None:
@@ -161,6 +262,7 @@ def test_without_a_list_everything_is_allowed_and_with_an_empty_one_nothing(tmp_
         ("[{principal: 'User:a', resource: group, name: g, operations: []}]", "operations"),
         ("[{principal: 'User:a', resource: group, name: g, operations: Read}]", "operations"),
         ("[{principal: 'User:a', resource: group, name: g, operations: [Reed]}]", "unknown operations: Reed"),
+        ("[{principal: 'User:a', resource: group, name: g, operations: [Read], permission: no}]", "permission"),
         ("[{principal: 'User:a', resource: group, name: g, operations: [Read], deny: true}]", "deny"),
     ],
 )

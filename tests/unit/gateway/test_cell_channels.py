@@ -7,9 +7,13 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from sharegroup.gateway.job_client.cell_channel import CellChannel
 from sharegroup.gateway.job_client.cell_channels import CellChannels
+from sharegroup.gateway.job_client.job_channel import JobUnavailableError
 from sharegroup.protocol.broadcasts import EVERYBODY, MemberLeftBroadcast, encode_broadcast
+from sharegroup.protocol.gateway_rows import GATEWAYS, GatewayAddress, GatewayRow
 from sharegroup.protocol.response_rows import encode_response
 from sharegroup.protocol.share_group_requests import DeleteGroupRequest
 from sharegroup.protocol.share_partition_requests import FetchRequest
@@ -19,16 +23,21 @@ from tests.unit.gateway.known_cluster import KnownCluster
 
 
 class Appender:
-    """The topics that rows were appended to, by group."""
+    """The topics that rows were appended to, by group, and those that a gateway announced itself in."""
 
     def __init__(self) -> None:
         self.appended: list[tuple[str, str]] = []
+        self.announced: list[tuple[str, str]] = []
 
     def append(self, topic: str, key: bytes, value: bytes) -> asyncio.Future[int]:
         self.appended.append((topic, json.loads(value)["group_id"]))
         done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         done.set_result(5)
         return done
+
+    def append_everywhere(self, topic: str, key: bytes, value: bytes) -> list[asyncio.Future[int]]:
+        self.announced.append((topic, key.decode()))
+        return [asyncio.get_running_loop().create_future()]
 
     def now_ms(self) -> int:
         return 42
@@ -101,5 +110,21 @@ def test_an_answer_is_told_once_and_a_broadcast_by_whichever_job() -> None:
         await asyncio.sleep(0)
         assert told == [left, answer]
         assert not any(channel._subscribers for channel in of_cells.values())
+
+    asyncio.run(main())
+
+
+def test_a_gateway_announces_itself_in_each_cell_whose_job_has_run() -> None:
+    async def main() -> None:
+        appender = Appender()
+        job, of_cells = channels(appender)
+        announced = GatewayRow(GatewayAddress("gateway", 9191), lives_ms=1)
+        assert len(job.announce(announced)) == 2
+        assert appender.announced == [("r-a", GATEWAYS), ("r-b", GATEWAYS)]
+        of_cells["a"]._ready.clear()
+        assert len(job.announce(announced)) == 1
+        of_cells["b"]._ready.clear()
+        with pytest.raises(JobUnavailableError):
+            job.announce(announced)
 
     asyncio.run(main())

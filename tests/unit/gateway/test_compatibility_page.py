@@ -23,6 +23,7 @@ from sharegroup.gateway.handlers.api_versions import (
 from sharegroup.gateway.server import Gateway
 from sharegroup.gateway.upstream.connection import Features
 from tests.compatibility_page import ROOT, apis, section, table
+from tests.integration.client_programs import CLIENTS, NEWEST
 from tests.unit.gateway.scripted_upstream import EVERYTHING_ALLOWED, ScriptedUpstream, answer
 
 KEYS = {api.name: api.key for api in apis()}
@@ -104,11 +105,15 @@ def test_the_clients_have_the_versions_that_are_tested() -> None:
     pinned = dict(re.findall(r"^([\w-]+)==(\S+)", lock, re.MULTILINE))
     (tools,) = re.findall(r'name="kafka-tools" rev="([^"]+)"', ivy)
     librdkafka = confluent_kafka.libversion()[0]
+    go_module = (ROOT / "tests" / "integration" / "franz_go" / "go.mod").read_text(encoding="utf-8")
+    (franz_go,) = re.findall(r"^require github.com/twmb/franz-go v(\S+)$", go_module, re.MULTILINE)
     expected = {
         "confluent-kafka": f"{pinned['confluent-kafka']}, with librdkafka {librdkafka}",
         "...": f"{pinned['confluent-kafka']}, with librdkafka {librdkafka}",
         "Java:": tools,
         "kafka-python": pinned["kafka-python"],
+        "franz-go": franz_go,
+        "kcat": "1.7.1",
     }
     rows = table("Clients and tools")
     assert {client.split()[0] for client, *_ in rows} == set(expected)
@@ -116,10 +121,26 @@ def test_the_clients_have_the_versions_that_are_tested() -> None:
         assert version == expected[client.split()[0]], client
 
 
-def test_the_brokers_have_the_releases_that_are_tested() -> None:
+def broker_releases() -> set[str]:
+    """Those whose JARs are there."""
     ivy = (ROOT / "conf" / "ivy.xml").read_text(encoding="utf-8")
-    releases = {release.split(",")[0] for release, *_ in table("Brokers")}
-    assert releases == set(re.findall(r'name="kafka_2.13" rev="([^"]+)"', ivy))
+    return set(re.findall(r'name="kafka_2.13" rev="([^"]+)"', ivy))
+
+
+def test_the_brokers_have_the_releases_that_are_tested() -> None:
+    assert {release.split(",")[0] for release, *_ in table("Brokers")} == broker_releases()
+
+
+def test_each_client_on_each_release_is_one_of_the_tests() -> None:
+    head = next(line for line in section("Each client on each release").splitlines() if line.startswith("| client"))
+    _, _, *releases = head.strip("| ").split(" | ")
+    assert set(releases) == broker_releases()
+    rows = {name.strip("`"): tried for name, _, *tried in table("Each client on each release")}
+    assert set(rows) == {*CLIENTS, "tools", "streams"}
+    for name, tried in rows.items():
+        for release, result in zip(releases, tried, strict=True):
+            has_protocol = release.startswith(NEWEST) or not name.endswith("-848")
+            assert result in (("yes", "not yet") if has_protocol else ("no such protocol",)), (name, release)
 
 
 def test_each_java_tool_is_in_the_test_that_the_page_names() -> None:
@@ -128,9 +149,14 @@ def test_each_java_tool_is_in_the_test_that_the_page_names() -> None:
         "kafka-share-consumer-perf-test.sh": "ShareConsumerPerformance",
         "kafka-verifiable-share-consumer.sh": "VerifiableShareConsumer",
         "kafka-producer-perf-test.sh": "ProducerPerformance",
+        "kafka-console-producer.sh": "ConsoleProducer",
         "kafka-share-groups.sh": "ShareGroupCommand",
         "kafka-groups.sh": "GroupsCommand",
         "kafka-configs.sh": "ConfigCommand",
+        "kafka-console-consumer.sh": "ConsoleConsumer",
+        "kafka-topics.sh": "TopicCommand",
+        "kafka-consumer-groups.sh": "ConsumerGroupCommand",
+        "kafka-get-offsets.sh": "GetOffsetShell",
     }
     rows = {client.split("`")[1]: by for client, _, _, by in table("Clients and tools") if client.startswith("Java")}
     assert set(rows) == set(classes)

@@ -10,10 +10,10 @@ import yaml
 
 from sharegroup.errors import InvalidConfigError
 from sharegroup.gateway.security import hash_password as command
-from sharegroup.gateway.security.credentials import hash_password, load_credentials
+from sharegroup.gateway.security.credentials import Credentials, hash_password, load_credentials
 
 
-def load(tmp_path: Path, text: str) -> object:
+def load(tmp_path: Path, text: str) -> Credentials:
     path = tmp_path / "users.yaml"
     path.write_text(text, encoding="utf-8")
     return load_credentials(str(path), b"decoy")
@@ -23,7 +23,7 @@ def test_a_password_is_proved_and_not_kept(tmp_path: Path) -> None:
     line = hash_password("alice", "secret")
     assert "secret" not in line
     assert "\n" not in line
-    credential = load(tmp_path, line).credential("alice")  # type: ignore[attr-defined]
+    credential = load(tmp_path, line).credential("alice")
     assert credential.proves("secret")
     assert not credential.proves("Secret")
 
@@ -34,11 +34,11 @@ def test_each_line_has_its_own_salt() -> None:
 
 @pytest.mark.parametrize("user", ["alice", "o'hara: #1", "null", "123", "jürgen"])
 def test_any_user_name_survives_the_file(tmp_path: Path, user: str) -> None:
-    assert load(tmp_path, hash_password(user, "secret")).credential(user).proves("secret")  # type: ignore[attr-defined]
+    assert load(tmp_path, hash_password(user, "secret")).credential(user).proves("secret")
 
 
 def test_an_unknown_user_has_no_password(tmp_path: Path) -> None:
-    decoy = load(tmp_path, hash_password("alice", "secret")).credential("bob")  # type: ignore[attr-defined]
+    decoy = load(tmp_path, hash_password("alice", "secret")).credential("bob")
     assert not decoy.proves("secret")
     assert not decoy.proves("")
 
@@ -59,6 +59,9 @@ def test_what_cannot_be_a_password(user: str, password: str) -> None:
         "SCRAM-SHA-512$8192:" + "A" * 24 + "$AAAA:AAAA",
         hash_password("x", "y").split(": ", 1)[1].replace("$8192:", "$1000:"),
         hash_password("x", "y").split(": ", 1)[1].replace("SCRAM-SHA-512", "SCRAM-SHA-256"),
+        "[]",
+        f"[{hash_password('x', 'y').split(': ', 1)[1]}, hunter2]",
+        f"[{hash_password('x', 'y').split(': ', 1)[1]}, {hash_password('x', 'z').split(': ', 1)[1]}]",
     ],
 )
 def test_another_entry_is_refused_and_not_shown(tmp_path: Path, entry: str) -> None:
@@ -86,10 +89,44 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     assert command.main(["alice"]) == 0
     line = capsys.readouterr().out
     assert list(yaml.safe_load(line)) == ["alice"]
-    assert load(tmp_path, line).credential("alice").proves("secret")  # type: ignore[attr-defined]
+    assert load(tmp_path, line).credential("alice").proves("secret")
 
 
-@pytest.mark.parametrize("arguments", [[], ["alice", "secret"]])
+def test_a_user_may_have_both_mechanisms(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("secret\n"))
+    assert command.main(["alice", "SCRAM-SHA-256", "SCRAM-SHA-512"]) == 0
+    credentials = load(tmp_path, capsys.readouterr().out)
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        assert credentials.credential("alice", mechanism).mechanism == mechanism
+        assert credentials.credential("alice", mechanism).proves("secret")
+        assert not credentials.credential("bob", mechanism).proves("secret")
+    assert credentials.credential("alice").mechanism == "SCRAM-SHA-512"  # for PLAIN, the stronger
+
+
+def test_an_unknown_user_takes_as_long_as_the_others_where_all_have_the_weaker(tmp_path: Path) -> None:
+    credentials = load(tmp_path, hash_password("alice", "secret", ("SCRAM-SHA-256",)))
+    assert credentials.credential("alice").mechanism == credentials.credential("bob").mechanism == "SCRAM-SHA-256"
+
+
+def test_what_is_wrong_with_the_yaml_is_told_without_it(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfigError, match="line 3") as error:
+        load(tmp_path, "alice: x\nbob: [hunter2: {\n")
+    assert "hunter2" not in str(error.value)
+
+
+def test_a_credential_shows_nothing_of_itself(tmp_path: Path) -> None:
+    line = hash_password("alice", "secret")
+    credentials = load(tmp_path, line)
+    shown = repr(credentials.credential("alice")) + repr(credentials) + str([credentials.credential("alice")])
+    assert "credential for SCRAM-SHA-512" in shown
+    credential = credentials.credential("alice")
+    for secret in (credential.salt, credential.stored_key, credential.server_key):
+        assert repr(secret) not in shown
+
+
+@pytest.mark.parametrize("arguments", [[], ["alice", "secret"], ["alice", "SCRAM-SHA-256", "SCRAM-SHA-256"]])
 def test_a_password_is_no_argument(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     assert command.main(arguments) == 2
     assert capsys.readouterr().out == ""

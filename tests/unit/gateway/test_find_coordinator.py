@@ -10,6 +10,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorRespo
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.handlers.cluster import ClusterApis
+from sharegroup.gateway.security.acl import Resource
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.coordinators import ONE_KEY_REQUESTS
 from sharegroup.gateway.upstream.listeners import Listeners
@@ -56,17 +57,16 @@ def _found(key: str) -> dict[str, Any]:
 
 
 class NoSecrets(Authorization):
-    """Nobody may ask for the group `secret`, nor for what is no group."""
+    """Nobody may ask for the group `secret`, nor for a transactional id."""
 
     def __init__(self) -> None:
         super().__init__(None)
 
-    def find_coordinator(self, caller: Any, group_id: str) -> None:
-        if group_id == "secret":
+    def find_coordinator(self, caller: Any, resource: Resource, key: str) -> None:
+        if resource is Resource.TRANSACTIONAL_ID:
+            raise RequestError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "not you")
+        if key == "secret":
             raise RequestError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "not you")
-
-    def pass_through(self, caller: Any) -> None:
-        raise RequestError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "not you")
 
 
 async def no_new_ports() -> None:
@@ -121,7 +121,7 @@ def test_what_the_caller_may_not_ask_for_does_not_go_upstream(newest: int) -> No
     assert found == [("secret", ErrorCode.GROUP_AUTHORIZATION_FAILED, -1, -1), ("g1", 0, 1, 9192)]
     assert keys_asked(upstream) == [["g1"]]
     refused = find(upstream, ["t1", "t2"], TRANSACTION, NoSecrets())
-    assert refused == [(key, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, -1, -1) for key in ("t1", "t2")]
+    assert refused == [(key, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, -1, -1) for key in ("t1", "t2")]
     assert len(upstream.asked) == 1
 
 

@@ -106,6 +106,39 @@ def test_a_changed_limit_holds_for_the_next_length() -> None:
     assert protocol.errors == ["a frame of 21 bytes; allowed: up to 20"]
 
 
+class Wary(Frames):
+    """Refuses what begins with an x and is longer than 3, and holds the body of what is longer than 5,000."""
+
+    def refusal(self, size: int, head: memoryview) -> str | None:
+        return f"x of {size}" if head[:1] == b"x" and size > 3 else None
+
+    def frame_begun(self, size: int) -> None:
+        if size > 5_000:
+            self.hold_body()
+
+
+@pytest.mark.parametrize("cut", range(12))
+def test_a_frame_is_refused_by_its_first_bytes_before_the_rest_is_there(cut: int) -> None:
+    protocol = Wary()
+    data = framed(b"xyz") + (300_000).to_bytes(4, "big") + b"xy"
+    for piece in (data[:cut], data[cut:]):
+        protocol.receive(piece)
+    assert protocol.frames == [b"xyz"]
+    assert protocol.errors == ["x of 300000"]
+    assert protocol.kept_bytes == 0
+
+
+def test_the_body_of_a_frame_is_held_as_soon_as_it_has_begun() -> None:
+    protocol = Wary()
+    protocol.receive(framed(bytes(10_000))[:-1])
+    assert protocol.is_body_held
+    assert not protocol.is_held
+    assert protocol.unfinished_bytes == 9_999
+    protocol.release_body()
+    protocol.receive(b"\0")
+    assert (list(map(len, protocol.frames)), protocol.unfinished_bytes) == ([10_000], None)
+
+
 def test_memory_grows_with_what_has_come_and_not_with_what_was_promised() -> None:
     protocol = Frames()
     protocol.receive((MAX_FRAME_BYTES).to_bytes(4, "big"))

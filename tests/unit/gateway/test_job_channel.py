@@ -19,11 +19,14 @@ from sharegroup.protocol.broadcasts import (
     TopicDeletedBroadcast,
     encode_broadcast,
 )
+from sharegroup.protocol.gateway_rows import GATEWAYS, GatewayAddress, GatewayRow, encode_gateway
 from sharegroup.protocol.response_rows import encode_response
 from sharegroup.protocol.share_partition_responses import FetchResponse, WantedNotice
 from sharegroup.topics.row_channel import RowTopics
 from tests.unit.gateway.known_cluster import KnownCluster
 from tests.unit.gateway.recording_job import KEY
+
+APPENDED_MS = 7
 
 
 def run(test: Callable[[CellChannel, list[Any]], None]) -> list[Any]:
@@ -34,6 +37,7 @@ def run(test: Callable[[CellChannel, list[Any]], None]) -> list[Any]:
         channel = CellChannel({}, RowTopics("g", "p", "r"), 1.0, KnownCluster())
         channel.on_broadcast(told.append)
         channel.on_wanted(told.append)
+        channel.on_gateway(lambda *heard: told.append(heard))
         rows: list[Any] = []
         test(channel, rows)
         channel._receive(rows)
@@ -46,7 +50,7 @@ def run(test: Callable[[CellChannel, list[Any]], None]) -> list[Any]:
 
 
 def row(key: str | None, value: bytes) -> Any:
-    return SimpleNamespace(key=None if key is None else key.encode(), value=value, offset=0)
+    return SimpleNamespace(key=None if key is None else key.encode(), value=value, offset=0, timestamp=APPENDED_MS)
 
 
 def response(channel: CellChannel, kind: type[FetchResponse | WantedNotice], request_id: str) -> Any:
@@ -77,14 +81,20 @@ def test_a_row_for_everybody_of_an_earlier_version_is_a_new_leaders() -> None:
     assert run(lambda _, rows: rows.append(row(EVERYBODY, b"{}"))) == [NewLeaderBroadcast()]
 
 
+def test_what_gateways_announce_is_told_with_its_time() -> None:
+    said = GatewayRow(GatewayAddress("a", 9191), {}, 10_000)
+    assert run(lambda _, rows: rows.append(row(GATEWAYS, encode_gateway(said)))) == [(said, APPENDED_MS)]
+
+
 def test_what_cannot_be_read_is_said_and_passed_over(caplog: pytest.LogCaptureFixture) -> None:
     def test(channel: CellChannel, rows: list[Any]) -> None:
         rows += [
             row(EVERYBODY, b"[]"),
             row(channel.reply_to, b"{"),
+            row(GATEWAYS, b"{}"),
             row(EVERYBODY, encode_broadcast(NewLeaderBroadcast())),
         ]
 
     with caplog.at_level(logging.WARNING):
         assert run(test) == [NewLeaderBroadcast()]
-    assert len([line for line in caplog.messages if "cannot be read" in line]) == 2
+    assert len([line for line in caplog.messages if "cannot be read" in line]) == 3

@@ -171,6 +171,29 @@ def test_all_sessions_end_with_the_gateway(nodes: Nodes) -> None:
     assert [(row.type, row.partition) for row in nodes.rows()] == [(RELEASE_MEMBER, 0), (RELEASE_MEMBER, 1)]
 
 
+def test_a_gateway_that_ends_gives_back_what_is_ahead_and_waits_for_what_its_members_hold(nodes: Nodes) -> None:
+    context = nodes.fetch(1, 0, P0)
+    nodes.hand_out(context, P0, 0, 9, 3)
+    nodes.fetch(2, 0, P1)
+    nodes.sessions.drain()
+    assert nodes.sessions.is_draining
+    nodes.job.acquire(20, 29, LOCK_MS)  # asked for before
+    given_back = [row.acquired for row in nodes.rows() if row.type == UNACQUIRE]
+    assert given_back == [(AcquiredRange(4, 9, 1),), (AcquiredRange(20, 29, 1),)]
+    assert nodes.sessions.holds(1)
+    assert not nodes.sessions.holds(2)
+    assert nodes.acknowledge(context, P0, 0, 3) == ErrorCode.NONE
+    assert not nodes.sessions.holds(1)
+
+
+def test_what_can_be_acknowledged_no_more_is_not_waited_for(nodes: Nodes) -> None:
+    context = nodes.fetch(1, 0, P0)
+    nodes.hand_out(context, P0, 0, 9, 9)
+    assert nodes.sessions.holds(1)
+    nodes.job.time_ms = LOCK_MS
+    assert not nodes.sessions.holds(1)
+
+
 def test_a_session_that_ended_while_its_request_waited_is_not_served_again(nodes: Nodes) -> None:
     context = nodes.fetch(1, 0, P0)
     nodes.sessions.check_open(1, context)

@@ -58,11 +58,11 @@ def test_everything_else_has_one() -> None:
     assert expects_response(read_header(frame), frame)
 
 
-def test_it_is_told_that_topics_were_deleted_before_the_client_is() -> None:
+def test_it_is_told_that_topics_were_changed_before_the_client_is() -> None:
     async def test() -> None:
         loop = asyncio.get_running_loop()
         told: list[str] = []
-        passthrough = Passthrough(("127.0.0.1", 1), {}, ConnectBackoff(), lambda: told.append("gateway"))
+        passthrough = Passthrough(("127.0.0.1", 1), {}, ConnectBackoff(), lambda api_key: told.append(str(api_key)))
         answers = [loop.create_future(), loop.create_future()]
 
         async def drained() -> None:
@@ -81,7 +81,7 @@ def test_it_is_told_that_topics_were_deleted_before_the_client_is() -> None:
         for future in answers:
             future.set_result(memoryview(b""))
         await asyncio.sleep(0)
-        assert told == ["client", "gateway", "client"]
+        assert told == ["client", "20", "client"]
 
     asyncio.run(test())
 

@@ -11,17 +11,23 @@ from hypothesis import strategies as st
 from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
+from kafka.protocol.producer import ProduceRequest
 
-from sharegroup.gateway.clients.request_loop import MAX_OWN_REQUEST_BYTES
+from sharegroup.gateway.clients.request_sizes import MAX_OWN_REQUEST_BYTES
 from sharegroup.gateway.wire import headers as wire
 from sharegroup.gateway.wire import request_decoding
 from sharegroup.gateway.wire.headers import MalformedRequestError, UnknownVersionError, read_header
-from sharegroup.gateway.wire.request_decoding import MAX_ELEMENTS, decode_request
+from sharegroup.gateway.wire.request_decoding import MAX_ELEMENTS, decode_request, decode_untagged
 from sharegroup.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest
-from tests.unit.gateway.own_requests import OWN_VERSIONS, bodies
+from tests.unit.gateway.own_requests import DECODED_VERSIONS, bodies
 from tests.unit.gateway.wire_bytes import varint
 
-ID = [f"{message.name}-{version}" for message, version in OWN_VERSIONS]
+#: The other two have a decoder and tests of their own.
+BY_SCHEMA = [(message, version) for message, version in DECODED_VERSIONS if message not in request_decoding._OWN]
+
+
+def ids(versions: list[tuple[Any, int]]) -> list[str]:
+    return [f"{message.name}-{version}" for message, version in versions]
 
 
 def decode(message: Any, frame: bytes | bytearray | memoryview) -> Any:
@@ -48,7 +54,7 @@ def share_fetch(batches: int) -> Any:
     )
 
 
-@pytest.mark.parametrize(("message", "version"), OWN_VERSIONS, ids=ID)
+@pytest.mark.parametrize(("message", "version"), BY_SCHEMA, ids=ids(BY_SCHEMA))
 @settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_the_same_as_kafka_python(message: Any, version: int, data: st.DataObject) -> None:
@@ -63,7 +69,7 @@ def test_the_same_as_kafka_python(message: Any, version: int, data: st.DataObjec
     assert ours.to_dict(json=False) == original.to_dict(json=False)
 
 
-@pytest.mark.parametrize(("message", "version"), OWN_VERSIONS, ids=ID)
+@pytest.mark.parametrize(("message", "version"), DECODED_VERSIONS, ids=ids(DECODED_VERSIONS))
 @settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_what_is_cut_off_is_none(message: Any, version: int, data: st.DataObject) -> None:
@@ -73,7 +79,7 @@ def test_what_is_cut_off_is_none(message: Any, version: int, data: st.DataObject
             decode(message, frame[:end])
 
 
-@pytest.mark.parametrize(("message", "version"), OWN_VERSIONS, ids=ID)
+@pytest.mark.parametrize(("message", "version"), DECODED_VERSIONS, ids=ids(DECODED_VERSIONS))
 @settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_random_bytes_are_a_request_or_none(message: Any, version: int, data: st.DataObject) -> None:
@@ -154,10 +160,30 @@ def test_null_where_it_is_not_allowed() -> None:
         decode(ShareAcknowledgeRequest, types)
 
 
-def test_schemas_that_the_decoder_does_not_know_are_no_silent_loss() -> None:
-    """Fetch has tagged fields that mean something."""
-    with pytest.raises(TypeError, match="tagged fields"):
-        decode(FetchRequest, b"\0\1\0\x0c\0\0\0\7\xff\xff\0")
+def test_tagged_fields_that_mean_something_are_told() -> None:
+    """A follower's Fetch has them: whoever passes the request on has to leave them out."""
+    fetch = FetchRequest(
+        max_wait_ms=1, min_bytes=1, max_bytes=1, isolation_level=0, session_id=0, session_epoch=-1, topics=[],
+        forgotten_topics_data=[], rack_id="",
+    )  # fmt: skip
+    for cluster_id in (None, "c"):
+        if cluster_id is not None:
+            fetch.cluster_id, fetch.tags = cluster_id, {"cluster_id"}
+        view = memoryview(encoded(FetchRequest, 12, fetch))
+        body, has_tagged_fields = decode_untagged(FetchRequest, read_header(view), view)
+        assert has_tagged_fields is (cluster_id is not None)
+        assert body.max_wait_ms == 1
+        assert body.cluster_id is None
+
+
+def test_records_are_not_copied() -> None:
+    topic = ProduceRequest.TopicProduceData
+    partition = topic.PartitionProduceData(index=0, records=b"records")
+    asked = ProduceRequest(acks=1, timeout_ms=1, topic_data=[topic(name="t", partition_data=[partition])])
+    frame = encoded(ProduceRequest, 9, asked)
+    (found,) = decode(ProduceRequest, frame).topic_data[0].partition_data
+    assert found.records == b"records"
+    assert found.records.obj is frame
 
 
 class CountedBytes(bytearray):

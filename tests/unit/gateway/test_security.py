@@ -11,6 +11,7 @@ from sharegroup.config.gateway import GatewayConfig
 from sharegroup.errors import InvalidConfigError, RequestError
 from sharegroup.gateway.security import Security
 from sharegroup.gateway.security.credentials import hash_password
+from sharegroup.gateway.security.listener import check_listener
 from sharegroup.gateway.security.tls import certificate_principal, listener_context
 from sharegroup.gateway.wire.request import Caller
 
@@ -80,23 +81,49 @@ def test_wrong_files(pems: Path, cert: str, key: str, client_ca: str) -> None:
 def test_everything_is_off_by_default() -> None:
     security = Security.of(GatewayConfig())
     assert security.tls is None
-    assert security.authenticator() is None
-    security.pass_through(Caller(1, 0, "127.0.0.1"))
+    assert not security.logins
+    assert not security.has_list
+    assert not security.hides_topics
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "kafka.example.org"])
-def test_a_door_is_not_left_open_by_mistake(host: str, pems: Path, tmp_path: Path) -> None:
-    (tmp_path / "users.yaml").write_text(hash_password("alice", "secret"), encoding="utf-8")
-    listener = {"gateway.listener.host": host}
-    tls = {
-        "gateway.ssl.certificate.location": str(pems / "cert.pem"),
-        "gateway.ssl.key.location": str(pems / "key.pem"),
+def test_a_door_is_not_left_open_by_mistake(host: str) -> None:
+    """Who comes has to say who he is, and there has to be a list of what he may do then."""
+    certificate = {"gateway.ssl.certificate.location": "cert.pem"}  # the server's own: it says nothing of who comes
+    users = {"gateway.sasl.users.location": "users.yaml"}
+    authorities = {"gateway.ssl.client.ca.location": "ca.pem"}
+    acls = {"gateway.acls.location": "acl.yaml"}
+
+    tokens: dict[str, object] = {
+        "gateway.sasl.oauthbearer.jwks.endpoint.url": "file:/keys.json",
+        "gateway.sasl.oauthbearer.expected.issuer": "https://login.example.org",
+        "gateway.sasl.oauthbearer.expected.audience": "kafka",
     }
-    with pytest.raises(InvalidConfigError, match=f"{host} is open to others, with neither TLS nor SASL"):
-        Security.of(GatewayConfig.model_validate(listener))
-    Security.of(GatewayConfig.model_validate({**listener, **tls}))
-    Security.of(GatewayConfig.model_validate({**listener, "gateway.sasl.users.location": str(tmp_path / "users.yaml")}))
-    Security.of(GatewayConfig.model_validate({**listener, "gateway.allow.insecure.listener": True}))
+
+    def check(*keys: dict[str, object], takes_tokens: bool = False) -> None:
+        values: dict[str, object] = {}
+        for each in keys:
+            values |= each
+        check_listener(GatewayConfig.model_validate(values), "gateway.listener.host", host, takes_tokens)
+
+    for keys in ([], [certificate], [acls], [certificate, acls]):
+        with pytest.raises(InvalidConfigError, match=f"gateway.listener.host: {host} is open to others, without auth"):
+            check(*keys)
+    for keys in ([users], [certificate, users], [certificate, authorities]):
+        with pytest.raises(InvalidConfigError, match="is open to others, without an access control list"):
+            check(*keys)
+    check(users, acls)
+    check(certificate, authorities, acls)
+    check(tokens, acls, takes_tokens=True)
+    with pytest.raises(InvalidConfigError, match="without auth"):
+        check(tokens, acls)  # the page does not take them
+    check({"gateway.allow.everyone": True})
+
+
+def test_the_door_is_looked_at_when_the_gateway_starts() -> None:
+    with pytest.raises(InvalidConfigError, match="open to others"):
+        Security.of(GatewayConfig.model_validate({"gateway.listener.host": "0.0.0.0"}))
+    Security.of(GatewayConfig.model_validate({"gateway.listener.host": "0.0.0.0", "gateway.allow.everyone": True}))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "::1", "localhost", "LOCALHOST"])
@@ -117,12 +144,11 @@ def test_everything_on(pems: Path, tmp_path: Path) -> None:
     )
     security = Security.of(config)
     assert security.tls is not None
-    first, second = security.authenticator(), security.authenticator()
-    assert first is not None
-    assert second is not None
+    assert security.logins
+    first, second = security.logins.begin(), security.logins.begin()
     for connection in (first, second):
-        connection.handshake("SCRAM-SHA-512")
+        connection.handshake("SCRAM-SHA-512", 1, 0)
     hello = b"n,,n=alice,r=x"
-    assert first.authenticate(hello) != second.authenticate(hello)  # each has a nonce of its own
+    assert first.authenticate(hello, 0) != second.authenticate(hello, 0)  # each has a nonce of its own
     with pytest.raises(RequestError):
         security.fetch(Caller(1, 0, "127.0.0.1"), "g")

@@ -9,9 +9,13 @@ import pytest
 import yaml
 
 from sharegroup.config import GatewayConfig, parse_config
+from sharegroup.gateway.clients.quotas import load_quotas
+from sharegroup.gateway.passing.rights import Need
+from sharegroup.gateway.passing.rules import RULES
 from sharegroup.gateway.security import authorization
 from sharegroup.gateway.security.acl import Operation, Resource, load_acl
 from sharegroup.gateway.security.credentials import hash_password, load_credentials
+from tests.compatibility_page import apis
 
 PAGE = (Path(__file__).parents[3] / "docs" / "security.md").read_text(encoding="utf-8")
 
@@ -50,6 +54,10 @@ def test_a_line_of_the_users_file_has_the_form_that_is_shown(tmp_path: Path) -> 
     [
         ("User:alice", Operation.READ, Resource.GROUP, "billing", True),
         ("User:alice", Operation.READ, Resource.TOPIC, "orders", True),
+        ("User:alice", Operation.READ, Resource.TOPIC, "order-cards", False),
+        ("User:shop", Operation.WRITE, Resource.TOPIC, "orders", True),
+        ("User:shop", Operation.WRITE, Resource.TRANSACTIONAL_ID, "shop-1", True),
+        ("User:shop", Operation.READ, Resource.TOPIC, "orders", False),
         ("User:alice", Operation.DELETE, Resource.GROUP, "billing", False),
         ("User:alice", Operation.ALL, Resource.CLUSTER, "kafka-cluster", False),
         ("User:bob", Operation.DESCRIBE, Resource.TOPIC, "orders", False),
@@ -64,11 +72,59 @@ def test_the_list_allows_what_the_page_says(
     assert load_acl(str(path)).allows(principal, "10.0.0.1", operation, resource, name) is is_allowed
 
 
+def table(heading: str) -> list[list[str]]:
+    """The cells of the table below a heading, without its head."""
+    rows = [line for line in PAGE.split(f"\n## {heading}\n", 1)[1].split("\n## ")[0].splitlines() if line[:2] == "| "]
+    return [row.removeprefix("| ").removesuffix(" |").split(" | ") for row in rows[2:]]
+
+
 def test_the_table_has_each_request_of_the_code() -> None:
-    """The module's own list, request by request; the last row is what passes through."""
+    """The module's own list, request by request."""
     listed = re.findall(r"^ {4}((?:[A-Z]\w+(?:, )?)+)  +\S", authorization.__doc__ or "", re.MULTILINE)
-    table = PAGE.split("\n## Which right a request needs\n", 1)[1].split("\n\n")[0]
-    rows = [line.split(" | ")[0].strip("| ") for line in table.strip().splitlines()[2:]]
-    assert sorted(name for row in rows[:-1] for name in row.split(", ")) == sorted(
+    rows = [row[0] for row in table("Which right a request needs")]
+    assert sorted(name for row in rows for name in row.split(", ")) == sorted(
         name for names in listed for name in names.split(", ")
     )
+
+
+def test_the_quotas_that_are_shown_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "quotas.yaml"
+    path.write_text(PAGE.split("\n### Quotas\n", 1)[1].split("```yaml\n", 1)[1].split("```", 1)[0], encoding="utf-8")
+    entries = load_quotas(str(path))
+    assert [(entry.user, entry.client_id) for entry in entries] == [
+        ("alice", "billing"),
+        ("alice", None),
+        ("<default>", None),
+        (None, "<default>"),
+    ]
+
+
+def test_the_defaults_that_are_shown_are_those_of_the_configuration() -> None:
+    shown = dict(re.findall(r"`(gateway\.[a-z.]+)` \| (\S+(?: MiB| KiB| min| ms| s)?)", PAGE))
+    units = {"MiB": 1_048_576, "KiB": 1_024, "min": 60_000, "s": 1_000, "ms": 1}
+    keys = GatewayConfig.config_keys()
+    assert len(shown) >= 10
+    for name, text in shown.items():
+        number, _, unit = text.strip(":").partition(" ")
+        value = int(number) * units.get(unit, 1) if number.isdigit() else ""
+        assert value == keys[name].default, name
+
+
+def said(need: Need) -> str:
+    operation = "".join(part.capitalize() for part in need.operation.name.split("_"))
+    on_cluster = " or the cluster" if need.or_on_cluster is not None else ""
+    return f"`{operation}` on the {need.resource.value.replace('_', ' ')}{on_cluster}"
+
+
+def test_the_table_of_what_goes_on_is_that_of_the_rules() -> None:
+    assert table("What goes on to the brokers") == [
+        [rule.name, "; ".join(map(said, rule.needs)) or "nothing", rule.answer] for rule in RULES.values()
+    ]
+    assert all(need.or_on_cluster in (None, need.operation) for rule in RULES.values() for need in rule.needs)
+
+
+def test_each_request_that_clients_may_send_is_in_one_of_the_tables() -> None:
+    """But for those of which Kafka asks nothing either, before a login."""
+    own = {name for row in table("Which right a request needs") for name in row[0].split(", ")}
+    known = own | {rule.name for rule in RULES.values()} | {"ApiVersions", "SaslHandshake", "SaslAuthenticate"}
+    assert known == {api.name for api in apis() if api.gateway is not None}

@@ -20,7 +20,9 @@ from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.sessions.member_partition import MemberPartition
 from sharegroup.gateway.upstream import cluster as upstream_cluster
 from sharegroup.gateway.upstream.listeners import Listeners
+from sharegroup.gateway.wire.headers import encode_request, read_header
 from sharegroup.gateway.wire.request import Caller, Request
+from sharegroup.gateway.wire.request_decoding import decode_request
 from sharegroup.protocol.broadcasts import TopicDeletedBroadcast
 from sharegroup.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest
 from sharegroup.protocol.share_partition_requests import ACKNOWLEDGE, FETCH, RELEASE_MEMBER, UNACQUIRE
@@ -79,7 +81,7 @@ class Gateway:
             ],
             forgotten_topics_data=[],
         )
-        return await self.apis.fetch(request(78, body))
+        return await self.apis.fetch(request(body))
 
     async def acknowledge(self, epoch: int, topic_id: UUID, *reject: tuple[int, int]) -> int:
         """A ShareAcknowledge that rejects these offsets of partition 0; the partition's error code."""
@@ -92,7 +94,7 @@ class Gateway:
             share_session_epoch=epoch,
             topics=[named(topic_id=topic_id, partitions=[entry])],
         )
-        response = await self.apis.acknowledge(request(79, body))
+        response = await self.apis.acknowledge(request(body))
         assert response.error_code == 0
         return int(response.responses[0].partitions[0].error_code)
 
@@ -128,10 +130,10 @@ def batches(partition: Any, offsets: tuple[tuple[int, int], ...]) -> list[Any]:
     ]
 
 
-def request(api_key: int, body: Any) -> Request:
-    return Request(
-        cast(Any, SimpleNamespace(api_key=api_key, api_version=1, client_id="c")), body, Caller(7, NODE, "localhost")
-    )
+def request(body: Any) -> Request:
+    frame = memoryview(encode_request(body, 1, 5, "c"))[4:]
+    header = read_header(frame)
+    return Request(header, decode_request(type(body), header, frame), Caller(7, NODE, "localhost"))
 
 
 def errors(response: Any) -> dict[UUID, tuple[int, int]]:
@@ -207,6 +209,23 @@ def test_the_lock_time_that_is_told_is_what_is_left_when_the_response_goes() -> 
         gateway.job.answers[row.id].set_result(answer)
         response = await fetching
         assert response.acquisition_lock_timeout_ms == LOCK_MS - 7_000
+
+    run(test)
+
+
+def test_a_gateway_that_ends_answers_the_fetch_that_waits_and_acknowledges_without_new_records() -> None:
+    async def test(gateway: Gateway) -> None:
+        await gateway.fetch(0, ORDERS)
+        gateway.hand_out(0, 9)
+        await gateway.fetch(1, ORDERS)
+        gateway.rows()
+        waiting = asyncio.ensure_future(gateway.fetch(2, ORDERS, max_wait_ms=1_000_000))
+        await asyncio.sleep(0)
+        gateway.apis.sessions.drain()
+        assert errors(await waiting) == {}
+        acknowledged = await gateway.fetch(3, ORDERS, reject=((0, 9),), max_wait_ms=1_000_000)
+        assert errors(acknowledged) == {ORDERS: (ErrorCode.NONE, ErrorCode.NONE)}
+        assert gateway.rows() == [(ACKNOWLEDGE, "orders")]
 
     run(test)
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from sharegroup.gateway.wire.headers import (
     MAX_TAGGED_FIELDS,
     MalformedRequestError,
+    correlation_id,
+    decode_response,
     encode_request,
+    encode_response,
     read_header,
     read_varint,
     skip_tagged_fields,
@@ -88,3 +91,14 @@ def test_nobody_has_thousands_of_tagged_fields() -> None:
     count = varint(MAX_TAGGED_FIELDS + 1)
     with pytest.raises(MalformedRequestError, match="1025 tagged fields"):
         skip_tagged_fields(view(count, b"\0\0" * (MAX_TAGGED_FIELDS + 1)), 0)
+
+
+def test_a_response_may_be_encoded_again_in_another_version() -> None:
+    """As one is whose client is throttled."""
+    response = MetadataResponse(throttle_time_ms=0, brokers=[], cluster_id="c", controller_id=1, topics=[])
+    first = encode_response(response, 1, 7)
+    response.throttle_time_ms = 5
+    second = encode_response(response, 12, 8)
+    assert (correlation_id(memoryview(first)[4:]), correlation_id(memoryview(second)[4:])) == (7, 8)
+    assert decode_response(MetadataResponse, 12, memoryview(second)[4:]).throttle_time_ms == 5
+    assert encode_response(response, 1, 7) == first

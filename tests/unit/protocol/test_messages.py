@@ -25,9 +25,11 @@ VALUES = {
     "bool": True,
     "int8": -3,
     "int16": 1234,
+    "uint16": 65_000,
     "int32": -123456,
     "int64": 2**40,
     "uuid": uuid.UUID(int=7),
+    "bytes": b"\x01\xfe",
     "records": b"\x00\xffbatch",
 }
 
@@ -62,11 +64,20 @@ def test_a_message_survives_the_wire(cls: Any, version: int) -> None:
 
 def test_the_keys_and_versions_are_those_of_kafka_4_3() -> None:
     assert {(cls.API_KEY, *cls.valid_versions) for cls in CLASSES} == {
+        (38, 1, 3),
+        (39, 1, 2),
+        (40, 1, 2),
+        (41, 1, 3),
+        (64, 0, 0),
+        (68, 0, 1),
         (69, 0, 1),
         (76, 1, 1),
         (77, 1, 1),
         (78, 1, 2),
         (79, 1, 2),
+        (80, 0, 1),
+        (81, 0, 0),
+        (88, 0, 0),
         (89, 0, 0),
         (90, 0, 1),
         (91, 0, 0),

@@ -1,0 +1,45 @@
+"""The names that may be listed where logins are configured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+from pydantic import BeforeValidator
+
+__all__ = ["ALGORITHMS", "MECHANISMS", "Algorithms", "Audiences", "Mechanisms"]
+
+PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-512", "SCRAM-SHA-256")
+#: In the order in which clients are told of them.
+MECHANISMS = (*PASSWORD_MECHANISMS, "OAUTHBEARER")
+#: Signatures by a private key. `none` proves nothing, and HS256 and the like prove as much to whoever has the public
+#: key (RFC 8725, 2.1): they are not to be had.
+ALGORITHMS = (
+    *("RS256", "RS384", "RS512"),
+    *("PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512"),
+    "EdDSA",
+)
+
+
+def _listed(value: object) -> tuple[str, ...]:
+    """Kafka's LIST: names with commas, or YAML's own list."""
+    names = value.split(",") if isinstance(value, str) else value
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise ValueError("Not a list of names")
+    return tuple(name.strip() for name in names if name.strip())
+
+
+def _each_of(known: tuple[str, ...]) -> Callable[[object], tuple[str, ...]]:
+    def parse(value: object) -> tuple[str, ...]:
+        names = _listed(value)
+        if unknown := [name for name in names if name not in known]:
+            raise ValueError(f"{unknown[0]} is not one of {', '.join(known)}")
+        return names
+
+    return parse
+
+
+Mechanisms = Annotated[tuple[str, ...], BeforeValidator(_each_of(MECHANISMS))]
+Algorithms = Annotated[tuple[str, ...], BeforeValidator(_each_of(ALGORITHMS))]
+Audiences = Annotated[tuple[str, ...], BeforeValidator(_listed)]

@@ -1,0 +1,173 @@
+"""Logins that the brokers judge, and who acts there once they have."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from sharegroup.config import Config
+from sharegroup.errors import InvalidConfigError
+from sharegroup.gateway.acting.broker_rights import BrokerRights, Key
+from sharegroup.gateway.acting.client_rights import ClientBrokers, ClientRights
+from sharegroup.gateway.acting.exchanges import PASSED_ON, PassedOnExchange
+from sharegroup.gateway.acting.named import Named, named_in
+from sharegroup.gateway.security.acl import Resource
+from sharegroup.gateway.security.sasl_exchange import LoginRefusedError
+from sharegroup.gateway.security.sasl_server import SaslServer
+from sharegroup.gateway.upstream.broker_login import PASSED_ON_LOGIN, PassedOnLogin
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.upstream.connection import UpstreamConnection, UpstreamUnavailableError
+from sharegroup.gateway.upstream.unavailable import UpstreamLoginRefusedError
+from sharegroup.topics.client_settings import ClientSettings
+
+#: A login at a broker, its connection included.
+LOGIN_TIMEOUT_S = 10.0
+
+
+def check_settings(config: Config) -> None:
+    """Whether clients can act at the brokers as themselves. Raises InvalidConfigError."""
+    gateway, protocol = config.gateway, config.job.kafka.get("security.protocol", "PLAINTEXT")
+    problems = []
+    if not protocol.startswith("SASL"):
+        problems.append(f"security.protocol of the brokers is {protocol}: there is no login to pass on")
+    others = {
+        "gateway.sasl.users.location": gateway.sasl_users,
+        "gateway.sasl.oauthbearer.jwks.endpoint.url": gateway.token_keys,
+        "gateway.acls.location": gateway.acls,
+    }
+    problems += [
+        f"{key} has no meaning: the brokers say who comes in, and what for" for key, set_ in others.items() if set_
+    ]
+    wrong = [name for name in gateway.sasl_mechanisms if name not in PASSED_ON]
+    problems += [f"gateway.sasl.enabled.mechanisms: {name} cannot be passed on" for name in wrong]
+    if problems:
+        raise InvalidConfigError("gateway", [f"gateway.upstream.identity is client: {problem}" for problem in problems])
+
+
+class ActingLogins:
+    """What the clients of all connections share. `settings` are kafka-python's, with another login in them;
+    `share_groups` gives the groups that are not the brokers'. Raises InvalidConfigError."""
+
+    def __init__(
+        self,
+        config: Config,
+        settings: ClientSettings,
+        cluster: UpstreamCluster,
+        share_groups: Callable[[], Awaitable[Iterable[str]]],
+        now_ms: Callable[[], int],
+    ) -> None:
+        check_settings(config)
+        self._gateway, self._settings, self.cluster = config.gateway, settings, cluster
+        self._share_groups, self._now_ms = share_groups, now_ms
+        self.loop = asyncio.get_running_loop()
+        self._users: dict[PassedOnLogin, tuple[ClientRights, int]] = {}
+
+    def begin(self, node_id: int) -> ActingClient:
+        """The client of a new connection to a broker's port."""
+        return ActingClient(self, node_id)
+
+    def sasl(self, log_in: Callable[[PassedOnLogin], int | None]) -> SaslServer:
+        """The login of a client, by the mechanisms that can be passed on."""
+        enabled: Sequence[str] = self._gateway.sasl_mechanisms or tuple(PASSED_ON)
+        claim = self._gateway.token_claim
+        mechanisms = {
+            name: partial(PassedOnExchange, name, partial(PASSED_ON[name], claim), log_in)
+            for name in PASSED_ON
+            if name in enabled
+        }
+        return SaslServer(mechanisms, self._gateway.max_reauth_ms)
+
+    def settings_of(self, login: PassedOnLogin) -> ClientSettings:
+        """kafka-python's settings for a client's connections."""
+        return {**self._settings, PASSED_ON_LOGIN: login}
+
+    async def try_login(self, login: PassedOnLogin, node_id: int) -> int | None:
+        """Log in at a broker, of the others where that is away; until when it counts, None: for good.
+
+        Raises LoginRefusedError, and UpstreamUnavailableError where nobody says.
+        """
+        problem: Exception | None = None
+        for each in (node_id, *(other for other in self.cluster.node_ids if other != node_id)):
+            try:
+                address = self.cluster.address(each)
+                begun_ms = self._now_ms()
+                connect = UpstreamConnection.connect(*address, self.settings_of(login))
+                connection = await asyncio.wait_for(connect, LOGIN_TIMEOUT_S)
+            except UpstreamLoginRefusedError as error:
+                raise LoginRefusedError("the brokers refuse the login", str(error)) from None
+            except (TimeoutError, UpstreamUnavailableError) as error:
+                problem = error
+            else:
+                connection.close()
+                lifetime_ms = connection.session_lifetime_ms
+                return begun_ms + lifetime_ms if lifetime_ms else None
+        raise UpstreamUnavailableError(f"no broker can be asked about a login: {problem}")
+
+    def join(self, login: PassedOnLogin, names: Iterable[Key] = ()) -> ClientRights:
+        """The rights of a user, which all of his connections share; each has to `leave`."""
+        rights, count = self._users.get(login, (None, 0))
+        if rights is None:
+            rights = ClientRights(ClientBrokers(self.cluster, self.settings_of(login)), self._share_groups, names)
+        self._users[login] = rights, count + 1
+        return rights
+
+    def leave(self, login: PassedOnLogin) -> None:
+        """A connection of the user has ended, or goes on by another login."""
+        rights, count = self._users.pop(login)
+        if count > 1:
+            self._users[login] = rights, count - 1
+        else:
+            rights.close()
+
+
+class ActingClient:
+    """The client of one connection. `settings` are those of its links to the brokers, None before it has logged in."""
+
+    def __init__(self, shared: ActingLogins, node_id: int) -> None:
+        self._shared, self._node_id = shared, node_id
+        self._login: PassedOnLogin | None = None
+        self._rights: ClientRights | None = None
+        self._is_closed = False
+        self.sasl = shared.sasl(self._log_in)
+
+    @property
+    def settings(self) -> ClientSettings | None:
+        """kafka-python's, with the client's login."""
+        return None if self._login is None else self._shared.settings_of(self._login)
+
+    async def rights(self, body: Any, version: int) -> BrokerRights:
+        """What the client may do of what a request asks for. Raises UpstreamUnavailableError."""
+        if self._rights is None:
+            return BrokerRights({})
+        named = named_in(body, version)
+        cluster = self._shared.cluster
+        if any(cluster.topic_by_id(topic_id) is None for topic_id in named.topic_ids):
+            await cluster.try_refresh()
+        topics = [topic for topic_id in named.topic_ids if (topic := cluster.topic_by_id(topic_id)) is not None]
+        by_id = {(Resource.TOPIC, topic.name) for topic in topics}
+        missing = frozenset(name for name in named.creates if cluster.topic(name) is None)
+        asked = Named(named.keys | by_id, frozenset(), named.has_all_topics, named.has_all_groups, missing)
+        return await self._rights.of(self._node_id, asked)
+
+    def close(self) -> None:
+        """The connection has ended."""
+        self._is_closed = True
+        if self._login is not None:
+            self._shared.leave(self._login)
+            self._login = self._rights = None
+
+    def _log_in(self, login: PassedOnLogin) -> int | None:
+        """On a thread of the logins, which waits for the event loop."""
+        return asyncio.run_coroutine_threadsafe(self._try(login), self._shared.loop).result()
+
+    async def _try(self, login: PassedOnLogin) -> int | None:
+        valid_until_ms = await self._shared.try_login(login, self._node_id)
+        if not self._is_closed and login != self._login:
+            # A share session goes on under the next login, without naming its topics again.
+            rights = self._shared.join(login, () if self._rights is None else self._rights.names)
+            if self._login is not None:
+                self._shared.leave(self._login)
+            self._login, self._rights = login, rights
+        return valid_until_ms

@@ -1,0 +1,279 @@
+"""What one user may do at the brokers: asked of them in the user's name, and kept for a few seconds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import NamedTuple
+
+from kafka.protocol.admin import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+
+from sharegroup.errors import ErrorCode, error_name
+from sharegroup.gateway.acting.broker_rights import CLUSTER, BrokerRights, Key
+from sharegroup.gateway.acting.named import Named
+from sharegroup.gateway.security.acl import Operation, Resource
+from sharegroup.gateway.upstream.any_broker import from_any_broker
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.upstream.connection import Features, UpstreamUnavailableError
+from sharegroup.gateway.upstream.coordinators import Coordinator, find_coordinators
+from sharegroup.gateway.upstream.kept_connection import KeptConnection
+from sharegroup.gateway.wire.headers import Response
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID
+from sharegroup.topics.client_settings import ClientSettings
+
+#: How long an answer counts, and how long it does while the brokers give no other.
+FRESH_S, LAST_RESORT_S = 5.0, 60.0
+#: A question that has no answer, as while a coordinator moves, is asked again for so long.
+PATIENCE_S, PAUSE_S = 5.0, 0.1
+#: Names that are asked for again and again, since a share session goes on without naming its topics.
+MAX_NAMES = 10_000
+GROUP_KEY, TRANSACTION_KEY = 0, 1
+#: Later versions say nothing of rights to a group that is not there (KIP-1043), and are of brokers with group configs.
+DESCRIBE_GROUPS_VERSION = 5
+_UNAUTHORIZED = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
+_ALL_TOPICS: Key = (Resource.TOPIC, "")
+#: Of a topic that is not there, which is asked for anew each time.
+_ABSENT: Collection[int] = (Operation.DESCRIBE,)
+
+
+class _Known(NamedTuple):
+    operations: Collection[int]
+    asked_s: float
+
+
+class ClientBrokers:
+    """The brokers that the gateway knows, asked in a client's name: `settings` has the login."""
+
+    def __init__(self, cluster: UpstreamCluster, settings: ClientSettings) -> None:
+        self._cluster, self._settings = cluster, settings
+        self._connections: dict[int, tuple[tuple[str, int], KeptConnection]] = {}
+
+    @property
+    def node_ids(self) -> list[int]:
+        """The brokers of the newest metadata, sorted."""
+        return self._cluster.node_ids
+
+    async def ask(
+        self, node_id: int, request: ApiMessage, response: type[Response], max_version: int | None = None
+    ) -> Response:
+        """A request to one broker. Raises UpstreamUnavailableError."""
+        return await self._to(node_id).ask(request, response, max_version)
+
+    async def features(self, node_id: int) -> Features:
+        """Which APIs a broker offers. Raises UpstreamUnavailableError."""
+        return await self._to(node_id).features()
+
+    def close(self) -> None:
+        """Close all connections."""
+        for _, connection in self._connections.values():
+            connection.close()
+
+    def _to(self, node_id: int) -> KeptConnection:
+        address = self._cluster.address(node_id)
+        kept = self._connections.get(node_id)
+        if kept is None or kept[0] != address:
+            if kept is not None:
+                kept[1].close()
+            kept = self._connections[node_id] = address, KeptConnection(*address, self._settings)
+        return kept[1]
+
+
+class ClientRights:
+    """One user's. `share_groups` gives the groups that are not the brokers'; `names` are asked for from the start."""
+
+    def __init__(
+        self,
+        brokers: ClientBrokers,
+        share_groups: Callable[[], Awaitable[Iterable[str]]],
+        names: Iterable[Key] = (),
+    ) -> None:
+        self._brokers, self._share_groups = brokers, share_groups
+        self._names = dict.fromkeys(names)
+        self._known: dict[Key, _Known] = {}
+        self._operations: dict[Key, Collection[int]] = {}
+        self._has_group_configs = True
+        self._asking = asyncio.Lock()
+
+    @property
+    def names(self) -> Collection[Key]:
+        """What was asked for by name."""
+        return self._names.keys()
+
+    async def of(self, node_id: int, named: Named) -> BrokerRights:
+        """The rights that a request on a broker's port needs. Raises UpstreamUnavailableError."""
+        listed: frozenset[str] = frozenset()
+        keys = named.keys
+        if named.has_all_groups:
+            keys |= {(Resource.GROUP, group_id) for group_id in await self._share_groups()}
+            listed = await self._listed_groups(node_id)
+        if named.creates:
+            await self._create(node_id, named.creates)
+        async with self._asking:
+            await self._have(node_id, keys | ({_ALL_TOPICS} if named.has_all_topics else set()))
+        return BrokerRights(self._operations, listed, self._has_group_configs)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._brokers.close()
+
+    # -- what is kept ------------------------------------------------------------------------------------------------
+
+    async def _have(self, node_id: int, keys: Collection[Key]) -> None:
+        for key in keys:
+            if key != _ALL_TOPICS:
+                self._names.pop(key, None)
+                self._names[key] = None
+        while len(self._names) > MAX_NAMES:
+            self._names.pop(next(iter(self._names)))
+        if self._newer_than(FRESH_S, keys):
+            return
+        try:
+            await self._ask_patiently(node_id, self._names.keys() | keys)
+        except UpstreamUnavailableError:
+            if not self._newer_than(LAST_RESORT_S, keys):
+                raise
+
+    def _newer_than(self, age_s: float, keys: Iterable[Key]) -> bool:
+        since = asyncio.get_running_loop().time() - age_s
+        return all(key in self._known and self._known[key].asked_s > since for key in keys)
+
+    async def _ask_patiently(self, node_id: int, keys: Collection[Key]) -> None:
+        """Also where a coordinator is on its way, or a connection has come to its end unnoticed."""
+        loop = asyncio.get_running_loop()
+        asked_s = loop.time()
+        while True:
+            try:
+                await self._ask(node_id, keys, asked_s)
+            except UpstreamUnavailableError:
+                if loop.time() - asked_s > PATIENCE_S:
+                    raise
+                await asyncio.sleep(PAUSE_S)
+            else:
+                return
+
+    async def _ask(self, node_id: int, keys: Collection[Key], asked_s: float) -> None:
+        names: dict[Resource, list[str]] = {kind: [] for kind in Resource}
+        for kind, name in keys:
+            if name:
+                names[kind].append(name)
+        found: dict[Key, Collection[int]] = {}
+        if _ALL_TOPICS in keys:
+            found |= {_ALL_TOPICS: ()} | await self._topics(node_id, None)
+        elif names[Resource.TOPIC]:
+            found |= await self._topics(node_id, names[Resource.TOPIC])
+        if names[Resource.GROUP]:
+            found |= await self._groups(node_id, names[Resource.GROUP])
+        if names[Resource.TRANSACTIONAL_ID]:
+            found |= await self._transactions(node_id, names[Resource.TRANSACTIONAL_ID])
+        if CLUSTER in keys:
+            found[CLUSTER] = await self._cluster(node_id)
+        self._learn(dict.fromkeys(keys, ()) | found, asked_s, forgets_topics=_ALL_TOPICS in keys)
+
+    def _learn(self, found: dict[Key, Collection[int]], asked_s: float, forgets_topics: bool) -> None:
+        """Topics that are not in an answer about all are not there for the client, whatever was known of them."""
+        kept = {key: known for key, known in self._known.items() if not (forgets_topics and key[0] is Resource.TOPIC)}
+        for key, operations in found.items():
+            kept[key] = _Known(operations, float("-inf") if operations is _ABSENT else asked_s)
+        self._known = kept
+        self._operations = {key: known.operations for key, known in self._known.items()}
+
+    # -- the questions -----------------------------------------------------------------------------------------------
+
+    async def _topics(self, node_id: int, names: Collection[str] | None) -> dict[Key, Collection[int]]:
+        asked = MetadataRequest(
+            topics=None if names is None else _topics(names),
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=True,
+        )
+
+        async def ask(node_id: int) -> MetadataResponse:
+            return await self._brokers.ask(node_id, asked, MetadataResponse)
+
+        answer = await from_any_broker(self._brokers, node_id, ask)
+        found: dict[Key, Collection[int]] = {}
+        for topic in answer.topics:
+            if not topic.name:
+                continue
+            if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                found[Resource.TOPIC, topic.name] = _ABSENT  # who may not describe it is told something else
+            elif topic.error_code not in _UNAUTHORIZED:
+                found[Resource.TOPIC, topic.name] = topic.authorized_operations
+        return found
+
+    async def _groups(self, node_id: int, names: Collection[str]) -> dict[Key, Collection[int]]:
+        found: dict[Key, Collection[int]] = {}
+        by_coordinator: dict[int, list[str]] = {}
+        for name, coordinator in (await self._coordinators(node_id, names, GROUP_KEY)).items():
+            if _is_allowed(coordinator.error_code):
+                by_coordinator.setdefault(coordinator.node_id, []).append(name)
+        for coordinator_id, group_ids in by_coordinator.items():
+            asked = DescribeGroupsRequest(groups=group_ids, include_authorized_operations=True)
+            answer = await self._brokers.ask(coordinator_id, asked, DescribeGroupsResponse, DESCRIBE_GROUPS_VERSION)
+            for group in answer.groups:
+                if _is_allowed(group.error_code):
+                    found[Resource.GROUP, group.group_id] = group.authorized_operations
+            ranges = (await self._brokers.features(coordinator_id)).ranges
+            self._has_group_configs = ranges[DescribeGroupsRequest.API_KEY][1] > DESCRIBE_GROUPS_VERSION
+        return found
+
+    async def _transactions(self, node_id: int, names: Collection[str]) -> dict[Key, Collection[int]]:
+        """The brokers do not tell; but who may not describe a transactional id does not find its coordinator."""
+        found = await self._coordinators(node_id, names, TRANSACTION_KEY)
+        return {
+            (Resource.TRANSACTIONAL_ID, name): (Operation.DESCRIBE,)
+            for name, coordinator in found.items()
+            if coordinator.error_code != ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        }
+
+    async def _coordinators(self, node_id: int, names: Collection[str], key_type: int) -> dict[str, Coordinator]:
+        async def ask(node_id: int) -> dict[str, Coordinator]:
+            return await find_coordinators(self._brokers, node_id, names, key_type)
+
+        return await from_any_broker(self._brokers, node_id, ask)
+
+    async def _cluster(self, node_id: int) -> Collection[int]:
+        asked = DescribeClusterRequest(include_cluster_authorized_operations=True)
+
+        async def ask(node_id: int) -> DescribeClusterResponse:
+            return await self._brokers.ask(node_id, asked, DescribeClusterResponse)
+
+        answer = await from_any_broker(self._brokers, node_id, ask)
+        return answer.authorized_operations if _is_allowed(answer.error_code) else ()
+
+    async def _listed_groups(self, node_id: int) -> frozenset[str]:
+        answer = await self._brokers.ask(node_id, ListGroupsRequest(), ListGroupsResponse)
+        return frozenset(group.group_id for group in answer.groups)
+
+    async def _create(self, node_id: int, names: Collection[str]) -> None:
+        """Have topics made that are not there, if the brokers do that for the client; they say so of each again."""
+        asked = MetadataRequest(topics=_topics(names), allow_auto_topic_creation=True)
+        await self._brokers.ask(node_id, asked, MetadataResponse)
+
+
+def _topics(names: Iterable[str]) -> list[MetadataRequest.MetadataRequestTopic]:
+    return [MetadataRequest.MetadataRequestTopic(name=name, topic_id=NO_TOPIC_ID) for name in sorted(names)]
+
+
+def _is_allowed(code: int) -> bool:
+    """False for a refusal. Raises UpstreamUnavailableError for what says nothing of rights."""
+    if code in _UNAUTHORIZED:
+        return False
+    if code:
+        raise UpstreamUnavailableError(f"a broker does not say what the client may do: {error_name(code)}")
+    return True

@@ -1,0 +1,55 @@
+"""How long a request may be, by its API: known from its first bytes, before the rest of it is read.
+
+Kafka has one limit for all (`socket.request.max.bytes`), which is made for Produce. What the gateway answers itself is
+never nearly as long, and is decoded on the event loop.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from sharegroup.gateway.security.oauth_bearer import MAX_MESSAGE_BYTES
+
+API_KEY = struct.Struct(">h")
+
+#: Largest request of a client that has not logged in: a token, and what is around it.
+MAX_LOGIN_REQUEST_BYTES = MAX_MESSAGE_BYTES + 4_096
+#: Without lists, or with lists of a few words.
+_FEW = 65_536
+#: Largest request that the gateway decodes itself: 10,000 acknowledgement batches are 190 KB, the acknowledgements of
+#: a million records one by one or a subscription to 4,000 topics with the longest names 1 MB. Decoding takes
+#: 0.1 s at the worst.
+MAX_OWN_REQUEST_BYTES = 1_048_576
+
+#: {API key: largest sensible request}
+OWN_REQUEST_BYTES = {
+    3: MAX_OWN_REQUEST_BYTES,  # Metadata, of thousands of topics
+    10: MAX_OWN_REQUEST_BYTES,  # FindCoordinator, of thousands of groups
+    16: _FEW,  # ListGroups
+    17: _FEW,  # SaslHandshake
+    18: _FEW,  # ApiVersions
+    32: MAX_OWN_REQUEST_BYTES,  # DescribeConfigs
+    36: _FEW,  # SaslAuthenticate
+    42: MAX_OWN_REQUEST_BYTES,  # DeleteGroups
+    44: MAX_OWN_REQUEST_BYTES,  # IncrementalAlterConfigs
+    60: _FEW,  # DescribeCluster
+    74: _FEW,  # ListConfigResources
+    76: MAX_OWN_REQUEST_BYTES,  # ShareGroupHeartbeat
+    77: MAX_OWN_REQUEST_BYTES,  # ShareGroupDescribe
+    78: MAX_OWN_REQUEST_BYTES,  # ShareFetch
+    79: MAX_OWN_REQUEST_BYTES,  # ShareAcknowledge
+    90: MAX_OWN_REQUEST_BYTES,  # DescribeShareGroupOffsets
+    91: MAX_OWN_REQUEST_BYTES,  # AlterShareGroupOffsets
+    92: MAX_OWN_REQUEST_BYTES,  # DeleteShareGroupOffsets
+}
+
+
+def too_long(size: int, head: bytes | memoryview) -> str | None:
+    """Why a request of `size` bytes that begins with `head` (at least its API key) is refused; None: it may come."""
+    if len(head) < API_KEY.size:
+        return None  # no request at all, which its header will tell
+    (api_key,) = API_KEY.unpack_from(head)
+    most = OWN_REQUEST_BYTES.get(api_key)
+    if most is None or size <= most:
+        return None
+    return f"request {api_key} of {size} bytes; allowed: up to {most}"

@@ -1,0 +1,45 @@
+"""Whether another gateway takes connections now: its process may have ended before it could say so."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from sharegroup.protocol.gateway_rows import GatewayAddress
+
+logger = logging.getLogger(__name__)
+
+#: A machine that is gone answers nothing; clients wait meanwhile.
+CONNECT_TIMEOUT_S = 0.25
+#: So long an answer counts, for all clients of a gateway that has died, who come at the same time.
+FRESH_S = 0.1
+
+
+class Reachability:
+    """Connects, and closes the connection again. To be used on one event loop."""
+
+    def __init__(self) -> None:
+        self._looks: dict[GatewayAddress, tuple[float, asyncio.Task[bool]]] = {}
+
+    async def __call__(self, address: GatewayAddress) -> bool:
+        """Whether something listens there."""
+        now = asyncio.get_running_loop().time()
+        self._looks = {key: look for key, look in self._looks.items() if now - look[0] < FRESH_S}
+        if address not in self._looks:
+            self._looks[address] = now, asyncio.ensure_future(_connects(address))
+        return await asyncio.shield(self._looks[address][1])
+
+    def close(self) -> None:
+        """Look no more."""
+        for _, look in self._looks.values():
+            look.cancel()
+
+
+async def _connects(address: GatewayAddress) -> bool:
+    try:
+        _, writer = await asyncio.wait_for(asyncio.open_connection(*address), CONNECT_TIMEOUT_S)
+    except (TimeoutError, OSError) as error:
+        logger.info("gateway %s:%d cannot be reached: %s", *address, error or "no answer")
+        return False
+    writer.close()
+    return True

@@ -1,0 +1,262 @@
+"""APIs about the brokers and the cluster, most of which are allowed or refused as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from kafka.protocol import admin
+from kafka.protocol.api_message import ApiMessage
+
+from sharegroup.errors import ErrorCode
+from sharegroup.gateway.passing import needs
+from sharegroup.gateway.passing.entries import TopicLists, add, refuse_entries, split
+from sharegroup.gateway.passing.rights import Need, Rights
+from sharegroup.gateway.passing.rule import Case, Rule, rule
+from sharegroup.gateway.passing.whole import set_error, whole
+from sharegroup.gateway.security.acl import CLUSTER_NAME
+from sharegroup.protocol import messages
+
+TOPIC, GROUP = 2, 32
+
+_MOVED = TopicLists(admin.AlterPartitionReassignmentsResponse, answered="responses")
+_ELECTED = TopicLists(
+    admin.ElectLeadersResponse,
+    asked="topic_partitions",
+    name="topic",
+    index="",
+    answered="replica_election_results",
+    answered_name="topic",
+    answered_partitions="partition_result",
+    answered_index="partition_id",
+)
+_MOVED_DIRS = TopicLists(admin.AlterReplicaLogDirsResponse, index="", answered="results", answered_name="topic_name")
+
+
+def _each(need: Need, asked: str, answered: str, answer: Callable[[Any], Any], case: Case) -> None:
+    """One right for all entries of the request, and an error for each in the response."""
+    code = case.rights.refusal(need)
+    if code is None:
+        return
+    answers = [answer(item) for item in getattr(case.body, asked)]
+    for each in answers:
+        each.error_code = int(code)
+    case.refuse(lambda response: add(response, answered, answers))
+
+
+def _with_topics(need: Need, lists: TopicLists, case: Case) -> None:
+    """One right for the response as a whole; topics of the job's own are refused one by one."""
+    code = case.rights.refusal(need)
+    if code is not None:
+        answers = lists.answers(getattr(case.body, lists.asked) or (), code)
+        case.refuse(lambda response: _refuse_with(response, code, lists.answered, answers))
+    else:
+        lists.take_out(case, lambda topic: case.rights.hidden(getattr(topic, lists.name)))
+
+
+def _elect(case: Case) -> None:
+    """Without topics it is about all, and the response names them."""
+    _with_topics(needs.ALTER_CLUSTER, _ELECTED, case)
+    if case.passes and case.body.topic_partitions is None:
+        case.change(lambda response: _show_elections(response, case.rights))
+
+
+def _show_elections(response: Any, rights: Rights) -> None:
+    results = response.replica_election_results
+    response.replica_election_results = [result for result in results if rights.is_shown(result.topic)]
+
+
+def _refuse_with(response: Any, code: ErrorCode, answered: str, answers: list[Any]) -> None:
+    set_error(response, code)
+    add(response, answered, answers)
+
+
+def _alter_log_dirs(case: Case) -> None:
+    code = case.rights.refusal(needs.ALTER_CLUSTER)
+    answers = []
+    for log_dir in case.body.dirs:
+        kept, refused = split(log_dir.topics, lambda topic: code or case.rights.hidden(topic.name))
+        answers += [_MOVED_DIRS.answer(topic, why) for topic, why in refused]
+        case.keep(log_dir, "topics", kept)
+    if answers or code is not None:
+        case.passes = code is None and any(log_dir.topics for log_dir in case.body.dirs)
+        case.change(lambda response: add(response, "results", answers))
+
+
+def _describe_log_dirs(case: Case) -> None:
+    code = case.rights.refusal(needs.DESCRIBE_CLUSTER)
+    if code is not None:
+        case.refuse(lambda response: set_error(response, code))
+    else:
+        case.change(lambda response: _show_topics(response.results, case.rights))
+
+
+def _list_reassignments(case: Case) -> None:
+    code = case.rights.refusal(needs.DESCRIBE_CLUSTER)
+    if code is not None:
+        case.refuse(lambda response: set_error(response, code))
+    else:
+        case.change(lambda response: _show_topics([response], case.rights))
+
+
+def _show_topics(parts: list[Any], rights: Rights) -> None:
+    for part in parts:
+        part.topics = [topic for topic in part.topics if rights.is_shown(topic.name)]
+
+
+def _alter_configs(case: Case) -> None:
+    result = admin.AlterConfigsResponse.AlterConfigsResourceResponse
+    by_name = {TOPIC: needs.ALTER_TOPIC_CONFIGS, GROUP: needs.ALTER_GROUP_CONFIGS}
+
+    def refusal(item: Any) -> ErrorCode | None:
+        need = by_name.get(item.resource_type)
+        if need is None:
+            return case.rights.refusal(needs.ALTER_CLUSTER_CONFIGS, CLUSTER_NAME)
+        return case.rights.refusal(need, item.resource_name)
+
+    def answer(item: Any, code: ErrorCode) -> Any:
+        return result(
+            error_code=int(code),
+            error_message=None,
+            resource_type=item.resource_type,
+            resource_name=item.resource_name,
+        )
+
+    refuse_entries(case, "resources", refusal, "responses", answer)
+
+
+def _alter_scram(case: Case) -> None:
+    code = case.rights.refusal(needs.ALTER_CLUSTER)
+    if code is None:
+        return
+    result = admin.AlterUserScramCredentialsResponse.AlterUserScramCredentialsResult
+    users = dict.fromkeys(change.name for change in (*case.body.deletions, *case.body.upsertions))
+    answers = [result(user=user, error_code=int(code), error_message=None) for user in users]
+    case.refuse(lambda response: add(response, "results", answers))
+
+
+def _altered_quota(entry: Any) -> Any:
+    """The entity as it was named."""
+    altered = admin.AlterClientQuotasResponse.EntryData
+    named = altered.EntityData
+    entity = [named(entity_type=part.entity_type, entity_name=part.entity_name) for part in entry.entity]
+    return altered(entity=entity, error_message=None)
+
+
+def _cluster(need: Need, request: type[ApiMessage] | None, response: type[ApiMessage]) -> Rule:
+    return whole(request, response, {need: ""})
+
+
+RULES: list[Rule] = [
+    _cluster(needs.DESCRIBE_CLUSTER, admin.DescribeAclsRequest, admin.DescribeAclsResponse),
+    rule(
+        admin.CreateAclsRequest,
+        admin.CreateAclsResponse,
+        (needs.ALTER_CLUSTER,),
+        "each entry",
+        partial(
+            _each,
+            needs.ALTER_CLUSTER,
+            "creations",
+            "results",
+            lambda _: admin.CreateAclsResponse.AclCreationResult(error_message=None),
+        ),
+    ),
+    rule(
+        admin.DeleteAclsRequest,
+        admin.DeleteAclsResponse,
+        (needs.ALTER_CLUSTER,),
+        "each filter",
+        partial(
+            _each,
+            needs.ALTER_CLUSTER,
+            "filters",
+            "filter_results",
+            lambda _: admin.DeleteAclsResponse.DeleteAclsFilterResult(error_message=None, matching_acls=[]),
+        ),
+    ),
+    rule(
+        admin.AlterConfigsRequest,
+        admin.AlterConfigsResponse,
+        (needs.ALTER_TOPIC_CONFIGS, needs.ALTER_GROUP_CONFIGS, needs.ALTER_CLUSTER_CONFIGS),
+        "each resource, by its kind",
+        _alter_configs,
+    ),
+    rule(
+        admin.AlterReplicaLogDirsRequest,
+        admin.AlterReplicaLogDirsResponse,
+        (needs.ALTER_CLUSTER,),
+        "each partition",
+        _alter_log_dirs,
+        names_topics=True,
+    ),
+    rule(
+        admin.DescribeLogDirsRequest,
+        admin.DescribeLogDirsResponse,
+        (needs.DESCRIBE_CLUSTER,),
+        "the response, which is empty before version 3",
+        _describe_log_dirs,
+        names_topics=True,
+    ),
+    *(
+        _cluster(needs.ALL_ON_CLUSTER, None, response)
+        for response in (
+            messages.CreateDelegationTokenResponse,
+            messages.RenewDelegationTokenResponse,
+            messages.ExpireDelegationTokenResponse,
+            messages.DescribeDelegationTokenResponse,
+        )
+    ),
+    rule(
+        admin.ElectLeadersRequest,
+        admin.ElectLeadersResponse,
+        (needs.ALTER_CLUSTER,),
+        "the response and each partition",
+        _elect,
+        names_topics=True,
+    ),
+    rule(
+        admin.AlterPartitionReassignmentsRequest,
+        admin.AlterPartitionReassignmentsResponse,
+        (needs.ALTER_CLUSTER,),
+        "the response and each partition",
+        partial(_with_topics, needs.ALTER_CLUSTER, _MOVED),
+        names_topics=True,
+    ),
+    rule(
+        admin.ListPartitionReassignmentsRequest,
+        admin.ListPartitionReassignmentsResponse,
+        (needs.DESCRIBE_CLUSTER,),
+        "the response",
+        _list_reassignments,
+        names_topics=True,
+    ),
+    _cluster(needs.DESCRIBE_CLUSTER_CONFIGS, admin.DescribeClientQuotasRequest, admin.DescribeClientQuotasResponse),
+    rule(
+        admin.AlterClientQuotasRequest,
+        admin.AlterClientQuotasResponse,
+        (needs.ALTER_CLUSTER_CONFIGS,),
+        "each entity",
+        partial(_each, needs.ALTER_CLUSTER_CONFIGS, "entries", "entries", _altered_quota),
+    ),
+    _cluster(
+        needs.DESCRIBE_CLUSTER,
+        admin.DescribeUserScramCredentialsRequest,
+        admin.DescribeUserScramCredentialsResponse,
+    ),
+    rule(
+        admin.AlterUserScramCredentialsRequest,
+        admin.AlterUserScramCredentialsResponse,
+        (needs.ALTER_CLUSTER,),
+        "each user",
+        _alter_scram,
+    ),
+    _cluster(needs.DESCRIBE_CLUSTER, admin.DescribeQuorumRequest, admin.DescribeQuorumResponse),
+    _cluster(needs.ALTER_CLUSTER, admin.UpdateFeaturesRequest, admin.UpdateFeaturesResponse),
+    _cluster(needs.ALTER_CLUSTER, None, messages.UnregisterBrokerResponse),
+    _cluster(needs.ALTER_CLUSTER, None, messages.AddRaftVoterResponse),
+    _cluster(needs.ALTER_CLUSTER, None, messages.RemoveRaftVoterResponse),
+    Rule("GetTelemetrySubscriptions", 71, (), "none is needed"),
+    Rule("PushTelemetry", 72, (), "none is needed"),
+]

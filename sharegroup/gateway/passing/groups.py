@@ -1,0 +1,217 @@
+"""APIs of consumer groups: classic ones, those of KIP-848, and streams groups (KIP-1071)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from kafka.protocol.admin import DescribeGroupsRequest, DescribeGroupsResponse
+from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.consumer import (
+    HeartbeatRequest,
+    HeartbeatResponse,
+    JoinGroupRequest,
+    JoinGroupResponse,
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    SyncGroupRequest,
+    SyncGroupResponse,
+)
+
+from sharegroup.errors import ErrorCode
+from sharegroup.gateway.passing import needs
+from sharegroup.gateway.passing.entries import refuse_entries
+from sharegroup.gateway.passing.rights import Rights
+from sharegroup.gateway.passing.rule import Case, Rule, rule
+from sharegroup.gateway.passing.whole import set_error, whole
+from sharegroup.gateway.security.acl import Resource
+from sharegroup.gateway.security.authorization import bit_field
+from sharegroup.protocol.messages import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+    StreamsGroupDescribeRequest,
+    StreamsGroupDescribeResponse,
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
+
+NOT_ASKED_FOR = -2147483648
+
+
+def _describe_groups(case: Case) -> None:
+    found = DescribeGroupsResponse.DescribedGroup
+    refuse_entries(
+        case,
+        "groups",
+        lambda group_id: case.rights.refusal(needs.DESCRIBE_GROUP, group_id),
+        "groups",
+        lambda group_id, code: found(
+            error_code=int(code),
+            error_message=None,
+            group_id=group_id,
+            group_state="",
+            protocol_type="",
+            protocol_data="",
+            members=[],
+        ),
+    )
+    if case.rights.has_list and case.body.include_authorized_operations:
+        case.change(lambda response: _with_operations(response, case.rights))
+
+
+def _with_operations(response: Any, rights: Rights) -> None:
+    """What the caller may do with a group, not what the gateway may at the broker."""
+    for group in response.groups:
+        if not group.error_code:
+            group.authorized_operations = rights.operations(Resource.GROUP, group.group_id)
+
+
+def _consumer_heartbeat(case: Case) -> None:
+    """The coordinator resolves a regular expression by the gateway's rights: what the member may not see of it is not
+    assigned to it, whoever has it in the coordinator's view."""
+    refused = case.rights.refusal(needs.READ_GROUP, case.body.group_id)
+    refused = refused or _first(case.rights, case.body.subscribed_topic_names or ())
+    if refused is not None:
+        case.refuse(partial(set_error, code=refused))
+    else:
+        case.change(lambda response: _assign_what_is_seen(response, case.rights))
+
+
+def _first(rights: Rights, topics: Iterable[str]) -> ErrorCode | None:
+    codes = (rights.refusal(needs.DESCRIBE_TOPIC, topic) for topic in topics)
+    return next((code for code in codes if code is not None), None)
+
+
+def _assign_what_is_seen(response: Any, rights: Rights) -> None:
+    if response.assignment is None:
+        return
+    response.assignment.topic_partitions = [
+        topic for topic in response.assignment.topic_partitions if _is_seen(rights.topic_name(topic.topic_id), rights)
+    ]
+
+
+def _is_seen(name: str | None, rights: Rights) -> bool:
+    """A topic that the gateway does not know yet is told by its id alone: an assignment comes only once."""
+    return name is None or rights.would_allow(needs.DESCRIBE_TOPIC, name)
+
+
+def _streams_heartbeat(case: Case) -> None:
+    """The coordinator makes the internal topics, by the gateway's rights: whoever names some that are not there yet
+    must be allowed to."""
+    refused = case.rights.refusal(needs.READ_GROUP, case.body.group_id)
+    if refused is None and case.body.topology is not None:
+        refused = _first(case.rights, _topics_of_topology(case.body.topology)) or _first_not_made(
+            case.rights, case.body.topology
+        )
+    if refused is not None:
+        case.refuse(partial(set_error, code=refused))
+
+
+def _first_not_made(rights: Rights, topology: Any) -> ErrorCode | None:
+    known = set(rights.all_topics())
+    missing = (name for name in _internal_topics(topology) if name not in known)
+    codes = (rights.refusal(needs.CREATE_TOPIC, name) for name in missing)
+    return next((code for code in codes if code is not None), None)
+
+
+def _internal_topics(topology: Any) -> list[str]:
+    return [
+        topic.name
+        for part in topology.subtopologies or ()
+        for topic in (*part.state_changelog_topics, *part.repartition_source_topics)
+    ]
+
+
+def _topics_of_topology(topology: Any) -> list[str]:
+    """Every topic that a topology names, each once."""
+    named = (
+        name for part in topology.subtopologies or () for name in (*part.source_topics, *part.repartition_sink_topics)
+    )
+    return list(dict.fromkeys((*named, *_internal_topics(topology))))
+
+
+def _describe_members(of_group: Any, case: Case) -> None:
+    """A group is shown to who may describe it and all topics that its description names."""
+    response, topics_of = of_group
+    described = response.DescribedGroup
+    refuse_entries(
+        case,
+        "group_ids",
+        lambda group_id: case.rights.refusal(needs.DESCRIBE_GROUP, group_id),
+        "groups",
+        lambda group_id, code: _refused_group(described, group_id, code),
+    )
+    case.change(lambda answer: _hide_groups(answer, described, topics_of, case.rights))
+
+
+def _hide_groups(response: Any, described: Any, topics_of: Any, rights: Rights) -> None:
+    shown = []
+    for group in response.groups:
+        if group.error_code or all(rights.would_allow(needs.DESCRIBE_TOPIC, topic) for topic in topics_of(group)):
+            shown.append(group)
+        else:
+            shown.append(_refused_group(described, group.group_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        if rights.has_list and not group.error_code and group.authorized_operations != NOT_ASKED_FOR:
+            group.authorized_operations = bit_field(rights.operations(Resource.GROUP, group.group_id))
+    response.groups = shown
+
+
+def _refused_group(described: Any, group_id: str, code: ErrorCode) -> Any:
+    return described(error_code=int(code), group_id=group_id, members=[])
+
+
+def _topics_of_consumers(group: Any) -> set[str]:
+    return {
+        topic.topic_name
+        for member in group.members
+        for assignment in (member.assignment, member.target_assignment)
+        for topic in assignment.topic_partitions
+    } | {name for member in group.members for name in member.subscribed_topic_names}
+
+
+def _topics_of_streams(group: Any) -> list[str]:
+    return [] if group.topology is None else _topics_of_topology(group.topology)
+
+
+def _member(request: type[ApiMessage], response: type[ApiMessage]) -> Rule:
+    return whole(request, response, {needs.READ_GROUP: "group_id"})
+
+
+RULES: list[Rule] = [
+    _member(JoinGroupRequest, JoinGroupResponse),
+    _member(HeartbeatRequest, HeartbeatResponse),
+    _member(LeaveGroupRequest, LeaveGroupResponse),
+    _member(SyncGroupRequest, SyncGroupResponse),
+    rule(DescribeGroupsRequest, DescribeGroupsResponse, (needs.DESCRIBE_GROUP,), "each group", _describe_groups),
+    rule(
+        ConsumerGroupHeartbeatRequest,
+        ConsumerGroupHeartbeatResponse,
+        (needs.READ_GROUP, needs.DESCRIBE_TOPIC),
+        "the response; of what a regular expression finds the others are not assigned",
+        _consumer_heartbeat,
+    ),
+    rule(
+        ConsumerGroupDescribeRequest,
+        ConsumerGroupDescribeResponse,
+        (needs.DESCRIBE_GROUP, needs.DESCRIBE_TOPIC),
+        "each group",
+        partial(_describe_members, (ConsumerGroupDescribeResponse, _topics_of_consumers)),
+    ),
+    rule(
+        StreamsGroupHeartbeatRequest,
+        StreamsGroupHeartbeatResponse,
+        (needs.READ_GROUP, needs.DESCRIBE_TOPIC, needs.CREATE_TOPIC),
+        "the response; Create, for internal topics that are not there yet",
+        _streams_heartbeat,
+    ),
+    rule(
+        StreamsGroupDescribeRequest,
+        StreamsGroupDescribeResponse,
+        (needs.DESCRIBE_GROUP, needs.DESCRIBE_TOPIC),
+        "each group",
+        partial(_describe_members, (StreamsGroupDescribeResponse, _topics_of_streams)),
+    ),
+]

@@ -1,0 +1,162 @@
+"""APIs about the records of topics: to write, to read, to find offsets, to delete."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from kafka.protocol.admin import (
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+)
+from kafka.protocol.api_message import ApiMessage
+from kafka.protocol.consumer import (
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from kafka.protocol.producer import ProduceRequest, ProduceResponse
+
+from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.passing import needs
+from sharegroup.gateway.passing.entries import TopicLists, add
+from sharegroup.gateway.passing.rights import Need
+from sharegroup.gateway.passing.rule import Case, Rule, rule
+from sharegroup.gateway.passing.whole import set_error
+
+NO_OFFSET = -1
+#: The replica id of a consumer. A follower is told what consumers are not to see.
+CONSUMER = -1
+#: A fetch session's epochs (KIP-227): the first of a new one, and that of a fetch without one.
+FIRST_EPOCH, NO_SESSION_EPOCH = 0, -1
+SESSIONS_VERSION = 7
+
+_PRODUCED = TopicLists(
+    ProduceResponse,
+    asked="topic_data",
+    partitions="partition_data",
+    index="index",
+    answered="responses",
+    answered_partitions="partition_responses",
+    answered_index="index",
+    blank={"base_offset": NO_OFFSET, "log_append_time_ms": NO_OFFSET, "log_start_offset": NO_OFFSET},
+)
+_FETCHED = TopicLists(
+    FetchResponse,
+    name="topic",
+    index="partition",
+    answered="responses",
+    answered_name="topic",
+    blank={
+        "high_watermark": NO_OFFSET,
+        "last_stable_offset": NO_OFFSET,
+        "log_start_offset": NO_OFFSET,
+        "aborted_transactions": [],
+        "preferred_read_replica": -1,
+        "records": b"",
+    },
+)
+
+
+def _produce(case: Case) -> None:
+    """A producer that wants no answers loses its connection by what it may not write, as in Kafka."""
+    code = None
+    if case.body.transactional_id is not None:
+        code = case.rights.refusal(needs.WRITE_TRANSACTIONAL_ID, case.body.transactional_id)
+    if code is not None:
+        answers = _PRODUCED.answers(case.body.topic_data, code)
+        case.refuse(lambda response: add(response, "responses", answers))
+    else:
+        _PRODUCED.take_out(case, _PRODUCED.refusal(case, needs.WRITE_TOPIC))
+    if case.body.acks == 0 and case.changes:
+        refused = code or ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        raise RequestError(refused, "a Produce that wants no answer has records that may not be written")
+
+
+def _fetch(case: Case) -> None:
+    """With a list, each fetch names all of its partitions: there are no fetch sessions, so that none outlives a right.
+
+    A client that has one from before begins anew.
+    """
+    if case.rights.has_list and case.version >= SESSIONS_VERSION:
+        if case.body.session_epoch > FIRST_EPOCH:
+            case.refuse(lambda response: set_error(response, ErrorCode.FETCH_SESSION_ID_NOT_FOUND))
+            return
+        if case.body.session_epoch == FIRST_EPOCH:
+            case.body.session_epoch = NO_SESSION_EPOCH
+            case.is_changed = True
+    _as_consumer(case)
+    _FETCHED.take_out(case, _FETCHED.refusal(case, needs.READ_TOPIC))
+    if case.version >= SESSIONS_VERSION and case.body.session_epoch > FIRST_EPOCH:
+        case.passes = True  # the session goes on with what it has
+
+
+def _as_consumer(case: Case) -> None:
+    if case.body.replica_id >= 0:
+        case.body.replica_id = CONSUMER
+        case.is_changed = True
+
+
+def _topics_of_consumer(lists: TopicLists, need: Need, case: Case) -> None:
+    _as_consumer(case)
+    lists.take_out(case, lists.refusal(case, need))
+
+
+def _topics(lists: TopicLists, need: Need, case: Case) -> None:
+    lists.take_out(case, lists.refusal(case, need))
+
+
+def _by_topic(
+    request: type[ApiMessage], response: type[ApiMessage], need: Need, lists: TopicLists, from_consumer: bool = False
+) -> Rule:
+    judge = partial(_topics_of_consumer if from_consumer else _topics, lists, need)
+    return rule(request, response, (need,), "each partition", judge)
+
+
+RULES: list[Rule] = [
+    rule(
+        ProduceRequest,
+        ProduceResponse,
+        (needs.WRITE_TRANSACTIONAL_ID, needs.WRITE_TOPIC),
+        "each partition; with acks=0 the connection is closed",
+        _produce,
+    ),
+    rule(FetchRequest, FetchResponse, (needs.READ_TOPIC,), "each partition", _fetch),
+    _by_topic(
+        ListOffsetsRequest,
+        ListOffsetsResponse,
+        needs.DESCRIBE_TOPIC,
+        TopicLists(ListOffsetsResponse, blank={"timestamp": NO_OFFSET, "offset": NO_OFFSET, "leader_epoch": -1}),
+        from_consumer=True,
+    ),
+    _by_topic(
+        OffsetForLeaderEpochRequest,
+        OffsetForLeaderEpochResponse,
+        needs.DESCRIBE_TOPIC,
+        TopicLists(
+            OffsetForLeaderEpochResponse,
+            name="topic",
+            index="partition",
+            answered_name="topic",
+            answered_index="partition",
+            blank={"leader_epoch": -1, "end_offset": NO_OFFSET},
+        ),
+        from_consumer=True,
+    ),
+    _by_topic(
+        DeleteRecordsRequest,
+        DeleteRecordsResponse,
+        needs.DELETE_TOPIC,
+        TopicLists(DeleteRecordsResponse, blank={"low_watermark": NO_OFFSET}),
+    ),
+    _by_topic(
+        DescribeProducersRequest,
+        DescribeProducersResponse,
+        needs.READ_TOPIC,
+        TopicLists(DescribeProducersResponse, partitions="partition_indexes", index="", blank={"active_producers": []}),
+    ),
+]

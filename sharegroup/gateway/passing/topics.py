@@ -1,0 +1,154 @@
+"""APIs that make, delete, widen and describe topics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka.protocol.admin import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+
+from sharegroup.errors import ErrorCode
+from sharegroup.gateway.passing import needs
+from sharegroup.gateway.passing.entries import refuse_entries, topic_name
+from sharegroup.gateway.passing.rights import Rights
+from sharegroup.gateway.passing.rule import Case, Rule, rule
+from sharegroup.gateway.security.acl import Resource
+from sharegroup.gateway.security.authorization import bit_field
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID
+
+#: The first versions of DeleteTopics with topic ids, and of CreateTopics whose response has configs.
+IDS_VERSION, CONFIGS_VERSION = 6, 5
+NOT_ASKED_FOR = -2147483648
+
+
+def _create_topics(case: Case) -> None:
+    created = CreateTopicsResponse.CreatableTopicResult
+
+    def answer(topic: Any, code: ErrorCode) -> Any:
+        return created(
+            name=topic.name,
+            topic_id=NO_TOPIC_ID,
+            error_code=int(code),
+            error_message="Authorization failed.",
+            num_partitions=-1,
+            replication_factor=-1,
+            configs=[],
+        )
+
+    refuse_entries(case, "topics", lambda topic: case.rights.refusal(needs.CREATE_TOPIC, topic.name), "topics", answer)
+    if case.version >= CONFIGS_VERSION and case.rights.has_list:
+        case.change(lambda response: _without_configs(response, case.rights))
+
+
+def _without_configs(response: Any, rights: Rights) -> None:
+    """What a topic was made with is for who may describe its configs."""
+    for topic in response.topics:
+        if not topic.error_code and not rights.would_allow(needs.DESCRIBE_TOPIC_CONFIGS, topic.name):
+            topic.configs, topic.num_partitions, topic.replication_factor = [], -1, -1
+            topic.topic_config_error_code = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+            topic.tags = {"topic_config_error_code"}
+
+
+def _delete_topics(case: Case) -> None:
+    deleted = DeleteTopicsResponse.DeletableTopicResult
+
+    def refusal(topic: Any) -> ErrorCode | None:
+        name = topic_name(topic, case.version, "name", case.rights)
+        return ErrorCode.UNKNOWN_TOPIC_ID if name is None else case.rights.refusal(needs.DELETE_TOPIC, name)
+
+    def answer(topic: Any, code: ErrorCode) -> Any:
+        """By its id a topic has a name for who may describe it."""
+        name = topic.name
+        if name is None:
+            known = topic_name(topic, case.version, "name", case.rights)
+            name = known if known is not None and case.rights.would_allow(needs.DESCRIBE_TOPIC, known) else None
+        return deleted(name=name, topic_id=topic.topic_id or NO_TOPIC_ID, error_code=int(code), error_message=None)
+
+    if case.version >= IDS_VERSION:
+        refuse_entries(case, "topics", refusal, "responses", answer)
+        return
+    refuse_entries(
+        case,
+        "topic_names",
+        lambda name: case.rights.refusal(needs.DELETE_TOPIC, name),
+        "responses",
+        lambda name, code: deleted(name=name, topic_id=NO_TOPIC_ID, error_code=int(code), error_message=None),
+    )
+
+
+def _create_partitions(case: Case) -> None:
+    result = CreatePartitionsResponse.CreatePartitionsTopicResult
+    refuse_entries(
+        case,
+        "topics",
+        lambda topic: case.rights.refusal(needs.ALTER_TOPIC, topic.name),
+        "results",
+        lambda topic, code: result(name=topic.name, error_code=int(code), error_message=None),
+    )
+
+
+def _describe_topic_partitions(case: Case) -> None:
+    """Without names it is about all topics: then those are named that the caller may see, so that the broker's cursor
+    goes by them and names no other."""
+    found = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+    if not case.body.topics:
+        seen = [name for name in case.rights.all_topics() if case.rights.would_allow(needs.DESCRIBE_TOPIC, name)]
+        case.body.topics = [DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in sorted(seen)]
+        case.is_changed, case.passes = True, bool(seen)
+    refuse_entries(
+        case,
+        "topics",
+        lambda topic: case.rights.refusal(needs.DESCRIBE_TOPIC, topic.name),
+        "topics",
+        lambda topic, code: found(
+            error_code=int(code),
+            name=topic.name,
+            topic_id=NO_TOPIC_ID,
+            is_internal=False,
+            partitions=[],
+            topic_authorized_operations=NOT_ASKED_FOR,
+        ),
+    )
+    if case.rights.has_list:
+        case.change(lambda response: _with_operations(response, case.rights))
+
+
+def _with_operations(response: Any, rights: Rights) -> None:
+    """What the caller may do with a topic, not what the gateway may at the broker."""
+    for topic in response.topics:
+        if not topic.error_code and topic.topic_authorized_operations != NOT_ASKED_FOR:
+            topic.topic_authorized_operations = bit_field(rights.operations(Resource.TOPIC, topic.name))
+
+
+RULES: list[Rule] = [
+    rule(
+        CreateTopicsRequest,
+        CreateTopicsResponse,
+        (needs.CREATE_TOPIC, needs.DESCRIBE_TOPIC_CONFIGS),
+        "each topic; without DescribeConfigs it is made, and its configs are not told",
+        _create_topics,
+    ),
+    rule(
+        DeleteTopicsRequest,
+        DeleteTopicsResponse,
+        (needs.DELETE_TOPIC, needs.DESCRIBE_TOPIC),
+        "each topic; by its id it has no name for who may not describe it",
+        _delete_topics,
+    ),
+    rule(CreatePartitionsRequest, CreatePartitionsResponse, (needs.ALTER_TOPIC,), "each topic", _create_partitions),
+    rule(
+        DescribeTopicPartitionsRequest,
+        DescribeTopicPartitionsResponse,
+        (needs.DESCRIBE_TOPIC,),
+        "each topic; of all topics the others are left out",
+        _describe_topic_partitions,
+    ),
+]

@@ -1,0 +1,194 @@
+"""APIs of idempotent and transactional producers, and of those who look after transactions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kafka.protocol.admin import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
+from kafka.protocol.producer import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+from sharegroup.errors import ErrorCode
+from sharegroup.gateway.passing import needs
+from sharegroup.gateway.passing.entries import TopicLists, add, element, refuse_entries, split
+from sharegroup.gateway.passing.rights import Rights
+from sharegroup.gateway.passing.rule import Case, Rule, rule
+from sharegroup.gateway.passing.whole import first_refusal, judge_whole, whole
+
+#: The first version of AddPartitionsToTxn with many transactions, which brokers send.
+BROKERS_VERSION = 4
+
+_COMMITTED = TopicLists(TxnOffsetCommitResponse)
+_ADDED = TopicLists(
+    AddPartitionsToTxnResponse,
+    index="",
+    answered="results_by_topic_v3_and_below",
+    answered_partitions="results_by_partition",
+    error="partition_error_code",
+)
+
+
+_AS_A_BROKER = judge_whole({needs.CLUSTER_ACTION: ""})
+
+
+def _init_producer_id(case: Case) -> None:
+    """Whoever may write to any topic may do so idempotently (KIP-679)."""
+    if case.body.transactional_id is not None:
+        code = case.rights.refusal(needs.WRITE_TRANSACTIONAL_ID, case.body.transactional_id)
+    elif case.rights.would_allow_any(needs.WRITE_TOPIC):
+        code = None
+    else:
+        code = case.rights.refusal(needs.IDEMPOTENT_WRITE)
+    if code is not None:
+        case.refuse(lambda response: _no_producer(response, code))
+
+
+def _no_producer(response: Any, code: ErrorCode) -> None:
+    response.error_code, response.producer_id, response.producer_epoch = int(code), -1, -1
+
+
+def _add_partitions(case: Case) -> None:
+    """All partitions are added, or none: where one is refused, the others are not attempted."""
+    if case.version >= BROKERS_VERSION:
+        _AS_A_BROKER(case)
+        return
+    topics = case.body.v3_and_below_topics
+    code = case.rights.refusal(needs.WRITE_TRANSACTIONAL_ID, case.body.v3_and_below_transactional_id)
+    if code is not None:
+        answers = _ADDED.answers(topics, code)
+    else:
+        kept, refused = split(topics, lambda topic: case.rights.refusal(needs.WRITE_TOPIC, topic.name))
+        if not refused:
+            return
+        answers = [_ADDED.answer(topic, why) for topic, why in refused]
+        answers += _ADDED.answers(kept, ErrorCode.OPERATION_NOT_ATTEMPTED)
+    case.refuse(lambda response: add(response, "results_by_topic_v3_and_below", answers))
+
+
+def _commit_offsets(case: Case) -> None:
+    wanted = {needs.WRITE_TRANSACTIONAL_ID: "transactional_id", needs.READ_GROUP: "group_id"}
+    code = first_refusal(case, wanted)
+    if code is not None:
+        answers = _COMMITTED.answers(case.body.topics, code)
+        case.refuse(lambda response: add(response, "topics", answers))
+    else:
+        _COMMITTED.take_out(case, _COMMITTED.refusal(case, needs.READ_TOPIC))
+
+
+def _write_markers(case: Case) -> None:
+    """An administrator who ends a transaction that hangs (KIP-664) sends these; Kafka asks for either right."""
+    marker_class = element(WriteTxnMarkersResponse, "markers")
+    markers = TopicLists(marker_class, partitions="partition_indexes", index="")
+    code = None if case.rights.would_allow(needs.CLUSTER_ACTION) else case.rights.refusal(needs.ALTER_CLUSTER)
+
+    def answer(marker: Any, why: ErrorCode) -> Any:
+        return marker_class(producer_id=marker.producer_id, topics=markers.answers(marker.topics, why))
+
+    def hidden(marker: Any) -> ErrorCode | None:
+        codes = (case.rights.hidden(topic.name) for topic in marker.topics)
+        return next((why for why in codes if why is not None), None)
+
+    if code is not None:
+        answers = [answer(marker, code) for marker in case.body.markers]
+        case.refuse(lambda response: add(response, "markers", answers))
+    else:
+        refuse_entries(case, "markers", hidden, "markers", answer)
+
+
+def _describe(case: Case) -> None:
+    state = DescribeTransactionsResponse.TransactionState
+    refuse_entries(
+        case,
+        "transactional_ids",
+        lambda transactional_id: case.rights.refusal(needs.DESCRIBE_TRANSACTIONAL_ID, transactional_id),
+        "transaction_states",
+        lambda transactional_id, code: state(error_code=int(code), transactional_id=transactional_id, topics=[]),
+    )
+    case.change(lambda response: _leave_out_topics(response, case.rights))
+
+
+def _leave_out_topics(response: Any, rights: Rights) -> None:
+    for state in response.transaction_states:
+        state.topics = [topic for topic in state.topics if rights.would_allow(needs.DESCRIBE_TOPIC, topic.topic)]
+
+
+def _list(case: Case) -> None:
+    if case.rights.has_list:
+        case.change(lambda response: _leave_out_transactions(response, case.rights))
+
+
+def _leave_out_transactions(response: Any, rights: Rights) -> None:
+    seen = needs.DESCRIBE_TRANSACTIONAL_ID
+    response.transaction_states = [
+        state for state in response.transaction_states if rights.would_allow(seen, state.transactional_id)
+    ]
+
+
+RULES: list[Rule] = [
+    rule(
+        InitProducerIdRequest,
+        InitProducerIdResponse,
+        (needs.WRITE_TRANSACTIONAL_ID, needs.IDEMPOTENT_WRITE),
+        "the response; without a transactional id, Write on any topic is enough",
+        _init_producer_id,
+    ),
+    rule(
+        AddPartitionsToTxnRequest,
+        AddPartitionsToTxnResponse,
+        (needs.WRITE_TRANSACTIONAL_ID, needs.WRITE_TOPIC, needs.CLUSTER_ACTION),
+        "each partition, the others OPERATION_NOT_ATTEMPTED; ClusterAction, for version 4 and newer",
+        _add_partitions,
+    ),
+    whole(
+        AddOffsetsToTxnRequest,
+        AddOffsetsToTxnResponse,
+        {needs.WRITE_TRANSACTIONAL_ID: "transactional_id", needs.READ_GROUP: "group_id"},
+    ),
+    whole(EndTxnRequest, EndTxnResponse, {needs.WRITE_TRANSACTIONAL_ID: "transactional_id"}),
+    rule(
+        WriteTxnMarkersRequest,
+        WriteTxnMarkersResponse,
+        (needs.CLUSTER_ACTION, needs.ALTER_CLUSTER),
+        "each partition; either right is enough",
+        _write_markers,
+        names_topics=True,
+    ),
+    rule(
+        TxnOffsetCommitRequest,
+        TxnOffsetCommitResponse,
+        (needs.WRITE_TRANSACTIONAL_ID, needs.READ_GROUP, needs.READ_TOPIC),
+        "each partition",
+        _commit_offsets,
+    ),
+    rule(
+        DescribeTransactionsRequest,
+        DescribeTransactionsResponse,
+        (needs.DESCRIBE_TRANSACTIONAL_ID, needs.DESCRIBE_TOPIC),
+        "each transaction; the other topics are left out",
+        _describe,
+    ),
+    rule(
+        ListTransactionsRequest,
+        ListTransactionsResponse,
+        (needs.DESCRIBE_TRANSACTIONAL_ID,),
+        "the others are left out",
+        _list,
+    ),
+]

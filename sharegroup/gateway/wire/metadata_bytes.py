@@ -1,0 +1,259 @@
+"""Metadata responses as bytes: cut into their topics, and joined of them, without decoding the partitions.
+
+    | throttle time | brokers | cluster id | controller | n | topic | topic | ... | operations, error, tags |
+    |<-------------------- head --------------------->|   |<-- one piece each -->|<--------- tail -------->|
+
+A topic's piece is the same in every response of one version (MetadataResponse.json, versions 0 to 13), whoever asks and
+whatever the brokers' addresses are. Of 10,000 partitions the decoded response takes a quarter of a second to make and
+encode, the joined one less than a millisecond.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Self
+
+from kafka.protocol.metadata import MetadataResponse
+
+from sharegroup.gateway.wire.headers import (
+    EncodedResponse,
+    MalformedRequestError,
+    decode_response,
+    encode_response,
+    read_varint,
+    skip_tagged_fields,
+)
+
+_INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
+_NO_ID = bytes(16)
+#: The first versions with these.
+_THROTTLE_TIME, _TOPIC_IDS, _TOPIC_OPERATIONS, _LEADER_EPOCHS, _OFFLINE_REPLICAS = 3, 10, 8, 7, 5
+_RACKS, _CLUSTER_ID, _FLEXIBLE, _ERROR_CODE = 1, 2, 9, 13
+#: Versions with operations on the cluster.
+_CLUSTER_OPERATIONS = range(8, 11)
+
+
+class TopicPiece(NamedTuple):
+    """A topic as it is in responses of one version; `name` is "" where the response has none."""
+
+    name: str
+    topic_id: uuid.UUID | None
+    error_code: int
+    data: bytes | memoryview
+
+
+@dataclass(frozen=True)
+class MetadataBytes:
+    """A broker's response, behind its header; `decode` makes it of what `UpstreamConnection.ask` gets.
+
+    What is asked of it raises MalformedRequestError for bytes that are none.
+    """
+
+    version: int
+    body: bytes
+
+    API_KEY = MetadataResponse.API_KEY
+
+    @classmethod
+    def flexible_version_q(cls, version: int) -> bool:
+        """Whether a version has tagged fields."""
+        return version >= _FLEXIBLE
+
+    @classmethod
+    def decode(cls, data: memoryview, version: int) -> Self:
+        """Keep the bytes: they are cut when that is asked for."""
+        return cls(version, bytes(data))
+
+    @cached_property
+    def _ends(self) -> tuple[int, int]:
+        """Where the number of topics begins, and where the tail does."""
+        data, version = memoryview(self.body), self.version
+        try:
+            begin = _skip_head(data, version)
+        except struct.error as error:
+            raise MalformedRequestError(f"no Metadata response of version {version}: {error}") from None
+        return begin, len(data) - _tail_bytes(version)
+
+    def cut(self) -> None:
+        """Do now what the first look at it takes: milliseconds for 10,000 partitions."""
+        _ = self.without_topics, self.by_id, self.has_ids
+
+    @cached_property
+    def without_topics(self) -> MetadataResponse:
+        """The response as if no topic had been asked for."""
+        begin, tail = self._ends
+        rest = b"".join((self.body[:begin], _encoded_count(0, self.version), self.body[tail:]))
+        try:
+            response: MetadataResponse = MetadataResponse.decode(rest, version=self.version)
+        except (struct.error, ValueError, IndexError) as error:
+            raise MalformedRequestError(f"no Metadata response of version {self.version}: {error}") from None
+        return response
+
+    @cached_property
+    def topics(self) -> Mapping[str, TopicPiece]:
+        """The pieces by name."""
+        try:
+            return {piece.name: piece for piece in self._cut()}
+        except (struct.error, UnicodeDecodeError, IndexError) as error:
+            raise MalformedRequestError(f"no Metadata response of version {self.version}: {error}") from None
+
+    @cached_property
+    def by_id(self) -> Mapping[uuid.UUID, TopicPiece]:
+        """The pieces by topic id, from version 10 on."""
+        return {piece.topic_id: piece for piece in self.topics.values() if piece.topic_id is not None}
+
+    @cached_property
+    def has_ids(self) -> bool:
+        """Whether all topics have ids, which brokers before 2.8, and those that speak as such, have not."""
+        return all(piece.topic_id is not None for piece in self.topics.values() if not piece.error_code)
+
+    def _cut(self) -> Iterator[TopicPiece]:
+        data, version = memoryview(self.body), self.version
+        begin, tail = self._ends
+        count, position = _count(data, begin, version)
+        for _ in range(count):
+            piece, position = _topic(data, position, version)
+            yield piece
+        if position != tail:
+            raise MalformedRequestError(f"no Metadata response of version {version}: its topics end at {position}")
+
+
+def pieces_of(topics: Iterable[MetadataResponse.MetadataResponseTopic], version: int) -> list[TopicPiece]:
+    """The pieces of topics that are there decoded."""
+    response = MetadataResponse(throttle_time_ms=0, brokers=[], cluster_id=None, controller_id=-1, topics=list(topics))
+    encoded = encode_response(response, version, 0)
+    return list(MetadataBytes(version, bytes(encoded[8 + (version >= _FLEXIBLE) :]))._cut())
+
+
+def decoded_topics(pieces: Iterable[TopicPiece], version: int) -> list[MetadataResponse.MetadataResponseTopic]:
+    """The other way round."""
+    head = MetadataResponse(throttle_time_ms=0, brokers=[], cluster_id=None, controller_id=-1, topics=[])
+    joined = JoinedMetadata(head, version, [piece.data for piece in pieces]).encode(0)
+    return list(decode_response(MetadataResponse, version, memoryview(joined)[4:]).topics)
+
+
+@dataclass
+class JoinedMetadata(EncodedResponse):
+    """A response that is encoded but for its beginning: `response` has no topics, they are in `pieces`."""
+
+    response: MetadataResponse
+    version: int
+    pieces: list[bytes | memoryview]
+
+    def throttle(self, throttle_time_ms: int) -> None:
+        """As in any response."""
+        self.response.throttle_time_ms = throttle_time_ms
+
+    def encode(self, correlation_id: int) -> bytearray:
+        """The response with its length and header in front."""
+        version = self.version
+        empty = memoryview(encode_response(self.response, version, correlation_id))
+        tail = len(empty) - _tail_bytes(version)
+        count = tail - len(_encoded_count(0, version))
+        encoded = bytearray().join(
+            (empty[:count], _encoded_count(len(self.pieces), version), *self.pieces, empty[tail:])
+        )
+        _INT32.pack_into(encoded, 0, len(encoded) - _INT32.size)
+        return encoded
+
+
+# -- the layout ----------------------------------------------------------------------------------------------------
+
+
+def _skip_head(data: memoryview, version: int) -> int:
+    """Where the number of topics begins."""
+    position = _INT32.size if version >= _THROTTLE_TIME else 0
+    brokers, position = _count(data, position, version)
+    for _ in range(brokers):
+        position = _skip_string(data, position + 4, version) + 4
+        if version >= _RACKS:
+            position = _skip_string(data, position, version)
+        if version >= _FLEXIBLE:
+            position = skip_tagged_fields(data, position)
+    if version >= _CLUSTER_ID:
+        position = _skip_string(data, position, version)
+    return position + (_INT32.size if version >= 1 else 0)
+
+
+def _tail_bytes(version: int) -> int:
+    """What comes after the topics: brokers send no tagged fields there."""
+    return 4 * (version in _CLUSTER_OPERATIONS) + 2 * (version >= _ERROR_CODE) + (version >= _FLEXIBLE)
+
+
+def _topic(data: memoryview, begin: int, version: int) -> tuple[TopicPiece, int]:
+    (error_code,) = _INT16.unpack_from(data, begin)
+    name_begin, position = _string(data, begin + 2, version)
+    name = str(data[name_begin:position], "utf-8")
+    topic_id = None
+    if version >= _TOPIC_IDS:
+        found = bytes(data[position : position + 16])
+        topic_id = uuid.UUID(bytes=found) if found != _NO_ID else None
+        position += 16
+    position = _skip_partitions(data, position + (version >= 1), version)
+    if version >= _TOPIC_OPERATIONS:
+        position += 4
+    if version >= _FLEXIBLE:
+        position = skip_tagged_fields(data, position)
+    return TopicPiece(name, topic_id, int(error_code), data[begin:position]), position
+
+
+def _skip_partitions(data: memoryview, position: int, version: int) -> int:
+    """Where the partitions end: by far the most there is, so each costs as little as may be."""
+    count, position = _count(data, position, version)
+    numbers = 14 if version >= _LEADER_EPOCHS else 10
+    arrays = range(3 if version >= _OFFLINE_REPLICAS else 2)
+    if version < _FLEXIBLE:
+        for _ in range(count):
+            position += numbers
+            for _ in arrays:
+                position += 4 + 4 * _INT32.unpack_from(data, position)[0]
+        return position
+    for _ in range(count):
+        position += numbers
+        for _ in arrays:
+            length = data[position]
+            if length < 0x80:
+                position += 4 * length - 3  # the length is one more than it says, and takes a byte itself
+            else:
+                replicas, position = _count(data, position, version)
+                position += 4 * replicas
+        position = position + 1 if not data[position] else skip_tagged_fields(data, position)
+    return position
+
+
+def _count(data: memoryview, position: int, version: int) -> tuple[int, int]:
+    """The length of an array, and where its first element is."""
+    if version >= _FLEXIBLE:
+        length, position = read_varint(data, position)
+        return length - 1, position
+    return int(_INT32.unpack_from(data, position)[0]), position + 4
+
+
+def _encoded_count(count: int, version: int) -> bytes:
+    if version < _FLEXIBLE:
+        return _INT32.pack(count)
+    left, encoded = count + 1, bytearray()
+    while left > 0x7F:
+        encoded.append(left & 0x7F | 0x80)
+        left >>= 7
+    encoded.append(left)
+    return bytes(encoded)
+
+
+def _string(data: memoryview, position: int, version: int) -> tuple[int, int]:
+    """Where a string's bytes begin and end; a null has none."""
+    if version >= _FLEXIBLE:
+        length, position = read_varint(data, position)
+        length -= 1
+    else:
+        (length,) = _INT16.unpack_from(data, position)
+        position += 2
+    return position, position + max(0, length)
+
+
+def _skip_string(data: memoryview, position: int, version: int) -> int:
+    return _string(data, position, version)[1]

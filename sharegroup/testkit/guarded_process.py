@@ -1,0 +1,68 @@
+"""A child process that does not outlive us, however we end.
+
+A watchdog process holds the reading end of a pipe of which only this process has the writing end, so the pipe closes
+when we die, even by SIGKILL, and the watchdog stops the child and removes its files. (Linux's PR_SET_PDEATHSIG would do
+with less, but it fires when the *thread* that started the child ends, and only on Linux.)
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+STOP_DEADLINE_S = 30.0
+
+# $1 is the child's process id, $2 a directory to remove. `read` returns when the pipe closes.
+_WATCHDOG = """
+read -r _
+kill -TERM "$1" 2>/dev/null || exit 0
+for _ in 1 2 3 4 5 6 7 8 9 10; do
+    kill -0 "$1" 2>/dev/null || break
+    sleep 1
+done
+kill -KILL "$1" 2>/dev/null
+rm -rf "$2"
+"""
+
+
+class GuardedProcess:
+    """Started at once, its output added to the file `log_path`; `home` is removed if it has to be ended for us."""
+
+    def __init__(self, command: Sequence[str], log_path: Path, home: Path) -> None:
+        # Sessions of their own: Ctrl-C at the terminal is ours to handle, and must reach neither of the two.
+        with log_path.open("ab") as log:
+            self._child = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        self._watchdog = subprocess.Popen(
+            ["sh", "-c", _WATCHDOG, "watchdog", str(self._child.pid), str(home)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    @property
+    def pid(self) -> int:
+        """The child's process id."""
+        return self._child.pid
+
+    def poll(self) -> int | None:
+        """The exit code, None while it runs."""
+        return self._child.poll()
+
+    def wait(self, timeout_s: float | None = None) -> int:
+        """The exit code, when it has ended. Raises subprocess.TimeoutExpired."""
+        return self._child.wait(timeout_s)
+
+    def end(self) -> None:
+        """SIGTERM, and SIGKILL when that takes longer than `STOP_DEADLINE_S`."""
+        self._child.terminate()
+        try:
+            self._child.wait(STOP_DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
+        self._watchdog.kill()  # after the child: until then it guards it
+        self._watchdog.communicate()

@@ -1,0 +1,139 @@
+"""Members that know one gateway alone go on at the other when it is killed, and lose nothing when it ends in order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from sharegroup.testkit.embedded_kafka import free_port
+from sharegroup.testkit.gateway_process import GatewayProcess
+from sharegroup.testkit.java_tool import tool_command
+from sharegroup.testkit.logged_process import LoggedProcess
+from tests.integration.metric_scrapes import get
+from tests.integration.share_members import Group, Record, keys, once
+from tests.integration.waiting import wait_until
+
+if TYPE_CHECKING:
+    from kafka import KafkaProducer
+
+    from sharegroup.testkit.share_group_job import ShareGroupJobRun
+    from tests.integration.conftest import NewTopic
+
+CONSOLE = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
+ROUND = 50
+EXPLICIT = {"share_acknowledgement_mode": "explicit"}
+
+
+@pytest.fixture
+def metrics_port() -> int:
+    """Where the first gateway says whether it is ready."""
+    return free_port()
+
+
+@pytest.fixture
+def gateways(
+    share_group_job: ShareGroupJobRun, metrics_port: int, tmp_path: Path
+) -> Iterator[tuple[GatewayProcess, GatewayProcess]]:
+    """Two that know each other. Others may be there, too: members do not mind to which of them they go."""
+    config = share_group_job.config_path
+    shown = [f"--metrics-port={metrics_port}"]
+    with ExitStack() as resources:
+        one = resources.enter_context(GatewayProcess(config, tmp_path / "one.log", options=shown))
+        two = resources.enter_context(GatewayProcess(config, tmp_path / "two.log"))
+        for gateway, other in ((one, two), (two, one)):
+            wait_until(lambda g=gateway, o=other: knows(g, o), "the gateways know each other")  # type: ignore[misc]
+        yield one, two
+
+
+def knows(gateway: GatewayProcess, other: GatewayProcess) -> bool:
+    """Whether a gateway has said that the other one is there, by the standby port: the one before the base port."""
+    ((node_id, address),) = other.addresses.items()
+    host, _, port = address.rpartition(":")
+    return gateway.has_logged(f"gateway {host}:{int(port) - node_id - 1} is there")
+
+
+def append(producer: KafkaProducer, topic: str, name: str) -> None:
+    for number in range(ROUND):
+        producer.send(topic, b"%s %d" % (name.encode(), number), partition=0)
+    producer.flush()
+
+
+def test_a_librdkafka_member_goes_on_at_the_gateway_that_lives(
+    share_group_job: ShareGroupJobRun,
+    gateways: tuple[GatewayProcess, GatewayProcess],
+    producer: KafkaProducer,
+    new_topic: NewTopic,
+) -> None:
+    """Twice: it is told of the first one again by the second, which is then killed, too."""
+    one, two = gateways
+    group = Group(share_group_job, one.bootstrap_servers, new_topic(1, ROUND))
+    with group.member() as member:
+        member.poll_until(lambda: member.accepted == keys(1, ROUND))
+        for number, dying in enumerate((one, two), 1):
+            dying.kill()
+            began = time.monotonic()
+            append(producer, group.topic, f"after {number}")
+            member.poll_until(lambda number=number: len(member.deliveries) > number * ROUND)  # type: ignore[misc]
+            print(f"librdkafka, {number}: the next record came after {time.monotonic() - began:.2f} s")
+            member.poll_until(
+                lambda number=number: member.accepted == keys(1, (number + 1) * ROUND)  # type: ignore[misc]
+            )
+            dying.start()
+            wait_until(lambda: knows(one, two) and knows(two, one), "the gateways know each other again")
+    assert group.await_finished().outcomes == {"accepted": 3 * ROUND}
+
+
+def test_a_java_member_goes_on_at_the_gateway_that_lives(
+    share_group_job: ShareGroupJobRun,
+    gateways: tuple[GatewayProcess, GatewayProcess],
+    producer: KafkaProducer,
+    new_topic: NewTopic,
+    tmp_path: Path,
+) -> None:
+    one, _ = gateways
+    group = Group(share_group_job, one.bootstrap_servers, new_topic(1, ROUND))
+    arguments = ["--bootstrap-server", one.bootstrap_servers, "--topic", group.topic, "--group", group.id]
+    console = LoggedProcess("the Java member", tool_command(CONSOLE, arguments), tmp_path / "console.log").start()
+    try:
+        console.await_log(f"record {ROUND - 1}")
+        one.kill()
+        began = time.monotonic()
+        append(producer, group.topic, "after")
+        console.await_log("after 0")
+        print(f"Java: the next record came after {time.monotonic() - began:.2f} s")
+        console.await_log(f"after {ROUND - 1}")
+    finally:
+        console.kill()
+
+
+def test_a_gateway_that_ends_in_order_waits_for_what_its_member_holds(
+    share_group_job: ShareGroupJobRun,
+    gateways: tuple[GatewayProcess, GatewayProcess],
+    metrics_port: int,
+    producer: KafkaProducer,
+    new_topic: NewTopic,
+) -> None:
+    """It is not ready meanwhile; each record is delivered once, at one gateway or the other."""
+    one, _ = gateways
+    group = Group(share_group_job, one.bootstrap_servers, new_topic(1, ROUND))
+    held: list[Record] = []
+    with ThreadPoolExecutor(1) as threads, group.member(**EXPLICIT) as member:
+        member.poll_until(lambda: bool(held), held.append)
+        assert get(metrics_port, "/readyz") == (200, "ok\n")
+        ending = threads.submit(one.terminate)
+        wait_until(lambda: get(metrics_port, "/readyz")[0] == 503, "it is not ready any more")
+        assert get(metrics_port, "/healthz") == (200, "ok\n")
+        for record in held:
+            member.acknowledge(record)
+        append(producer, group.topic, "after")
+        member.poll_until(lambda: member.accepted == keys(1, 2 * ROUND), member.acknowledge)
+        assert ending.result() == 0
+        assert "have not finished in time" not in one.log_path.read_text()
+        assert once(member)
+    assert group.await_finished().outcomes == {"accepted": 2 * ROUND}

@@ -1,0 +1,444 @@
+"""Logins over real sockets: tokens, sessions that end, files that change, and what is written about it."""
+
+from __future__ import annotations
+
+import asyncio
+import http.server
+import logging
+import ssl
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import yaml
+from confluent_kafka.admin import AdminClient
+from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
+from kafka.protocol.sasl import SaslAuthenticateRequest, SaslAuthenticateResponse
+from scramp import ScramClient
+
+from sharegroup.exporter.metrics_server import MetricsServer
+from sharegroup.gateway.security.credentials import hash_password
+from sharegroup.gateway.security.sasl_server import SaslServer
+from sharegroup.gateway.server import Gateway
+from sharegroup.gateway.shown_metrics import ShownMetrics
+from sharegroup.gateway.wire.request import Request
+from tests.processes.served_clients import NODE_ID, Client, serving
+from tests.self_signed import make_pems
+from tests.unit.gateway.logins import AUDIENCE, ISSUER, Issuer, bearer
+
+T = TypeVar("T")
+PASSWORD, GUESSED = "s3cret-of-alice", "gue55ed"
+OAUTHBEARER = "OAUTHBEARER"
+PREFIX = "gateway.sasl.oauthbearer"
+
+
+def run(test: Callable[[Gateway, Client], Awaitable[T]], config: dict[str, object]) -> T:
+    """A test against a served gateway. The deadline is for a test that hangs."""
+
+    async def main() -> T:
+        async with serving(config) as (gateway, client):
+            return await test(gateway, client)
+
+    return asyncio.run(asyncio.wait_for(main(), 100))
+
+
+@pytest.fixture
+def issuer() -> Issuer:
+    return Issuer("first")
+
+
+@pytest.fixture
+def tokens(tmp_path: Path, issuer: Issuer) -> dict[str, object]:
+    """Tokens, and users beside them."""
+    (tmp_path / "keys.json").write_text(issuer.jwks())
+    line = hash_password("alice", PASSWORD, ("SCRAM-SHA-512", "SCRAM-SHA-256"))
+    (tmp_path / "users.yaml").write_text(line, encoding="utf-8")
+    return {
+        "gateway.sasl.users.location": str(tmp_path / "users.yaml"),
+        f"{PREFIX}.jwks.endpoint.url": (tmp_path / "keys.json").as_uri(),
+        f"{PREFIX}.expected.issuer": ISSUER,
+        f"{PREFIX}.expected.audience": AUDIENCE,
+        f"{PREFIX}.clock.skew.seconds": 0,
+    }
+
+
+def sasl_of(gateway: Gateway) -> list[SaslServer]:
+    """The logins of all connections."""
+    return [connection._requests._login._sasl for connection in gateway.parts.connections]  # type: ignore[attr-defined]
+
+
+Scripted = Callable[[Gateway, int], None]
+
+
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> Scripted:
+    """Makes a gateway answer without brokers what a client asks at first: it is the only broker, without topics."""
+
+    async def api_versions(_: Request[ApiVersionsRequest]) -> ApiVersionsResponse:
+        offered = {3: (0, 12), 17: (0, 1), 18: (0, 4), 36: (0, 2)}
+        keys = [
+            ApiVersionsResponse.ApiVersion(api_key=key, min_version=v[0], max_version=v[1])
+            for key, v in offered.items()
+        ]
+        return ApiVersionsResponse(error_code=0, api_keys=keys, supported_features=[], finalized_features=[])
+
+    def script(gateway: Gateway, port: int) -> None:
+        async def metadata(_: Request[MetadataRequest]) -> MetadataResponse:
+            broker = MetadataResponse.MetadataResponseBroker(node_id=NODE_ID, host="127.0.0.1", port=port, rack=None)
+            return MetadataResponse(brokers=[broker], cluster_id="cluster", controller_id=NODE_ID, topics=[])
+
+        routes = gateway.parts._service.routes
+        monkeypatch.setitem(routes, MetadataRequest.API_KEY, (MetadataRequest, metadata))
+        monkeypatch.setitem(routes, ApiVersionsRequest.API_KEY, (ApiVersionsRequest, api_versions))
+
+    return script
+
+
+async def by_token(client: Client, token: str) -> Any:
+    """The answer to a token."""
+    await client.connect()
+    assert await client.handshake(OAUTHBEARER) == 0
+    return await say(client, bearer(token))
+
+
+async def say(client: Client, message: bytes) -> Any:
+    return await client.ask(SaslAuthenticateRequest(auth_bytes=message), SaslAuthenticateResponse, 2)
+
+
+async def settle(gateway: Gateway) -> None:
+    """Two looks, as a running gateway takes them."""
+    for _ in range(2):
+        await asyncio.to_thread(gateway.parts.look_at_security)
+
+
+def principals(gateway: Gateway) -> set[str]:
+    return {connection._requests.caller.principal for connection in gateway.parts.connections}  # type: ignore[attr-defined]
+
+
+def test_a_token(tokens: dict[str, object], issuer: Issuer) -> None:
+    async def test(gateway: Gateway, client: Client) -> tuple[set[str], bool]:
+        answer = await by_token(client, issuer.token())
+        assert (answer.error_code, answer.auth_bytes) == (0, b"")
+        assert 500_000 < answer.session_lifetime_ms <= 600_000
+        return principals(gateway), await client.is_served()
+
+    assert run(test, tokens) == ({"User:alice"}, True)
+
+
+def test_a_long_token(tokens: dict[str, object], issuer: Issuer) -> None:
+    """With a hundred groups in it, say."""
+
+    async def test(gateway: Gateway, client: Client) -> int:
+        return int((await by_token(client, issuer.token(groups=["x" * 100] * 100))).error_code)
+
+    assert run(test, tokens) == 0
+
+
+def test_a_token_that_is_refused(tokens: dict[str, object], issuer: Issuer) -> None:
+    async def test(gateway: Gateway, client: Client) -> bool:
+        answer = await by_token(client, issuer.token(aud="others"))
+        assert (answer.error_code, bytes(answer.auth_bytes)) == (0, b'{"status":"invalid_token"}')
+        assert (await say(client, b"\x01")).error_code == 58
+        return await client.is_closed()
+
+    assert run(test, tokens)
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_users_log_in_beside_tokens(tokens: dict[str, object], mechanism: str) -> None:
+    async def test(gateway: Gateway, client: Client) -> set[str]:
+        await client.connect()
+        assert await client.handshake(mechanism) == 0
+        scram = ScramClient([mechanism], "alice", PASSWORD)
+        _, first = await client.authenticate(scram.get_client_first().encode())
+        scram.set_server_first(first.decode())
+        _, final = await client.authenticate(scram.get_client_final().encode())
+        scram.set_server_final(final.decode())
+        return principals(gateway)
+
+    assert run(test, tokens) == {"User:alice"}
+
+
+def test_only_what_is_enabled(tokens: dict[str, object]) -> None:
+    async def test(gateway: Gateway, client: Client) -> list[int]:
+        await client.connect()
+        return [await client.handshake(name) for name in ("PLAIN", "SCRAM-SHA-512", OAUTHBEARER, "SCRAM-SHA-256")]
+
+    enabled = {**tokens, "gateway.sasl.enabled.mechanisms": "SCRAM-SHA-256"}
+    assert run(test, enabled) == [33, 33, 33, 0]
+
+
+# -- sessions that end -------------------------------------------------------------------------------------------------
+
+
+def test_past_its_session_a_client_has_to_log_in_again(tokens: dict[str, object], issuer: Issuer) -> None:
+    async def test(gateway: Gateway, client: Client) -> bool:
+        clock = gateway.parts.logins.now_ms
+        assert (await by_token(client, issuer.token())).error_code == 0
+        assert await client.is_served()
+        gateway.parts.logins.now_ms = lambda: clock() + 590_000
+        assert await client.is_served()
+        assert await client.handshake(OAUTHBEARER) == 0
+        assert (await say(client, bearer(issuer.token(lifetime_s=1_200)))).session_lifetime_ms > 600_000
+        gateway.parts.logins.now_ms = lambda: clock() + 1_190_000
+        assert await client.is_served()
+        gateway.parts.logins.now_ms = lambda: clock() + 1_210_000
+        with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+            await client.is_served()
+        return await client.is_closed()
+
+    assert run(test, tokens)
+
+
+def test_who_is_late_may_still_log_in_again(tokens: dict[str, object], issuer: Issuer) -> None:
+    async def test(gateway: Gateway, client: Client) -> tuple[bool, bool]:
+        clock = gateway.parts.logins.now_ms
+        assert (await by_token(client, issuer.token())).error_code == 0
+        gateway.parts.logins.now_ms = lambda: clock() + 610_000
+        gateway.parts.connections.close_idle()
+        assert await client.handshake(OAUTHBEARER) == 0
+        gateway.parts.connections.close_idle()  # in the middle of it the client is no stranger
+        assert (await say(client, bearer(issuer.token(lifetime_s=1_200)))).error_code == 0
+        is_served = await client.is_served()
+        assert await client.handshake("PLAIN") == 34
+        return is_served, await client.is_served()
+
+    assert run(test, {**tokens, "gateway.first.request.timeout.ms": 100}) == (True, True)
+
+
+def test_a_password_s_session_ends_where_that_is_configured(tokens: dict[str, object]) -> None:
+    async def test(gateway: Gateway, client: Client) -> int:
+        await client.connect()
+        await client.handshake()
+        return int((await say(client, f"\0alice\0{PASSWORD}".encode())).session_lifetime_ms)
+
+    assert run(test, {**tokens, "gateway.connections.max.reauth.ms": 3_600_000}) == 3_600_000
+
+
+def test_librdkafka_renews_its_session(tokens: dict[str, object], issuer: Issuer, scripted: Scripted) -> None:
+    """On the connection that it has, before the session ends, with a token that is new by then."""
+    lifetime_s = 20
+
+    def token(_: str) -> tuple[str, float]:
+        return issuer.token(lifetime_s=lifetime_s), time.time() + lifetime_s
+
+    def ask_until(is_done: threading.Event, port: int) -> None:
+        sasl = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": OAUTHBEARER, "oauth_cb": token}
+        admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0, **sasl})
+        while not is_done.is_set():
+            admin.poll(0.1)  # has tokens renewed
+            admin.list_topics(timeout=30)
+
+    async def test(gateway: Gateway, client: Client) -> bool:
+        scripted(gateway, client.port)
+        is_done = threading.Event()
+        asking = asyncio.ensure_future(asyncio.to_thread(ask_until, is_done, client.port))
+        while not (logins := [login for login in sasl_of(gateway) if login._began_again_ms and login.is_authenticated]):
+            await asyncio.sleep(0.05)
+        is_done.set()
+        await asking
+        return all(login.principal == "User:alice" for login in logins)
+
+    assert run(test, tokens)
+
+
+# -- what changes ------------------------------------------------------------------------------------------------------
+
+
+def test_users_come_and_go(tokens: dict[str, object], tmp_path: Path) -> None:
+    async def log_in(client: Client, user: str) -> int:
+        await client.connect()
+        await client.handshake()
+        return (await client.authenticate(f"\0{user}\0{PASSWORD}".encode()))[0]
+
+    async def test(gateway: Gateway, client: Client) -> list[int]:
+        before = await log_in(client, "bob")
+        users = tmp_path / "users.yaml"
+        users.write_text(hash_password("bob", PASSWORD), encoding="utf-8")
+        await settle(gateway)
+        codes = [before, await log_in(client.another(), "bob"), await log_in(client.another(), "alice")]
+        users.write_text("bob: nonsense", encoding="utf-8")
+        await settle(gateway)
+        return [*codes, await log_in(client.another(), "bob")]
+
+    assert run(test, tokens) == [58, 0, 58, 0]
+
+
+def test_a_new_key_is_looked_for_when_it_is_needed(tokens: dict[str, object], issuer: Issuer, tmp_path: Path) -> None:
+    async def test(gateway: Gateway, client: Client) -> list[bytes]:
+        issuer.add("second")
+        refused = await by_token(client, issuer.token("second"))
+        (tmp_path / "keys.json").write_text(issuer.jwks())
+        accepted = await by_token(client.another(), issuer.token("second"))
+        return [bytes(answer.auth_bytes) for answer in (refused, accepted)]
+
+    assert run(test, tokens) == [b'{"status":"invalid_token"}', b""]
+
+
+@pytest.fixture
+def keys_server(pems: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, list[str]]]:
+    """(its address, the paths that it was asked for): keys by HTTPS; `/moved` leads to them."""
+    asked: list[str] = []
+
+    class Answer(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            body = issuer.jwks().encode()
+            self.send_response(200 if self.path == "/keys" else 302)
+            self.send_header("location", "/keys")
+            self.send_header("content-length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
+            """Nothing on standard error."""
+
+    server = http.server.HTTPServer(("127.0.0.1", 0), Answer)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pems / "cert.pem", pems / "key.pem")
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    monkeypatch.setenv("SSL_CERT_FILE", str(pems / "cert.pem"))
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    yield f"https://localhost:{server.server_address[1]}", asked
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_keys_by_https(tokens: dict[str, object], keys_server: tuple[str, list[str]], issuer: Issuer) -> None:
+    """They are asked for by the first token; a token of an unknown key does not have them asked for at once again."""
+    address, asked = keys_server
+
+    async def test(gateway: Gateway, client: Client) -> list[bytes]:
+        good = await by_token(client, issuer.token())
+        forged = [await by_token(client.another(), Issuer(f"k{n}").token(f"k{n}")) for n in range(3)]
+        return [bytes(answer.auth_bytes) for answer in (good, *forged)]
+
+    refused = b'{"status":"invalid_token"}'
+    assert run(test, {**tokens, f"{PREFIX}.jwks.endpoint.url": f"{address}/keys"}) == [b"", *[refused] * 3]
+    assert asked == ["/keys"]
+
+
+def test_keys_are_nowhere_else(
+    tokens: dict[str, object],
+    keys_server: tuple[str, list[str]],
+    issuer: Issuer,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    address, asked = keys_server
+
+    async def test(gateway: Gateway, client: Client) -> bytes:
+        return bytes((await by_token(client, issuer.token())).auth_bytes)
+
+    assert run(test, {**tokens, f"{PREFIX}.jwks.endpoint.url": f"{address}/moved"}) == b'{"status":"invalid_token"}'
+    assert asked == ["/moved"]
+    assert "redirects are not followed" in caplog.text
+
+
+def test_a_new_certificate_is_for_new_connections(pems: Path, tmp_path: Path) -> None:
+    for name in ("cert.pem", "key.pem"):
+        (tmp_path / name).write_bytes((pems / name).read_bytes())
+    other = tmp_path / "other"
+    other.mkdir()
+    make_pems(other)
+
+    async def test(gateway: Gateway, client: Client) -> tuple[bool, bool, bool]:
+        client.context = ssl.create_default_context(cafile=pems / "cert.pem")
+        await client.connect()
+        for name in ("cert.pem", "key.pem"):
+            (tmp_path / name).write_bytes((other / name).read_bytes())
+            await settle(gateway)  # the certificate without its key is refused, and changes nothing
+        later = client.another()
+        later.context = client.context
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await later.connect()
+        newest = client.another()
+        newest.context = ssl.create_default_context(cafile=other / "cert.pem")
+        await newest.connect()
+        return await client.is_served(), await newest.is_served(), gateway.parts._security.tls is not None
+
+    keys = {"certificate": "cert.pem", "key": "key.pem"}
+    config = {f"gateway.ssl.{name}.location": str(tmp_path / file) for name, file in keys.items()}
+    assert run(test, config) == (True, True, True)
+
+
+# -- what is written ---------------------------------------------------------------------------------------------------
+
+
+def test_each_login_has_a_line_and_no_secret_is_anywhere(
+    tokens: dict[str, object], issuer: Issuer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every logger at its most talkative; the audit, the metrics, and what the parts say of themselves."""
+    caplog.set_level(logging.DEBUG)
+    token, forged = issuer.token(), issuer.token(exp=1)
+
+    async def test(gateway: Gateway, client: Client) -> str:
+        await client.connect()
+        await client.handshake()
+        await client.authenticate(f"\0alice\0{PASSWORD}".encode())
+        guess = await client.another().connect()
+        await guess.handshake()
+        await guess.authenticate(f"\0alice\0{GUESSED}".encode())
+        bare = await client.another().connect()
+        await bare.handshake(version=0)
+        bare.send(len(message := f"\0alice\0{PASSWORD}".encode()).to_bytes(4, "big") + message)
+        assert await bare.frame() == b""
+        await by_token(client.another(), token)
+        late = client.another()
+        await by_token(late, forged)
+        await say(late, b"\x01")
+        loop = asyncio.get_running_loop()
+        parts = gateway.parts
+        shown = [
+            repr(thing) for thing in (parts, parts._security, parts.logins, parts.logins.mechanisms, gateway._config)
+        ]
+        for connection in parts.connections:
+            login = connection._requests._login  # type: ignore[attr-defined]
+            shown += [repr(connection), repr(login), repr(login._sasl), repr(vars(login._sasl))]
+        metrics = ShownMetrics(parts, loop.time)
+        server = MetricsServer(metrics.families, metrics.unhealthy, metrics.unready)
+        shown.append(await asyncio.to_thread(lambda: repr(list(metrics.families()))))
+        server.close()
+        return "\n".join(shown)
+
+    shown = run(test, tokens)
+    lines = [record.getMessage() for record in caplog.records if record.name == "sharegroup.audit"]
+    assert lines == [
+        "login outcome=accepted principal=User:alice address=127.0.0.1 mechanism=PLAIN",
+        "login outcome=refused claimed=alice address=127.0.0.1 mechanism=PLAIN"
+        ' reason="the user is not known, or the password is wrong"',
+        "login outcome=accepted principal=User:alice address=127.0.0.1 mechanism=PLAIN",
+        "login outcome=accepted principal=User:alice address=127.0.0.1 mechanism=OAUTHBEARER",
+        "login outcome=refused address=127.0.0.1 mechanism=OAUTHBEARER"
+        ' reason="the token is refused (ExpiredSignatureError)"',
+    ]
+    stored = yaml.safe_load((tmp_path / "users.yaml").read_text())["alice"]
+    secrets = [PASSWORD, GUESSED, token, forged, token.rpartition(".")[2]]
+    secrets += [part for entry in stored for part in entry.replace("$", ":").split(":")[2:]]
+    assert not [secret for secret in secrets if secret in shown or secret in caplog.text]
+
+
+def test_a_certificate_that_is_refused_has_a_line(pems: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "sharegroup.audit")
+
+    async def test(gateway: Gateway, client: Client) -> None:
+        client.context = ssl.create_default_context(cafile=pems / "cert.pem")
+        client.context.maximum_version = ssl.TLSVersion.TLSv1_2  # in 1.3 a client is through before it is refused
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await client.connect()
+        named = client.another()
+        named.context = ssl.create_default_context(cafile=pems / "cert.pem")
+        named.context.load_cert_chain(pems / "cert.pem", pems / "key.pem")
+        await named.connect()
+        assert await named.is_served()
+
+    keys = {"certificate": "cert.pem", "key": "key.pem", "client.ca": "cert.pem"}
+    run(test, {f"gateway.ssl.{name}.location": str(pems / file) for name, file in keys.items()})
+    assert [record.getMessage() for record in caplog.records if record.name == "sharegroup.audit"] == [
+        "login outcome=refused address=127.0.0.1 mechanism=TLS reason=PEER_DID_NOT_RETURN_A_CERTIFICATE",
+        r'login outcome=accepted principal="User:CN=localhost,O=Share\\, Group,C=DE" address=127.0.0.1 mechanism=TLS',
+    ]

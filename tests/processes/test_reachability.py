@@ -1,0 +1,30 @@
+"""Whether another gateway takes connections."""
+
+from __future__ import annotations
+
+import asyncio
+
+from sharegroup.gateway.fleet.reachability import Reachability
+from sharegroup.protocol.gateway_rows import GatewayAddress
+
+
+def test_a_port_that_listens_is_reached_and_one_look_is_for_all_who_ask() -> None:
+    async def main() -> None:
+        accepted = asyncio.Semaphore(0)
+
+        async def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            accepted.release()
+            writer.close()
+
+        server = await asyncio.start_server(accept, "127.0.0.1", 0)
+        address = GatewayAddress("127.0.0.1", server.sockets[0].getsockname()[1])
+        reachability = Reachability()
+        assert await asyncio.gather(*(reachability(address) for _ in range(5))) == [True] * 5
+        await accepted.acquire()
+        assert accepted.locked()
+        server.close()
+        await server.wait_closed()
+        reachability.close()
+        assert not await Reachability()(address)
+
+    asyncio.run(main())

@@ -1,0 +1,275 @@
+"""What rude clients cost others: memory, descriptors, places, turns at the login. Over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import socket
+import struct
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse
+
+from sharegroup.gateway.clients.client_connection import ClientConnection
+from sharegroup.gateway.clients.frame_budget import SMALL_BYTES
+from sharegroup.gateway.security.credentials import hash_password
+from sharegroup.gateway.server import Gateway
+from tests.processes.served_clients import Client, serving
+
+T = TypeVar("T")
+DEADLINE_S = 120.0
+MIB = 1_048_576
+RUDE, ANOTHER = "127.0.0.2", "127.0.0.3"
+#: Linux has all of 127.0.0.0/8.
+many_addresses = pytest.mark.skipif(sys.platform != "linux", reason="this machine has one loopback address")
+
+
+def run(test: Callable[[Gateway, Client], Awaitable[T]], config: dict[str, object] | None = None) -> T:
+    async def main() -> T:
+        async with serving(config) as (gateway, client):
+            return await test(gateway, client)
+
+    return asyncio.run(asyncio.wait_for(main(), DEADLINE_S))
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.005)
+
+
+def unfinished_bytes(gateway: Gateway) -> int:
+    """What the requests that have begun to come take of memory."""
+    connections = [each for each in gateway.parts.connections if isinstance(each, ClientConnection)]
+    return sum(len(each._frame or b"") for each in connections)
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+#: The beginning of a Produce of 100 MB.
+HUGE = struct.pack(">ihhih", 100_000_000, 0, 9, 1, -1)
+
+
+def test_half_sent_requests_take_one_share_of_memory_and_end(caplog: pytest.LogCaptureFixture) -> None:
+    """Of ten, one is read; each is closed when it has had its turn and does not come on."""
+    sent = 30 * MIB
+
+    async def send(client: Client) -> None:
+        client.send(HUGE)
+        for _ in range(sent // MIB):
+            client.send(bytes(MIB))
+            await client.writer.drain()
+
+    async def test(gateway: Gateway, client: Client) -> tuple[int, bool]:
+        most = 0
+        rude = [await client.another().connect() for _ in range(10)]
+        sending = [asyncio.ensure_future(send(each)) for each in rude]
+        good = await client.connect()
+        while gateway.parts.connections and len(gateway.parts.connections) > 1:
+            assert await good.is_served()
+            most = max(most, unfinished_bytes(gateway))
+            gateway.parts.connections.close_idle()
+            await asyncio.sleep(0.005)
+        await asyncio.gather(*sending, return_exceptions=True)
+        return most, await good.is_served()
+
+    config = {"gateway.queued.max.request.bytes": 110 * MIB, "gateway.request.stall.timeout.ms": 200}
+    most, is_served = run(test, config)
+    assert is_served
+    assert sent // 2 < most < 2 * sent + 10 * 2 * SMALL_BYTES
+
+
+def test_small_requests_do_not_wait_for_the_budget() -> None:
+    async def test(gateway: Gateway, client: Client) -> tuple[int, bool]:
+        rude = await client.another().connect()
+        rude.send(HUGE + bytes(SMALL_BYTES))
+        await until(lambda: gateway.parts.budget.used_bytes > 0)
+        waiting = await client.another().connect()
+        waiting.send(HUGE + bytes(SMALL_BYTES))
+        await until(lambda: gateway.parts.budget.waiting == 1)
+        return gateway.parts.budget.waiting, await (await client.connect()).is_served()
+
+    assert run(test, {"gateway.queued.max.request.bytes": MIB}) == (1, True)
+
+
+def test_who_goes_away_gives_its_share_back() -> None:
+    async def test(gateway: Gateway, client: Client) -> int:
+        clients = [await client.another().connect() for _ in range(3)]
+        for each in clients:
+            each.send(HUGE + bytes(SMALL_BYTES))
+        await until(lambda: gateway.parts.budget.waiting == 2)
+        for each in clients:
+            each.close()
+        await until(lambda: not gateway.parts.connections)
+        return gateway.parts.budget.used_bytes + gateway.parts.budget.waiting
+
+    assert run(test) == 0
+
+
+def test_a_large_request_that_comes_slowly_but_surely_is_read_to_its_end() -> None:
+    """It goes on to the broker then, which is away: so the connection ends, and not before."""
+
+    async def test(gateway: Gateway, client: Client) -> int:
+        await client.connect()
+        client.send(struct.pack(">ihhih", 2 * MIB, 0, 9, 1, -1))
+        left = 2 * MIB - 10
+        while left:
+            size = min(left, 2 * SMALL_BYTES)
+            client.send(bytes(size))
+            left -= size
+            await asyncio.sleep(0.02)
+            gateway.parts.connections.close_idle()
+        assert await client.is_closed()
+        return left
+
+    assert run(test, {"gateway.request.stall.timeout.ms": 500}) == 0
+
+
+# -- descriptors and places --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def descriptors() -> Iterator[Callable[[], None]]:
+    """Leaves the process no descriptor more than it has."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def none_left() -> None:
+        with socket.socket() as probe:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (probe.fileno(), hard))
+
+    yield none_left
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_without_descriptors_who_comes_is_refused_and_others_are_served(
+    descriptors: Callable[[], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(gateway: Gateway, client: Client) -> tuple[int, bool]:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        served = await client.another().connect()
+        assert await served.is_served()
+        waiting = [socket.create_connection(("127.0.0.1", client.port)) for _ in range(40)]
+        descriptors()
+        refused = 0
+        for each in waiting:
+            each.setblocking(False)
+            try:
+                refused += await asyncio.get_running_loop().sock_recv(each, 1) == b""
+            except ConnectionError:
+                refused += 1
+        was_served = await served.is_served()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for each in waiting:  # not before: each leaves a descriptor
+            each.close()
+        return refused, was_served and await (await client.connect()).is_served()
+
+    assert run(test) == (40, True)
+    lines = [record.message for record in caplog.records if "cannot be taken in" in record.message]
+    assert len(lines) == 1
+    assert "ulimit -n" in lines[0]
+
+
+@many_addresses
+def test_an_address_has_its_limit_and_no_other_address_has_it() -> None:
+    async def test(gateway: Gateway, client: Client) -> tuple[bool, bool]:
+        rude = [await client.another(RUDE).connect() for _ in range(3)]
+        is_closed = await rude[2].is_closed()
+        good = await client.another(ANOTHER).connect()
+        return is_closed, await good.is_served()
+
+    assert run(test, {"gateway.max.connections.per.ip": 2}) == (True, True)
+
+
+@many_addresses
+def test_an_address_with_an_override_is_not_limited_by_what_is_for_any() -> None:
+    async def test(gateway: Gateway, client: Client) -> int:
+        probes = [await client.another(ANOTHER).connect() for _ in range(20)]
+        return sum([await each.is_served() for each in probes])
+
+    config = {
+        "gateway.max.connections.per.ip": 2,
+        "gateway.max.connection.creation.rate.per.ip": 1,
+        "gateway.max.connections.per.ip.overrides": f"{ANOTHER}:100",
+    }
+    assert run(test, config) == 20
+
+
+def test_who_connects_too_often_is_refused(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(gateway: Gateway, client: Client) -> int:
+        clients = [await client.another().connect() for _ in range(30)]
+        await until(lambda: len(gateway.parts.connections) == 3)
+        return sum([await each.is_closed() for each in clients[3:]])
+
+    assert run(test, {"gateway.max.connection.creation.rate.per.ip": 3}) == 27
+    lines = [record.message for record in caplog.records if "is refused" in record.message]
+    assert len(lines) == 1
+    assert "gateway.max.connection.creation.rate.per.ip" in lines[0]
+
+
+# -- logins ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def users(tmp_path: Path) -> dict[str, object]:
+    path = tmp_path / "users.yaml"
+    path.write_text(hash_password("alice", "secret"), encoding="utf-8")
+    return {"gateway.sasl.users.location": str(path)}
+
+
+@many_addresses
+def test_who_guesses_passwords_slows_himself_alone(users: dict[str, object]) -> None:
+    """After one wrong guess the rude address waits for ten seconds; the good one has long logged in."""
+
+    async def guess(client: Client) -> tuple[int, bytes]:
+        await client.connect()
+        await client.handshake()
+        return await client.authenticate(b"\0alice\0guess")
+
+    async def test(gateway: Gateway, client: Client) -> tuple[tuple[int, bytes], int]:
+        guessing = [asyncio.ensure_future(guess(client.another(RUDE))) for _ in range(50)]
+        await until(lambda: len(gateway.parts.connections) == 50)
+        good = await client.another(ANOTHER).connect()
+        await good.handshake()
+        answer = await good.authenticate(b"\0alice\0secret")
+        answered = sum(each.done() for each in guessing)
+        for each in guessing:
+            each.cancel()
+        await asyncio.gather(*guessing, return_exceptions=True)
+        return answer, answered
+
+    delayed = {"gateway.connection.failed.authentication.delay.ms": 3_000}
+    assert run(test, {**users, **delayed}) == ((0, b""), 0)
+
+
+# -- quotas ------------------------------------------------------------------------------------------------------------
+
+
+async def throttled(client: Client, requests: int) -> list[int]:
+    """The throttle times of so many requests for the share coordinator, which needs no broker."""
+    asked = FindCoordinatorRequest(key_type=2, coordinator_keys=["g:t:0"])
+    return [(await client.ask(asked, FindCoordinatorResponse, 4)).throttle_time_ms for _ in range(requests)]
+
+
+def test_who_asks_more_than_its_quota_is_told_and_not_read_from() -> None:
+    async def test(gateway: Gateway, client: Client) -> tuple[list[int], float]:
+        await client.connect()
+        loop = asyncio.get_running_loop()
+        begin = loop.time()
+        times = await throttled(client, 4)
+        return times, loop.time() - begin
+
+    times, elapsed_s = run(test, {"gateway.quota.request.rate": 2})
+    assert times[:2] == [0, 0]
+    assert 0 < times[2] <= 500
+    assert elapsed_s >= times[2] / 1000
+
+
+@pytest.mark.parametrize("rate", [0, 1_000])
+def test_who_keeps_to_its_quota_is_told_nothing(rate: int) -> None:
+    async def test(gateway: Gateway, client: Client) -> list[int]:
+        return await throttled(await client.connect(), 20)
+
+    assert run(test, {"gateway.quota.request.rate": rate}) == [0] * 20

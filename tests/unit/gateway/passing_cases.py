@@ -1,0 +1,106 @@
+"""Requests before the rules of what passes through, as bytes, and what becomes of them."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from sharegroup.gateway.passing.passage import judge
+from sharegroup.gateway.passing.rights import Names, Rights
+from sharegroup.gateway.passing.rules import RULES
+from sharegroup.gateway.security.acl import Acl, AclEntry, Operation, Resource
+from sharegroup.gateway.security.authorization import Authorization
+from sharegroup.gateway.wire.headers import decode_response, encode_request, encode_response, read_header
+from sharegroup.gateway.wire.request import Caller
+from sharegroup.gateway.wire.request_decoding import decode_request
+
+ALICE = Caller(1, 1, "10.0.0.1", "User:alice")
+HIDDEN = "rows-of-the-job"
+
+
+def listing(*grants: str) -> Acl:
+    """An access control list for alice: "Read topic orders", "Write topic ord*" (a prefix), "Deny All topic secret"."""
+    entries = []
+    for grant in grants:
+        *permission, operation, resource, name = (*grant.split(), "")[: 4 if grant.startswith("Deny") else 3]
+        pattern = {"prefix": name[:-1]} if len(name) > 1 and name.endswith("*") else {"name": name}
+        entries.append(
+            AclEntry.model_validate(
+                {
+                    "principal": "User:alice",
+                    "resource": resource,
+                    "operations": [operation],
+                    "permission": permission[0] if permission else "Allow",
+                    **({} if resource == "cluster" else pattern),
+                }
+            )
+        )
+    return Acl(entries)
+
+
+class Told(Authorization):
+    """Keeps what it is told of refusals. `asked`: every (operation, resource) that mattered."""
+
+    def __init__(self, acl: Acl | None, hidden: tuple[str, ...] = (HIDDEN,)) -> None:
+        super().__init__(acl, hidden)
+        self.denials: list[tuple[str, str, str]] = []
+        self.asked: set[tuple[Operation, Resource]] = set()
+
+    def denied(self, caller: Caller, operation: Operation, resource: Resource, name: str) -> None:
+        assert caller is ALICE
+        self.denials.append((operation.name, resource.value, name))
+
+    def would_allow(
+        self, caller: Caller, operation: Operation, resource: Resource, name: str = "kafka-cluster"
+    ) -> bool:
+        self.asked.add((operation, resource))
+        return super().would_allow(caller, operation, resource, name)
+
+
+class Outcome(NamedTuple):
+    """`sent` to the broker, None where nothing is; `answer` for the client, made of the broker's where there is one."""
+
+    sent: Any
+    answer: Any
+    is_as_it_came: bool
+    security: Told
+
+
+def judged(
+    request: Any,
+    version: int,
+    *grants: str,
+    acl: bool = True,
+    topics: Mapping[str, uuid.UUID] | None = None,
+    response: Any = None,
+) -> Outcome:
+    """The way of a request and back. `topics` are those that the gateway knows; `response` is the broker's."""
+    security = Told(listing(*grants) if acl else None)
+    by_id = {topic_id: name for name, topic_id in (topics or {}).items()}
+    rights = Rights(security, ALICE, Names(by_id.get, lambda: list(topics or {})))
+    return through(request, version, security, rights, response)
+
+
+def through(request: Any, version: int, security: Told, rights: Rights, response: Any = None) -> Outcome:
+    """The same with rights that are made already."""
+    rule = RULES[request.API_KEY]
+    frame = memoryview(bytes(encode_request(request, version, 7, "client"))[4:])
+    try:
+        passage = judge(rule, read_header(frame), frame, rights)
+    finally:
+        rights.tell()
+    sent = answer = None
+    if passage.frame is not None:
+        assert read_header(passage.frame) == read_header(frame)
+        if rule.request is not None:
+            sent = decode_request(rule.request, read_header(passage.frame), passage.frame)
+        if response is not None:
+            returned: Any = memoryview(bytes(encode_response(response, version, 7))[4:])
+            if passage.finish is not None:
+                returned = memoryview(bytes(passage.finish(returned)))[4:]
+            answer = decode_response(type(response), version, returned)
+    if passage.answer is not None:
+        assert rule.response is not None
+        answer = decode_response(rule.response, version, memoryview(bytes(passage.answer))[4:])
+    return Outcome(sent, answer, passage.frame == frame and passage.finish is None, security)

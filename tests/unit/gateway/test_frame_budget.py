@@ -1,0 +1,141 @@
+"""The budget of large requests: who gets a share when."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import pytest
+
+from sharegroup.gateway.clients.frame_budget import ORDINARY_BYTES, FrameBudget
+
+T = TypeVar("T")
+MIB = 1_048_576
+TOTAL = 128 * MIB
+
+
+def run(test: Callable[[FrameBudget], Awaitable[T]], total: int = TOTAL) -> T:
+    async def main() -> T:
+        return await test(FrameBudget(total))
+
+    return asyncio.run(asyncio.wait_for(main(), 60))
+
+
+async def settled() -> None:
+    """All tasks have got as far as they can."""
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def take(budget: FrameBudget, size: int, address: str = "a") -> asyncio.Future[None]:
+    return asyncio.ensure_future(budget.take(address, size))
+
+
+def test_ten_huge_requests_that_never_end_keep_no_ordinary_one_waiting() -> None:
+    async def test(budget: FrameBudget) -> tuple[int, bool]:
+        huge = [take(budget, 100 * MIB) for _ in range(10)]
+        await settled()
+        await asyncio.gather(*(budget.take("b", ORDINARY_BYTES) for _ in range(28)))
+        used = budget.used_bytes
+        one_more = take(budget, ORDINARY_BYTES, "b")
+        await settled()
+        was_waiting = not one_more.done()
+        for each in (*huge, one_more):
+            each.cancel()
+        return used, was_waiting
+
+    assert run(test) == (TOTAL, True)
+
+
+def test_shares_go_to_one_address_after_the_other() -> None:
+    async def test(budget: FrameBudget) -> list[list[bool]]:
+        waiting = [take(budget, 100 * MIB, "rude") for _ in range(3)] + [take(budget, 100 * MIB, "good")]
+        granted = []
+        for _ in waiting:
+            await settled()
+            granted.append([each.done() for each in waiting])
+            budget.give_back(100 * MIB)
+        return granted
+
+    assert run(test) == [
+        [True, False, False, False],
+        [True, True, False, False],  # who came before the good one
+        [True, True, False, True],
+        [True, True, True, True],
+    ]
+
+
+def test_a_huge_request_is_not_passed_by_other_huge_ones() -> None:
+    async def test(budget: FrameBudget) -> list[bool]:
+        await budget.take("a", 60 * MIB)
+        waiting, smaller = take(budget, 100 * MIB, "b"), take(budget, 2 * MIB, "c")
+        await settled()
+        before = [waiting.done(), smaller.done()]
+        budget.give_back(60 * MIB)
+        await settled()
+        return [*before, waiting.done(), smaller.done()]
+
+    assert run(test) == [False, False, True, True]
+
+
+def test_what_is_larger_than_the_budget_is_read_alone() -> None:
+    async def test(budget: FrameBudget) -> list[bool]:
+        await budget.take("a", ORDINARY_BYTES)
+        larger = take(budget, 100 * MIB, "b")
+        await settled()
+        before = larger.done()
+        budget.give_back(ORDINARY_BYTES)
+        await settled()
+        return [before, larger.done()]
+
+    assert run(test, 8 * MIB) == [False, True]
+
+
+@pytest.mark.parametrize("is_granted", [False, True])
+def test_who_goes_away_leaves_nothing_behind(is_granted: bool) -> None:
+    """Also in the moment in which it was granted its share."""
+
+    async def test(budget: FrameBudget) -> tuple[int, int]:
+        await budget.take("a", 100 * MIB)
+        gone, other = take(budget, 100 * MIB, "b"), take(budget, 20 * MIB, "c")
+        await settled()
+        if is_granted:
+            budget.give_back(100 * MIB)
+        gone.cancel()
+        if not is_granted:
+            budget.give_back(100 * MIB)
+        await other
+        return budget.used_bytes, budget.waiting
+
+    assert run(test) == (20 * MIB, 0)
+
+
+def test_clients_that_come_and_go_never_have_more_than_there_is() -> None:
+    most = 0
+
+    async def visit(budget: FrameBudget, choice: random.Random) -> None:
+        nonlocal most
+        size = choice.choice([100_000, ORDINARY_BYTES, 3 * MIB, 40 * MIB, 100 * MIB])
+        taking = take(budget, size, choice.choice("abcd"))
+        if choice.random() < 0.2:
+            await asyncio.sleep(0)
+            taking.cancel()
+            await asyncio.gather(taking, return_exceptions=True)
+            if not taking.cancelled():
+                budget.give_back(size)
+            return
+        await taking
+        most = max(most, budget.used_bytes)
+        for _ in range(choice.randrange(5)):
+            await asyncio.sleep(0)
+        budget.give_back(size)
+
+    async def test(budget: FrameBudget) -> tuple[int, int]:
+        choice = random.Random(3)
+        await asyncio.gather(*(visit(budget, choice) for _ in range(500)))
+        return budget.used_bytes, budget.waiting
+
+    assert run(test) == (0, 0)
+    assert TOTAL // 2 < most <= TOTAL

@@ -1,0 +1,117 @@
+"""By which mechanisms clients may log in, as the configuration says, and what it may not say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sharegroup.config import parse_config
+from sharegroup.config.gateway import GatewayConfig
+from sharegroup.errors import ErrorCode, InvalidConfigError
+from sharegroup.gateway.security.credentials import hash_password
+from sharegroup.gateway.security.mechanisms import LoginMechanisms
+from tests.unit.gateway.logins import AUDIENCE, ISSUER, Issuer, bearer
+
+OAUTH = "gateway.sasl.oauthbearer"
+ALL = ["PLAIN", "SCRAM-SHA-512", "SCRAM-SHA-256", "OAUTHBEARER"]
+
+
+@pytest.fixture
+def users(tmp_path: Path) -> dict[str, object]:
+    path = tmp_path / "users.yaml"
+    path.write_text(hash_password("alice", "secret"), encoding="utf-8")
+    return {"gateway.sasl.users.location": str(path)}
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> dict[str, object]:
+    path = tmp_path / "keys.json"
+    path.write_text(Issuer().jwks())
+    expected = {f"{OAUTH}.expected.issuer": ISSUER, f"{OAUTH}.expected.audience": AUDIENCE}
+    return {f"{OAUTH}.jwks.endpoint.url": path.as_uri(), **expected}
+
+
+def mechanisms(*keys: dict[str, object]) -> LoginMechanisms:
+    merged: dict[str, object] = {}
+    for some in keys:
+        merged |= some
+    return LoginMechanisms(GatewayConfig.model_validate(merged))
+
+
+def offered(logins: LoginMechanisms) -> list[str]:
+    """Those that a client may choose."""
+    return [name for name in [*ALL, "GSSAPI"] if logins.begin().handshake(name, 1, 0) is ErrorCode.NONE]
+
+
+def test_without_users_and_keys_nobody_logs_in() -> None:
+    assert not mechanisms()
+
+
+def test_what_there_is_something_for_is_enabled(users: dict[str, object], tokens: dict[str, object]) -> None:
+    assert offered(mechanisms(users)) == ALL[:3]
+    assert offered(mechanisms(tokens)) == ALL[3:]
+    assert offered(mechanisms(users, tokens)) == ALL
+
+
+def test_some_of_it_may_be_enough(users: dict[str, object], tokens: dict[str, object]) -> None:
+    only = {"gateway.sasl.enabled.mechanisms": "OAUTHBEARER, SCRAM-SHA-256"}
+    assert offered(mechanisms(users, tokens, only)) == ["SCRAM-SHA-256", "OAUTHBEARER"]
+
+
+@pytest.mark.parametrize(
+    ("name", "needed"),
+    [("PLAIN", "gateway.sasl.users.location"), ("OAUTHBEARER", f"{OAUTH}.jwks.endpoint.url")],
+)
+def test_a_mechanism_needs_something_to_check_by(name: str, needed: str) -> None:
+    with pytest.raises(InvalidConfigError, match=f"{name} needs {needed}"):
+        mechanisms({"gateway.sasl.enabled.mechanisms": name})
+
+
+@pytest.mark.parametrize("name", ["issuer", "audience"])
+def test_tokens_for_others_do_not_count(tokens: dict[str, object], name: str) -> None:
+    with pytest.raises(InvalidConfigError, match=rf"{OAUTH}\.expected\.{name}:"):
+        mechanisms(tokens, {f"{OAUTH}.expected.{name}": ""})
+
+
+def test_keys_of_a_file_have_to_be_there(tokens: dict[str, object], tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfigError, match="cannot be read"):
+        mechanisms(tokens, {f"{OAUTH}.jwks.endpoint.url": (tmp_path / "none.json").as_uri()})
+
+
+def test_a_server_of_keys_need_not_be_there_yet(tokens: dict[str, object]) -> None:
+    """It is not asked before somebody comes; nobody's token counts until it has answered."""
+    logins = mechanisms(tokens, {f"{OAUTH}.jwks.endpoint.url": "https://127.0.0.1:1/keys"})
+    token = bearer(Issuer().token())
+    assert logins.lacks_key(token)
+    server = logins.begin()
+    server.handshake("OAUTHBEARER", 1, 0)
+    assert server.authenticate(token, 0).auth_bytes == b'{"status":"invalid_token"}'
+
+
+@pytest.mark.parametrize("message", [b"", b"\xff", b"n,,", bearer("no-token")])
+def test_what_is_no_token_needs_no_key(tokens: dict[str, object], users: dict[str, object], message: bytes) -> None:
+    assert not mechanisms(tokens).lacks_key(message)
+    assert not mechanisms(users).lacks_key(bearer(Issuer().token()))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "problem"),
+    [
+        (f"{OAUTH}.algorithms", "RS256,none", "none is not one of RS256"),
+        (f"{OAUTH}.algorithms", ["HS256"], "HS256 is not one of RS256"),
+        (f"{OAUTH}.algorithms", "", "should have at least 1 item"),
+        (f"{OAUTH}.expected.audience", 7, "Not a list of names"),
+        ("gateway.sasl.enabled.mechanisms", "PLAIN,GSSAPI", "GSSAPI is not one of PLAIN"),
+    ],
+)
+def test_names_that_are_not_to_be_had(key: str, value: object, problem: str) -> None:
+    with pytest.raises(InvalidConfigError) as error:
+        parse_config({"gateway": {key: value}}, "test")
+    assert problem in str(error.value)
+
+
+def test_lists_are_yaml_s_or_have_commas() -> None:
+    as_list = parse_config({"gateway": {f"{OAUTH}.expected.audience": ["a", "b"]}}, "test")
+    as_text = parse_config({"gateway": {f"{OAUTH}.expected.audience": "a, b"}}, "test")
+    assert as_list.gateway.token_audiences == as_text.gateway.token_audiences == ("a", "b")

@@ -1,0 +1,130 @@
+"""Every rule, in every version that its messages have, with anything in the request."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from sharegroup.errors import RequestError
+from sharegroup.gateway.passing.passage import judge
+from sharegroup.gateway.passing.rights import Names, Rights
+from sharegroup.gateway.passing.rule import Rule
+from sharegroup.gateway.passing.rules import RULES
+from sharegroup.gateway.security.acl import Resource
+from sharegroup.gateway.wire.headers import decode_response, read_header
+from tests.unit.gateway.own_requests import PASSED_VERSIONS, bodies
+from tests.unit.gateway.passing_cases import ALICE, Told, listing, through
+
+EVERYTHING = ("All topic *", "All group *", "All transactional_id *", "All cluster")
+IDS = [f"{rule.name}-{version}" for rule, version in PASSED_VERSIONS]
+#: What a request that carries names is refused for want of is said in one of these fields of its response.
+ERROR_FIELDS = {"error_code", "partition_error_code"}
+
+
+def rights(security: Told) -> Rights:
+    """All ids are those of topic `t`."""
+    return Rights(security, ALICE, Names(lambda topic_id: "t", lambda: ["t"]))
+
+
+def errors(message: Any) -> set[int]:
+    """Every error code in a message."""
+    codes: set[int] = set()
+    for name in message._struct.fields:
+        value = getattr(message, name)
+        if name in ERROR_FIELDS:
+            codes.add(value)
+        for item in value if isinstance(value, list) else [value]:
+            if hasattr(item, "_struct"):
+                codes |= errors(item)
+    return codes - {0}
+
+
+def has_null_ids(message: Any) -> bool:
+    """Whether a topic has neither a name nor an id: nobody knows that one, whoever asks."""
+    fields = {field.name for field in message._struct.untagged_fields(message.version)}
+    is_null = "topic_id" in fields and message.topic_id is None and not ("name" in fields and message.name)
+    values = [getattr(message, name) for name in fields]
+    nested = [item for value in values for item in (value if isinstance(value, list) else [value])]
+    return is_null or any(has_null_ids(item) for item in nested if hasattr(item, "_struct"))
+
+
+def has_gaps(message: Any) -> bool:
+    """Whether a list in it is empty or null: there may be nothing that could have an error."""
+    fields = message._struct.untagged_fields(message.version)
+    lists = [getattr(message, field.name) or [] for field in fields if field.is_array() or field.is_struct_array()]
+    nested = (item for value in lists for item in value if hasattr(item, "_struct"))
+    return not all(lists) or any(map(has_gaps, nested))
+
+
+@pytest.mark.parametrize(("rule", "version"), PASSED_VERSIONS, ids=IDS)
+@settings(max_examples=5, deadline=None)
+@given(data=st.data())
+def test_who_may_do_everything_is_refused_nothing(rule: Rule, version: int, data: st.DataObject) -> None:
+    body = data.draw(bodies(rule.request, version))
+    assume(not has_null_ids(body))
+    security = Told(listing(*EVERYTHING), hidden=())
+    if rule.name == "Fetch":  # of a consumer, without a session
+        body.session_epoch, body.replica_id = -1, -1
+    passed = through(
+        body, version, security, rights(security), rule.response(version=version) if rule.response else None
+    )
+    assert passed.sent is not None
+    if rule.name not in ("ListOffsets", "OffsetForLeaderEpoch", "DescribeTopicPartitions"):  # a replica id; all topics
+        assert passed.sent.to_dict(json=False) == body.to_dict(json=False)
+    assert not security.denials
+
+
+@pytest.mark.parametrize(("rule", "version"), PASSED_VERSIONS, ids=IDS)
+@settings(max_examples=5, deadline=None)
+@given(data=st.data())
+def test_who_may_do_nothing_is_told_so_and_reaches_no_broker(rule: Rule, version: int, data: st.DataObject) -> None:
+    body = data.draw(bodies(rule.request, version))
+    assume(not has_null_ids(body))
+    security = Told(listing(), hidden=())
+    try:
+        passed = through(body, version, security, rights(security), rule.response(version=version))
+    except RequestError:
+        assert (rule.name, body.acks) == ("Produce", 0)
+        assert security.denials
+        return
+    if security.denials:
+        assert passed.sent is None
+        assert errors(passed.answer) <= {29, 30, 31, 53, 55}
+        assert errors(passed.answer) or has_gaps(body) or (rule.name == "DescribeLogDirs" and version < 3)
+    declared = {(need.operation, need.resource) for need in rule.needs} | {
+        (need.or_on_cluster, Resource.CLUSTER) for need in rule.needs if need.or_on_cluster is not None
+    }
+    assert security.asked <= declared
+
+
+@pytest.mark.parametrize("name", [rule.name for rule in RULES.values() if rule.request is None and rule.response])
+def test_what_need_not_be_read_is_refused_unread(name: str) -> None:
+    (rule,) = (each for each in RULES.values() if each.name == name)
+    assert rule.response is not None
+    low, high = rule.response.valid_versions
+    for version in range(low, high + 1):
+        for grants, is_allowed in ((("All cluster",), True), (("Describe cluster",), False)):
+            security = Told(listing(*grants))
+            passed = unread(rule, version, security)
+            assert (passed is None) is is_allowed
+            assert passed is None or passed.error_code == 31
+
+
+def unread(rule: Rule, version: int, security: Told) -> Any:
+    """The answer in place of the broker's."""
+    frame = memoryview(rule.api_key.to_bytes(2, "big") + version.to_bytes(2, "big") + b"\0\0\0\7\xff\xff\0whatever")
+    passage = judge(rule, read_header(frame), frame, rights(security))
+    if passage.answer is None:
+        assert passage.frame is frame
+        return None
+    assert rule.response is not None
+    return decode_response(rule.response, version, memoryview(bytes(passage.answer))[4:])
+
+
+def test_no_list_and_no_topics_of_the_job() -> None:
+    """The rules that have to be looked at for the job's topics alone are those that name topics."""
+    on_topics = {rule.name for rule in RULES.values() if any(need.resource is Resource.TOPIC for need in rule.needs)}
+    assert on_topics <= {rule.name for rule in RULES.values() if rule.names_topics}

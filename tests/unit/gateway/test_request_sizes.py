@@ -1,0 +1,44 @@
+"""How long requests may be, by their first bytes."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from sharegroup.gateway.clients.request_sizes import MAX_OWN_REQUEST_BYTES, OWN_REQUEST_BYTES, too_long
+from sharegroup.gateway.handlers.api_versions import OWN
+
+PRODUCE, FIND_COORDINATOR, DESCRIBE_CLUSTER, SHARE_FETCH = 0, 10, 60, 78
+
+
+def head(api_key: int) -> bytes:
+    return struct.pack(">h", api_key)
+
+
+def test_every_api_of_the_gateways_own_has_a_limit() -> None:
+    assert OWN_REQUEST_BYTES.keys() == OWN.keys() | {FIND_COORDINATOR, DESCRIBE_CLUSTER}
+
+
+@pytest.mark.parametrize(
+    ("api_key", "size", "is_refused"),
+    [
+        (SHARE_FETCH, MAX_OWN_REQUEST_BYTES, False),
+        (SHARE_FETCH, MAX_OWN_REQUEST_BYTES + 1, True),
+        (DESCRIBE_CLUSTER, 65_536, False),
+        (DESCRIBE_CLUSTER, 65_537, True),
+        (PRODUCE, 2**31 - 1, False),
+        (-1, 2**31 - 1, False),
+    ],
+)
+def test_the_limit_is_the_apis(api_key: int, size: int, is_refused: bool) -> None:
+    assert (too_long(size, head(api_key)) is not None) is is_refused
+
+
+def test_the_problem_says_which_request() -> None:
+    problem = too_long(100_000_000, head(SHARE_FETCH))
+    assert problem == f"request 78 of 100000000 bytes; allowed: up to {MAX_OWN_REQUEST_BYTES}"
+
+
+def test_an_empty_frame_is_for_the_header_to_refuse() -> None:
+    assert too_long(0, b"") is None
