@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import NamedTuple
 
+from kafka.errors import for_code
 from kafka.protocol.admin import (
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -39,14 +40,6 @@ MAX_NAMES = 10_000
 GROUP_KEY, TRANSACTION_KEY = 0, 1
 #: Later versions say nothing of rights to a group that is not there (KIP-1043), and are of brokers with group configs.
 DESCRIBE_GROUPS_VERSION = 5
-_UNAUTHORIZED = frozenset(
-    {
-        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        ErrorCode.GROUP_AUTHORIZATION_FAILED,
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-    }
-)
 _ALL_TOPICS: Key = (Resource.TOPIC, "")
 #: Of a topic that is not there, which is asked for anew each time.
 _ABSENT: Collection[int] = (Operation.DESCRIBE,)
@@ -118,14 +111,14 @@ class ClientRights:
     async def of(self, node_id: int, named: Named) -> BrokerRights:
         """The rights that a request on a broker's port needs. Raises UpstreamUnavailableError."""
         listed: frozenset[str] = frozenset()
-        keys = named.keys
+        this_once: set[Key] = {_ALL_TOPICS} if named.has_all_topics else set()
         if named.has_all_groups:
-            keys |= {(Resource.GROUP, group_id) for group_id in await self._share_groups()}
+            this_once |= {(Resource.GROUP, group_id) for group_id in await self._share_groups()}
             listed = await self._listed_groups(node_id)
         if named.creates:
             await self._create(node_id, named.creates)
         async with self._asking:
-            await self._have(node_id, keys | ({_ALL_TOPICS} if named.has_all_topics else set()))
+            await self._have(node_id, named.keys, this_once)
         return BrokerRights(self._operations, listed, self._has_group_configs)
 
     def close(self) -> None:
@@ -134,13 +127,13 @@ class ClientRights:
 
     # -- what is kept ------------------------------------------------------------------------------------------------
 
-    async def _have(self, node_id: int, keys: Collection[Key]) -> None:
-        for key in keys:
-            if key != _ALL_TOPICS:
-                self._names.pop(key, None)
-                self._names[key] = None
+    async def _have(self, node_id: int, names: Collection[Key], this_once: Collection[Key]) -> None:
+        for key in names:
+            self._names.pop(key, None)
+            self._names[key] = None
         while len(self._names) > MAX_NAMES:
             self._names.pop(next(iter(self._names)))
+        keys = {*names, *this_once}
         if self._newer_than(FRESH_S, keys):
             return
         try:
@@ -186,8 +179,14 @@ class ClientRights:
         self._learn(dict.fromkeys(keys, ()) | found, asked_s, forgets_topics=_ALL_TOPICS in keys)
 
     def _learn(self, found: dict[Key, Collection[int]], asked_s: float, forgets_topics: bool) -> None:
-        """Topics that are not in an answer about all are not there for the client, whatever was known of them."""
-        kept = {key: known for key, known in self._known.items() if not (forgets_topics and key[0] is Resource.TOPIC)}
+        """Topics that are not in an answer about all are not there for the client, whatever was known of them; and what
+        was not asked for again for long is forgotten."""
+        oldest_s = asked_s - LAST_RESORT_S
+        kept = {
+            key: known
+            for key, known in self._known.items()
+            if known.asked_s > oldest_s and not (forgets_topics and key[0] is Resource.TOPIC)
+        }
         for key, operations in found.items():
             kept[key] = _Known(operations, float("-inf") if operations is _ABSENT else asked_s)
         self._known = kept
@@ -212,7 +211,7 @@ class ClientRights:
                 continue
             if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 found[Resource.TOPIC, topic.name] = _ABSENT  # who may not describe it is told something else
-            elif topic.error_code not in _UNAUTHORIZED:
+            elif not topic.error_code:
                 found[Resource.TOPIC, topic.name] = topic.authorized_operations
         return found
 
@@ -271,9 +270,7 @@ def _topics(names: Iterable[str]) -> list[MetadataRequest.MetadataRequestTopic]:
 
 
 def _is_allowed(code: int) -> bool:
-    """False for a refusal. Raises UpstreamUnavailableError for what says nothing of rights."""
-    if code in _UNAUTHORIZED:
-        return False
-    if code:
-        raise UpstreamUnavailableError(f"a broker does not say what the client may do: {error_name(code)}")
-    return True
+    """False for a refusal, or an error that stays. Raises UpstreamUnavailableError for one that passes."""
+    if code and for_code(code).retriable:
+        raise UpstreamUnavailableError(f"a broker does not say yet what the client may do: {error_name(code)}")
+    return not code

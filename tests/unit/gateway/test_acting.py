@@ -15,6 +15,7 @@ from kafka.protocol import admin, metadata, sasl
 
 from sharegroup.config import parse_config
 from sharegroup.errors import ErrorCode, InvalidConfigError
+from sharegroup.gateway.acting import client_rights
 from sharegroup.gateway.acting.acting_logins import check_settings
 from sharegroup.gateway.acting.broker_rights import CLUSTER, BrokerRights, Key
 from sharegroup.gateway.acting.client_rights import FRESH_S, LAST_RESORT_S, ClientBrokers, ClientRights
@@ -39,7 +40,7 @@ from tests.unit.gateway.scripted_upstream import ScriptedUpstream
 ORDERS: Key = (Resource.TOPIC, "orders")
 BILLING: Key = (Resource.GROUP, "billing")
 UNKNOWN_TOPIC, TOPIC_DENIED, GROUP_DENIED = 3, 29, 30
-TRANSACTION_DENIED, CLUSTER_DENIED, LOADING = 53, 31, 14
+TRANSACTION_DENIED, LOADING, INVALID_GROUP_ID = 53, 14, 24
 READ, DESCRIBE = {int(Operation.READ), int(Operation.DESCRIBE)}, {int(Operation.DESCRIBE)}
 DESCRIBE_GROUPS, FIND_COORDINATOR = 15, 10
 
@@ -396,6 +397,34 @@ async def _given_up(brokers: Answers) -> None:
     while brokers.count("DescribeGroupsRequest") == before:
         await asyncio.sleep(0.01)
     advance(FRESH_S + 1)
+
+
+def test_a_name_that_the_brokers_cannot_take_is_nobody_elses_trouble() -> None:
+    async def test() -> None:
+        brokers = Answers({}, {"odd": INVALID_GROUP_ID, "billing": READ})
+        found = await rights_of(brokers).of(1, named(BILLING, (Resource.GROUP, "odd")))
+        assert found.allows(Operation.READ, "group", "billing")
+        assert not found.allows(Operation.DESCRIBE, "group", "odd")
+
+    run(test)
+
+
+def test_a_list_of_many_groups_does_not_push_out_what_a_session_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_rights, "MAX_NAMES", 5)
+
+    async def test() -> None:
+        brokers = Answers({"orders": READ}, {"billing": READ})
+        rights = rights_of(brokers, share_groups=[f"group-{number}" for number in range(50)])
+        await rights.of(1, named(ORDERS, BILLING))
+        await rights.of(1, named(CLUSTER, has_all_groups=True))
+        assert len(rights.names) == 3
+        for _ in range(20):
+            advance(FRESH_S)
+            now = await rights.of(1, named(BILLING))
+        assert now.allows(Operation.READ, "topic", "orders")
+        assert (Resource.GROUP, "group-1") not in now.operations  # nobody asked again
+
+    run(test)
 
 
 def test_a_topic_is_made_in_the_clients_name() -> None:
