@@ -60,7 +60,9 @@ def gateway(
     with GatewayProcess(directory / "gateway.yaml", directory / "gateway.log") as process:
         yield process
         assert process.terminate() == 0
-        assert " ERROR " not in process.log_path.read_text()
+        errors = [line for line in process.log_path.read_text().splitlines() if " ERROR " in line]
+        # kafka-python says so of a connection that ends while it is waited for; it makes another one.
+        assert [line for line in errors if "Invalid file descriptor" not in line] == []
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from sharegroup.config import GatewayConfig
 WORKER = """
 import os, pathlib, signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-print(sys.argv[1], os.getpid(), flush=True)
+os.write(1, f"{sys.argv[1]} {os.getpid()}\\n".encode())  # in one piece: two of them write to one pipe
 while not (sys.argv[1] == "1" and pathlib.Path("end").exists()):
     time.sleep(0.02)
 sys.exit(3)
