@@ -26,7 +26,7 @@ from sharegroup.gateway.upstream.any_broker import from_any_broker
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.connection import Features, UpstreamUnavailableError
 from sharegroup.gateway.upstream.coordinators import Coordinator, find_coordinators
-from sharegroup.gateway.upstream.kept_connection import KeptConnection
+from sharegroup.gateway.upstream.node_connections import NodeConnections
 from sharegroup.gateway.wire.headers import Response
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 from sharegroup.topics.client_settings import ClientSettings
@@ -54,8 +54,7 @@ class ClientBrokers:
     """The brokers that the gateway knows, asked in a client's name: `settings` has the login."""
 
     def __init__(self, cluster: UpstreamCluster, settings: ClientSettings) -> None:
-        self._cluster, self._settings = cluster, settings
-        self._connections: dict[int, tuple[tuple[str, int], KeptConnection]] = {}
+        self._cluster, self._connections = cluster, NodeConnections(cluster, settings)
 
     @property
     def node_ids(self) -> list[int]:
@@ -66,25 +65,15 @@ class ClientBrokers:
         self, node_id: int, request: ApiMessage, response: type[Response], max_version: int | None = None
     ) -> Response:
         """A request to one broker. Raises UpstreamUnavailableError."""
-        return await self._to(node_id).ask(request, response, max_version)
+        return await self._connections.to(node_id).ask(request, response, max_version)
 
     async def features(self, node_id: int) -> Features:
         """Which APIs a broker offers. Raises UpstreamUnavailableError."""
-        return await self._to(node_id).features()
+        return await self._connections.to(node_id).features()
 
     def close(self) -> None:
         """Close all connections."""
-        for _, connection in self._connections.values():
-            connection.close()
-
-    def _to(self, node_id: int) -> KeptConnection:
-        address = self._cluster.address(node_id)
-        kept = self._connections.get(node_id)
-        if kept is None or kept[0] != address:
-            if kept is not None:
-                kept[1].close()
-            kept = self._connections[node_id] = address, KeptConnection(*address, self._settings)
-        return kept[1]
+        self._connections.close()
 
 
 class ClientRights:

@@ -19,14 +19,13 @@ for that long, as Kafka does since KIP-219.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Literal, NamedTuple
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from sharegroup.errors import InvalidConfigError
 from sharegroup.gateway.clients.token_bucket import TokenBucket
+from sharegroup.gateway.security.entry_file import read_entries
 
 DEFAULT = "<default>"
 #: As `Caller.principal` begins, and what it is without a login.
@@ -125,29 +124,12 @@ def _entities(user: str, client_id: str) -> Iterator[tuple[_Entity, _Entity]]:
 
 def load_quotas(path: str) -> list[QuotaEntry]:
     """Read the file. Raises InvalidConfigError, also when it cannot be read."""
-    try:
-        entries = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InvalidConfigError(path, [f"cannot be read: {error}"]) from error
-    if not isinstance(entries, list):
-        raise InvalidConfigError(path, ["must be a list of entries"])
-    problems: list[str] = []
-    parsed = list(_parsed(entries, problems))
+    parsed, problems = read_entries(path, QuotaEntry)
     named = [(entry.user, entry.client_id) for entry in parsed]
     problems += [f"two entries are for {_told(*entity)}" for entity in dict.fromkeys(named) if named.count(entity) > 1]
     if problems:
         raise InvalidConfigError(path, problems)
     return parsed
-
-
-def _parsed(entries: list[object], problems: list[str]) -> Iterator[QuotaEntry]:
-    for number, entry in enumerate(entries, start=1):
-        try:
-            yield QuotaEntry.model_validate(entry)
-        except ValidationError as error:
-            for detail in error.errors(include_url=False):
-                where = ".".join(str(part) for part in detail["loc"])
-                problems.append(f"entry {number}{': ' + where if where else ''}: {detail['msg']}")
 
 
 def _told(user: str | None, client_id: str | None) -> str:

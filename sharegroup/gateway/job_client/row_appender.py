@@ -50,6 +50,7 @@ from sharegroup.gateway.job_client.broker_clock import BrokerClock
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from sharegroup.gateway.upstream.kept_connection import KeptConnection
+from sharegroup.gateway.upstream.node_connections import NodeConnections
 from sharegroup.gateway.wire.headers import Response
 from sharegroup.topics.client_settings import ClientSettings
 from sharegroup.topics.row_channel import partition_of
@@ -387,8 +388,7 @@ class _Leaders:
     """Connections of the appender's own to leaders: on the cluster's, rows would wait behind a fetch that waits."""
 
     def __init__(self, cluster: UpstreamCluster, settings: ClientSettings) -> None:
-        self._cluster, self._settings = cluster, settings
-        self._connections: dict[int, tuple[tuple[str, int], KeptConnection]] = {}
+        self._cluster, self._connections = cluster, NodeConnections(cluster, settings)
 
     def connection(self, topic: str, partition: int) -> KeptConnection:
         """To the leader of a topic partition. Raises UpstreamUnavailableError when there is none."""
@@ -396,13 +396,7 @@ class _Leaders:
         leader = known.leaders.get(partition) if known is not None else None
         if leader is None or leader.node_id < 0:
             raise UpstreamUnavailableError(f"nobody leads {topic}-{partition}")
-        address = self._cluster.address(leader.node_id)
-        kept = self._connections.get(leader.node_id)
-        if kept is None or kept[0] != address:
-            if kept is not None:
-                kept[1].close()
-            kept = self._connections[leader.node_id] = address, KeptConnection(*address, self._settings)
-        return kept[1]
+        return self._connections.to(leader.node_id)
 
     async def refresh(self) -> None:
         """What is known of the leaders may be old."""
@@ -410,8 +404,7 @@ class _Leaders:
 
     def close(self) -> None:
         """Close all connections."""
-        for _, connection in self._connections.values():
-            connection.close()
+        self._connections.close()
 
 
 def is_retriable(error: type[KafkaError]) -> bool:

@@ -14,16 +14,15 @@ DescribeConfigs; to deny the one does not deny the other.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from enum import Enum, IntEnum
 from functools import lru_cache
-from pathlib import Path
 from typing import NamedTuple
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from sharegroup.errors import InvalidConfigError
+from sharegroup.gateway.security.entry_file import read_entries
 
 
 class Operation(IntEnum):
@@ -180,24 +179,7 @@ class Acl:
 
 def load_acl(path: str) -> Acl:
     """Read the file. Raises InvalidConfigError, also when it cannot be read."""
-    try:
-        entries = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InvalidConfigError(path, [f"cannot be read: {error}"]) from error
-    if not isinstance(entries, list):
-        raise InvalidConfigError(path, ["must be a list of entries"])
-    problems: list[str] = []
-    parsed = list(_parsed(entries, problems))
+    parsed, problems = read_entries(path, AclEntry)
     if problems:
         raise InvalidConfigError(path, problems)
     return Acl(parsed)
-
-
-def _parsed(entries: list[object], problems: list[str]) -> Iterator[AclEntry]:
-    for number, entry in enumerate(entries, start=1):
-        try:
-            yield AclEntry.model_validate(entry)
-        except ValidationError as error:
-            for detail in error.errors(include_url=False):
-                where = ".".join(str(part) for part in detail["loc"])
-                problems.append(f"entry {number}{': ' + where if where else ''}: {detail['msg']}")

@@ -1,0 +1,39 @@
+"""Files that are lists of entries, in YAML: rights, quotas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from sharegroup.errors import InvalidConfigError
+
+Entry = TypeVar("Entry", bound=BaseModel)
+
+
+def read_entries(path: str, kind: type[Entry]) -> tuple[list[Entry], list[str]]:
+    """The entries that are right, and what is wrong with the others.
+
+    Raises InvalidConfigError when the file cannot be read, or is no list.
+    """
+    try:
+        entries = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InvalidConfigError(path, [f"cannot be read: {error}"]) from error
+    if not isinstance(entries, list):
+        raise InvalidConfigError(path, ["must be a list of entries"])
+    problems: list[str] = []
+    return list(_parsed(entries, kind, problems)), problems
+
+
+def _parsed(entries: list[object], kind: type[Entry], problems: list[str]) -> Iterator[Entry]:
+    for number, entry in enumerate(entries, start=1):
+        try:
+            yield kind.model_validate(entry)
+        except ValidationError as error:
+            for detail in error.errors(include_url=False):
+                where = ".".join(str(part) for part in detail["loc"])
+                problems.append(f"entry {number}{': ' + where if where else ''}: {detail['msg']}")

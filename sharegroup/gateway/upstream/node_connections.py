@@ -1,0 +1,31 @@
+"""Connections of somebody's own to the brokers of a cluster, one to each."""
+
+from __future__ import annotations
+
+from sharegroup.gateway.upstream.broker_connections import Address
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.upstream.kept_connection import KeptConnection
+from sharegroup.topics.client_settings import ClientSettings
+
+
+class NodeConnections:
+    """To where the cluster has its brokers at the moment; `settings` are kafka-python's."""
+
+    def __init__(self, cluster: UpstreamCluster, settings: ClientSettings) -> None:
+        self._cluster, self._settings = cluster, settings
+        self._connections: dict[int, tuple[Address, KeptConnection]] = {}
+
+    def to(self, node_id: int) -> KeptConnection:
+        """The connection to a broker. Raises UpstreamUnavailableError."""
+        address = self._cluster.address(node_id)
+        kept = self._connections.get(node_id)
+        if kept is None or kept[0] != address:
+            if kept is not None:
+                kept[1].close()
+            kept = self._connections[node_id] = address, KeptConnection(*address, self._settings)
+        return kept[1]
+
+    def close(self) -> None:
+        """Close all connections."""
+        for _, connection in self._connections.values():
+            connection.close()
