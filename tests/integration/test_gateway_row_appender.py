@@ -21,7 +21,7 @@ PARTITIONS, KEYS, CUTS, ROWS_OF_A_CUT = 3, 20, 12, 500
 async def cut(appender: RowAppender, after_s: float) -> None:
     """End the connection as a network does, so long after a request went out: the broker may have it, or not."""
     while True:
-        for _, kept in appender._leaders._connections.values():
+        for _, kept in appender._leaders._connections._connections.values():
             if kept._connected is not None and kept._connected[0]._waiting:
                 connection = kept._connected[0]
                 await asyncio.sleep(after_s)
