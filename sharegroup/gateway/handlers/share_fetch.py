@@ -117,6 +117,8 @@ class ShareApis:
                     await self._records(served, readable, request, response)
             if waiting is not None:
                 response.acknowledged(await waiting)
+            now_ms = self._job.now_ms()
+            response.withdraw(lambda key, found: served.withdraw(key, found, now_ms))
         finally:
             served.stopped_waiting()
             served.rhythm.went(response.record_count, self._job.now_ms())

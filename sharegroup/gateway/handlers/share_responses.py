@@ -6,7 +6,7 @@ stall without the one or the other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 from uuid import UUID
 
@@ -127,6 +127,15 @@ class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
         self.byte_count += found.slice.byte_count
         deadline_ms = found.lock_deadline_ms
         self._deadline_ms = deadline_ms if self._deadline_ms is None else min(self._deadline_ms, deadline_ms)
+
+    def withdraw(self, is_too_late: Callable[[TopicIdPartition, PartRecords], bool]) -> None:
+        """Leave out the partitions whose records are too late to be sent."""
+        for key, found in list(self._records.items()):
+            if is_too_late(key, found):
+                del self._records[key]
+                self.record_count -= found.slice.record_count
+                self.byte_count -= found.slice.byte_count
+        self._deadline_ms = min((found.lock_deadline_ms for found in self._records.values()), default=None)
 
     def message(self, lock_timeout_ms: int, now_ms: int) -> ShareFetchResponse:
         """The message; its lock time is what is left of the shortest lock in it."""

@@ -37,6 +37,8 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 EARLIEST = -2
 #: After a read that gave nothing, before the same is tried again; it doubles.
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.25, 5.0
+#: What is left of a pause counts from here; less is a remainder of the arithmetic, which no timer can wait for.
+CLOCK_RESOLUTION_S = 0.001
 #: Reads that are remembered for having given nothing.
 MAX_PAUSED = 10_000
 
@@ -87,7 +89,8 @@ class LogReader:
     def pause_s(self, position: LogPosition, offset: int) -> float:
         """How long the part of the log that begins at `offset` is not to be read: the last read gave nothing."""
         pause = self._paused.get((position.key, offset))
-        return 0.0 if pause is None else max(0.0, pause.until - asyncio.get_running_loop().time())
+        left_s = 0.0 if pause is None else pause.until - asyncio.get_running_loop().time()
+        return left_s if left_s >= CLOCK_RESOLUTION_S else 0.0
 
     async def read(self, position: LogPosition, offset: int) -> None:
         """Have the part of the log that begins at `offset` in the cache."""

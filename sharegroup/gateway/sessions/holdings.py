@@ -114,6 +114,11 @@ class Holdings:
                     deadline_ms = held.lock_deadline_ms if renewed_deadline_ms is None else renewed_deadline_ms
                     self._ranges.assign(held_first, held_last, HandedOut(deadline_ms, held.delivery_count))
 
+    def discard(self, ranges: Iterable[AcquiredRange]) -> None:
+        """These were taken for a response, and are not sent after all."""
+        for first, last, _ in ranges:
+            self._ranges.discard(first, last)
+
     def clear(self) -> None:
         """The member holds nothing any more."""
         self._ranges.clear()

@@ -87,7 +87,10 @@ class MemberPartition:
 
     def ask(self, now_ms: int, wanted: int) -> None:
         """Let one demand stand at the job: for `wanted` records, and what is to be read ahead."""
-        records = None if self._is_closed else self.read_ahead.demand(now_ms, wanted)
+        if not self._is_closed:
+            self._demand(self.read_ahead.demand(now_ms, wanted), now_ms)
+
+    def _demand(self, records: int | None, now_ms: int) -> None:
         if records is None:
             return
         named = self._named(self._job.reply_to)
@@ -116,14 +119,17 @@ class MemberPartition:
             self.arrived()
             return
         self._opened_ms = -1
+        now_ms = self._job.now_ms()
         if not self.read_ahead.arrived(
             response.id,
             response.acquired,
             response.lock_deadline_ms,
-            self._job.now_ms(),
+            now_ms,
             response.read_committed,
         ):
             self.give_back(response.acquired)
+        elif response.acquired:
+            self._demand(self.read_ahead.demand(now_ms), now_ms)  # the job's next micro-batch is about to begin
         self.arrived()
 
     def take(self, taken: Slice, now_ms: int) -> int | None:
@@ -137,6 +143,19 @@ class MemberPartition:
         shortest_ms = self.read_ahead.take(taken.acquired, taken.gaps, now_ms)
         self.holdings.handed_out(sent, now_ms)
         return shortest_ms
+
+    def withdraw(self, taken: Slice, lock_deadline_ms: int, now_ms: int) -> bool:
+        """Give back what was taken for a response that took so long to be made that its locks are nearly over.
+
+        False, and nothing changes, when there is time enough.
+        """
+        if now_ms + self._min_lock_left_ms < lock_deadline_ms:
+            return False
+        logger.info("%s: member %s would have been answered too late: its records go back", self.key, self.member_id)
+        self.holdings.discard(taken.acquired)
+        if not self._is_closed:
+            self.give_back(taken.acquired)
+        return True
 
     def _acknowledge_gaps(self, gaps: Sequence[OffsetRange]) -> None:
         batches = [AcknowledgementBatch(*gap, (int(AcknowledgeType.GAP),)) for gap in gaps]

@@ -218,6 +218,11 @@ class MemberSession:
             if not taken.gaps:
                 return None  # no room left in this response
 
+    def withdraw(self, key: TopicIdPartition, found: PartRecords, now_ms: int) -> bool:
+        """Whether what was taken is not to be sent any more, its locks being nearly over; it is given back then."""
+        partition = self._partitions.get(key)
+        return partition is not None and partition.withdraw(found.slice, found.lock_deadline_ms, now_ms)
+
     async def _read(self, partition: MemberPartition, position: LogPosition, offset: int) -> bool:
         """Have the log from `offset` on; False if it is not to be had now. The buffer may be another one after this."""
         if not self._reader.pause_s(position, offset):

@@ -41,6 +41,10 @@ class ReadAhead:
         """Whether a fetch of the client waits for records of this share-partition."""
         return self._is_waiting
 
+    @property
+    def _is_in_need(self) -> bool:
+        return self._is_waiting and not self.buffered
+
     # -- the client's side -----------------------------------------------------------------------------------------
 
     def ranges(self, most: int = MAX_RANGES) -> list[AcquiredRange]:
@@ -79,16 +83,20 @@ class ReadAhead:
 
     # -- the job's side -----------------------------------------------------------------------------------------
 
-    def demand(self, now_ms: int, wanted: int) -> int | None:
-        """How many records to ask the job for now, or None; follow it with `sent`. `wanted`: MaxRecords."""
-        self.credit.wants(wanted)
+    def demand(self, now_ms: int, wanted: int | None = None) -> int | None:
+        """How many records to ask the job for now, or None; follow it with `sent`.
+
+        `wanted`: MaxRecords of a fetch; None when it is not one that asks, but records have come.
+        """
+        if wanted is not None:
+            self.credit.wants(wanted)
         if not self._demands.may_send(now_ms):
             return None
-        return self.credit.missing(self.buffered, self._is_waiting, now_ms)
+        return self.credit.missing(self.buffered, self._is_in_need, now_ms)
 
     def sent(self, demand_id: str, records: int, now_ms: int) -> None:
         """The demand is on its way to the job; one stands at a time."""
-        self._demands.sent(Demand(demand_id, now_ms, records, not self._is_waiting))
+        self._demands.sent(Demand(demand_id, now_ms, records, not self._is_in_need))
         self.credit.sent()
 
     def refused(self, demand_id: str, now_ms: int, retry_ms: int) -> None:

@@ -83,11 +83,14 @@ class RecordingJob:
     def acquire(
         self, first: int, last: int, lock_deadline_ms: int, count: int = 1, read_committed: bool = False
     ) -> None:
+        """The job's answer to the last demand: this range."""
+        self.answer((AcquiredRange(first, last, count),), lock_deadline_ms, read_committed)
+
+    def answer(self, acquired: tuple[AcquiredRange, ...], lock_deadline_ms: int, read_committed: bool = False) -> None:
         """The job's answer to the last demand."""
         demand = next(row for row in reversed(self.rows) if isinstance(row, FetchRequest))
         answer = FetchResponse(
             demand.id, demand.reply_to, *KEY, demand.member_id,
-            acquired=(AcquiredRange(first, last, count),), lock_deadline_ms=lock_deadline_ms,
-            read_committed=read_committed,
+            acquired=acquired, lock_deadline_ms=lock_deadline_ms, read_committed=read_committed,
         )  # fmt: skip
         self._subscribers.pop(demand.id)(answer)

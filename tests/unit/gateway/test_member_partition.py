@@ -20,6 +20,7 @@ from sharegroup.protocol.share_partition_requests import (
     MAX_RANGES_PER_ROW,
     RELEASE_MEMBER,
     UNACQUIRE,
+    FetchRequest,
     SharePartitionRequest,
     UnacquireRequest,
 )
@@ -40,6 +41,35 @@ def member(job: RecordingJob, lock_duration_ms: int = 30_000) -> MemberPartition
     return made
 
 
+def asked(job: RecordingJob) -> list[int]:
+    """How many records each demand is for."""
+    return [row.max_records for row in job.rows if isinstance(row, FetchRequest)]
+
+
+def test_who_reads_on_has_its_next_demand_at_the_job_before_its_records_are_read() -> None:
+    job = RecordingJob()
+    part = member(job)
+    job.acquire(0, 9, LOCK_MS)
+    assert asked(job) == [100]  # whether it comes back is not known
+    send(part, 0, 9)
+    job.time_ms = 10
+    part.read_ahead.client_waits(10)
+    part.ask(10, 100)
+    job.acquire(10, 19, LOCK_MS)
+    assert asked(job) == [100, 100, 90]
+
+
+def test_an_answer_without_records_has_nothing_asked_until_the_member_comes_again() -> None:
+    job = RecordingJob()
+    part = member(job)
+    job.acquire(0, 9, LOCK_MS)
+    send(part, 0, 9)
+    part.read_ahead.client_waits(10)
+    part.ask(10, 100)
+    job.answer((), LOCK_MS)
+    assert asked(job) == [100, 100]
+
+
 @pytest.mark.parametrize(("lock_duration_ms", "too_late_ms"), [(30_000, 2_000), (2_000, 500)])
 def test_a_range_whose_lock_is_nearly_over_goes_back_and_short_locks_are_of_use(
     lock_duration_ms: int, too_late_ms: int
@@ -52,6 +82,20 @@ def test_a_range_whose_lock_is_nearly_over_goes_back_and_short_locks_are_of_use(
     assert job.rows == []
     part.expire(lock_duration_ms - too_late_ms)
     assert [(row.type, row.acquired) for row in job.rows] == [(UNACQUIRE, (AcquiredRange(0, 99, 1),))]
+
+
+def test_what_was_taken_for_a_response_that_was_long_in_the_making_goes_back_and_is_not_held() -> None:
+    job = RecordingJob()
+    part = member(job)
+    job.acquire(0, 99, LOCK_MS)
+    taken = Slice([AcquiredRange(0, 9, 1)], [], [], [], 10, 0)
+    assert part.take(taken, 0) == LOCK_MS
+    job.rows.clear()
+    assert not part.withdraw(taken, LOCK_MS, LOCK_MS - 2_001)
+    batch = [AcknowledgementBatch(0, 9, (1,))]
+    assert (job.rows, part.holdings.held(batch, 0) is None) == ([], False)
+    assert part.withdraw(taken, LOCK_MS, LOCK_MS - 2_000)
+    assert (given_back(job.rows), part.holdings.held(batch, 0)) == ([AcquiredRange(0, 9, 1)], None)
 
 
 def given_back(rows: Iterable[SharePartitionRequest]) -> list[AcquiredRange]:
@@ -339,9 +383,7 @@ def test_a_renewal_carries_its_grants_and_what_it_renews_is_held_for_longer() ->
 def test_gaps_are_acknowledged_with_their_grants() -> None:
     job = RecordingJob()
     part = member(job)
-    job.acquire(10, 49, LOCK_MS)
-    part.ask(0, 100)
-    job.acquire(50, 120, LOCK_MS, count=2)
+    job.answer((AcquiredRange(10, 49, 1), AcquiredRange(50, 120, 2)), LOCK_MS)
     job.rows.clear()
     send(part, 10, 39, gaps=(OffsetRange(40, 59), OffsetRange(100, 120)))
     ((row),) = job.rows
