@@ -32,6 +32,7 @@ MODULES = {
     "changes": "one_change",
     "B15": "b15_looked_at",
     "B16": "b16_rude",
+    "B17": "b17_fail_over",
     "upkeep": "upkeep",
     "idle": "idle",
     "shards": "shards",
