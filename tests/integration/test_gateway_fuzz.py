@@ -40,6 +40,10 @@ MAX_BYTES = 400 * 1_048_576
 #: Of the group kind that is used here, in ms.
 LOCK_MS = SESSION_MS = 600_000
 HELD, MEANWHILE = 100, 200
+LOGIN = {
+    "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_username": ALICE,
+    "sasl_password": f"{ALICE}'s secret", "share_acknowledgement_mode": "explicit",
+}  # fmt: skip
 ACL = [
     {"principal": "User:alice", "resource": "topic", "name": "*", "operations": ["Read"]},
     {"principal": "User:alice", "resource": "group", "prefix": "all_at_once-", "operations": ["Read"]},
@@ -134,15 +138,11 @@ def test_nobody_elses_records_are_touched(
     tables, port = str(share_group_job.tables_path), int(gateway.bootstrap_servers.rpartition(":")[2])
     kafka.create_topic("topic-mallorys")
     group = Group(share_group_job, gateway.bootstrap_servers, new_topic(2, HELD // 2), "all_at_once")
-    login = {
-        "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "PLAIN", "sasl_username": ALICE,
-        "sasl_password": f"{ALICE}'s secret", "share_acknowledgement_mode": "explicit",
-    }  # fmt: skip
     process = psutil.Process(gateway.pid)
     with (
         OutsideJudge(group, kafka.bootstrap_servers, LOCK_MS, SESSION_MS) as judge,
-        group.member(**login) as holder,
-        group.member(joins_later=True, **login) as worker,
+        group.member(**LOGIN) as holder,
+        group.member(joins_later=True, **LOGIN) as worker,
     ):
         judge.joined("holder")
         held = []
@@ -211,3 +211,29 @@ def is_all_but_held(work: object, worker: Member, held: int) -> bool:
     assert callable(work)
     work()
     return len(worker.accepted) == HELD + MEANWHILE - held
+
+
+def test_the_judge_would_see_it(
+    gateway: GatewayProcess, share_group_job: ShareGroupJobRun, kafka: EmbeddedKafka, new_topic: NewTopic
+) -> None:
+    """It is not told that a member has gone, whose records go to another then: so it looks when someone takes them."""
+    group = Group(share_group_job, gateway.bootstrap_servers, new_topic(1, 5), "all_at_once")
+    with OutsideJudge(group, kafka.bootstrap_servers, LOCK_MS, SESSION_MS) as judge:
+        held = []
+        with group.member(**LOGIN) as holder:
+            judge.joined("holder")
+            while not held:
+                held = holder.poll()
+            judge.given("holder", held)
+        with group.member(**LOGIN) as other:
+            judge.joined("other")
+            given: set[object] = set()
+
+            def is_given() -> bool:
+                records = other.poll()
+                judge.given("other", records)
+                given.update(record.key for record in records)
+                return given >= {record.key for record in held}
+
+            wait_until(is_given, "another has what was held")
+        assert [violation.rule for violation in judge.violations] == ["held by another"]  # told once a share-partition
