@@ -1,7 +1,7 @@
 """Members that work: several confluent-kafka ShareConsumers in threads, each of which takes its time for a record.
 
-Says `ready` when each has got a record, or has had half a minute to get one. Told a number of seconds on standard input,
-it prints as JSON how many records each has finished within them, and ends.
+Says `ready` when each has got a record, or has had half a minute to get one. Told a number of seconds on standard
+input, it prints as JSON how many records each has finished within them, and ends.
 """
 
 from __future__ import annotations
