@@ -12,6 +12,7 @@ import itertools
 import json
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +31,8 @@ _TOPIC, _PARTITIONS, _SIZE = "work", 4, 100
 _MEMBERS, _WORK_MS, _POLLS = (4, 16, 64), (1, 5, 20, 200), (10, 50, 500)
 _PROCESSES = 4
 _START_S = 120
+#: Members work for so long before what they do counts: in a job of hours the first polls do not.
+_SETTLE_S = 5.0
 #: By work in ms: what share of the work is to be done.
 _REACH = {5: 0.92, 20: 0.97, 200: 0.97}
 #: At 1 ms two cores are what there is too little of: against Kafka then.
@@ -61,7 +64,7 @@ def run(kafka: EmbeddedKafka, directory: Path, quick: bool) -> tuple[list[Figure
     """The lowest figure of each amount of work, and all of both sides."""
     seconds = 3.0 if quick else 10.0
     cases = [Case(4, 20, 50), Case(4, 1, 500)] if quick else _cases()
-    records = max(int(3 * (seconds + 5) * case.members * 1000 / case.work_ms) for case in cases)
+    records = max(int(3 * (seconds + 5 + _SETTLE_S) * case.members * 1000 / case.work_ms) for case in cases)
     kafka.create_topic(_TOPIC, partitions=_PARTITIONS)
     topics.fill(kafka.bootstrap_servers, _TOPIC, _PARTITIONS, records, _SIZE)
     groups = [case.group_id for case in cases]
@@ -102,6 +105,7 @@ def _measured(bootstrap_servers: str, group_id: str, case: Case, seconds: float)
         for process in processes:
             if _said(process).strip() != "ready":
                 raise RuntimeError(f"members of {group_id} have ended")
+        time.sleep(_SETTLE_S)  # the load itself
         for process in processes:
             assert process.stdin is not None
             process.stdin.write(f"{seconds}\n")
