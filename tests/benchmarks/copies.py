@@ -1,7 +1,8 @@
 """A topic into a Delta table, plainly and through a share group, in turns: the spark-submit script of B2.
 
 Both in one warm session. Plainly: Spark's Kafka source and Delta sink, everything in one micro-batch, which is the
-fastest that Spark has. Through a share group: `ShareConsumer` with `DeltaSink`; the job runs beside it and stands still
+fastest that Spark has. Through a share group: `ShareConsumer` with `DeltaSink`, whose
+batches may be as large; the job runs beside it and stands still
 while the plain copy is measured.
 """
 
@@ -74,8 +75,9 @@ def share(
     join = time.time()
     checkpoint = directory / "checkpoint"
     consumer = ShareConsumer(
-        spark, bootstrap_servers=bootstrap_servers, group_id=group_id, topics=[topic], checkpoint=str(checkpoint)
-    )
+        spark, bootstrap_servers=bootstrap_servers, group_id=group_id, topics=[topic], checkpoint=str(checkpoint),
+        max_records=records,
+    )  # fmt: skip
     sink = CountingSink(consumer, str(directory / "table"), records)
     query = consumer.start(sink)
     try:
