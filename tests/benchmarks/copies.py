@@ -1,9 +1,8 @@
 """A topic into a Delta table, plainly and through a share group, in turns: the spark-submit script of B2.
 
 Both in one warm session. Plainly: Spark's Kafka source and Delta sink, everything in one micro-batch, which is the
-fastest that Spark has. Through a share group: `ShareConsumer` with `DeltaSink`, whose
-batches may be as large; the job runs beside it and stands still
-while the plain copy is measured.
+fastest that Spark has. Through a share group: `ShareConsumer` with `DeltaSink`, whose batches may be as large; the job
+runs beside it and stands still while the plain copy is measured.
 """
 
 from __future__ import annotations

@@ -109,7 +109,6 @@ class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
         super().__init__(cluster, listeners, node_id)
         self._records: dict[TopicIdPartition, PartRecords] = {}
         self._faults: dict[TopicIdPartition, ErrorCode] = {}
-        self._deadline_ms: int | None = None
         self.record_count = self.byte_count = 0
 
     def has_records(self, key: TopicIdPartition) -> bool:
@@ -121,12 +120,10 @@ class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
         self._faults |= {key: code for key, code in codes.items() if key not in self._records}
 
     def records(self, key: TopicIdPartition, found: PartRecords) -> None:
-        """Put in a partition's records; the shortest of all locks counts."""
+        """Put in a partition's records."""
         self._records[key] = found
         self.record_count += found.slice.record_count
         self.byte_count += found.slice.byte_count
-        deadline_ms = found.lock_deadline_ms
-        self._deadline_ms = deadline_ms if self._deadline_ms is None else min(self._deadline_ms, deadline_ms)
 
     def withdraw(self, is_too_late: Callable[[TopicIdPartition, PartRecords], bool]) -> None:
         """Leave out the partitions whose records are too late to be sent."""
@@ -135,13 +132,13 @@ class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
                 del self._records[key]
                 self.record_count -= found.slice.record_count
                 self.byte_count -= found.slice.byte_count
-        self._deadline_ms = min((found.lock_deadline_ms for found in self._records.values()), default=None)
 
     def message(self, lock_timeout_ms: int, now_ms: int) -> ShareFetchResponse:
         """The message; its lock time is what is left of the shortest lock in it."""
         keys = [*self._records, *self._faults, *self._outcomes]
         entries = {key: self._partition(key) for key in dict.fromkeys(keys)}
-        left_ms = lock_timeout_ms if self._deadline_ms is None else max(0, self._deadline_ms - now_ms)
+        deadlines_ms = [found.lock_deadline_ms for found in self._records.values()]
+        left_ms = max(0, min(deadlines_ms) - now_ms) if deadlines_ms else lock_timeout_ms
         return self._message(ErrorCode.NONE, None, left_ms, entries)
 
     def _partition(self, key: TopicIdPartition) -> DataContainer:
