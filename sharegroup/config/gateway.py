@@ -163,6 +163,13 @@ class GatewayConfig(ConfigFamily):
         ge=1,
         description="Most records acquired ahead for one member of one share-partition.",
     )
+    read_ahead_linger_ms: Whole = Field(
+        default=0,
+        alias="gateway.read.ahead.linger.ms",
+        ge=0,
+        le=5_000,
+        description="How long asking ahead may wait for others at the job; more is read ahead for it.",
+    )
     read_ahead_idle_ms: Whole = Field(
         default=500,
         alias="gateway.read.ahead.idle.ms",

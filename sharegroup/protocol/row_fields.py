@@ -62,23 +62,6 @@ def answerable(row: dict[str, Any], types: tuple[str, ...]) -> dict[str, Any]:
     return row
 
 
-def is_awaited(value: bytes) -> bool:
-    """Whether a row names someone who waits for its response; False for what is no row at all."""
-    try:
-        return bool(json_object(value.decode(errors="replace")).get("reply_to"))
-    except InvalidRequestRow:
-        return False
-
-
-def topic_id_of(value: bytes) -> str:
-    """The id of the topic that a row is about, "" where it names none."""
-    try:
-        topic_id = json_object(value.decode(errors="replace")).get("topic_id")
-    except InvalidRequestRow:
-        return ""
-    return topic_id if isinstance(topic_id, str) else ""
-
-
 def text(
     row: Mapping[str, Any],
     field: str,

@@ -117,6 +117,7 @@ class FetchRequest(_Request):
     `is_static`: the locks are to outlast a restart of the member, which is a static one (KIP-345). `opened_ms` (-1: no)
     says that it is the first fetch of a session, opened then, of a process that knows of nothing that the member holds:
     that is released, and this fetch is met first. It says nothing once the member has got records by a later fetch.
+    `linger_ms` is how long the row may wait for others before the job takes it in: the member has records until then.
     """
 
     type: ClassVar[str] = FETCH
@@ -126,9 +127,14 @@ class FetchRequest(_Request):
     max_wait_ms: int = 0
     is_static: bool = False
     opened_ms: int = -1
+    linger_ms: int = 0
 
     def _left_out(self) -> tuple[str, ...]:
-        known = {"is_static": self.is_static, "opened_ms": self.opened_ms >= 0}
+        known = {
+            "is_static": self.is_static,
+            "opened_ms": self.opened_ms >= 0,
+            "linger_ms": self.linger_ms > 0,
+        }
         return tuple(name for name, is_known in known.items() if not is_known)
 
 
@@ -250,6 +256,7 @@ def _fetch(row: Mapping[str, Any]) -> FetchRequest:
         max_wait_ms=integer(row, "max_wait_ms", 0, MAX_INT32),
         is_static=boolean(row, "is_static"),
         opened_ms=integer(row, "opened_ms", -1, MAX_OFFSET, default=-1),
+        linger_ms=integer(row, "linger_ms", 0, MAX_INT32, default=0),
     )
 
 

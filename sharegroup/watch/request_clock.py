@@ -7,26 +7,24 @@ time*: the latest time before which every appended request has been read by a co
 While nothing is to be done, the source waits here for the next request (a long poll at the broker): a trigger that
 finds nothing costs the JVM milliseconds, and five of them a second were most of an idle job's 7 % of a core.
 
-Requests that nobody waits for (no `reply_to`: a gateway's acknowledgements) may *linger* here until one comes that
-somebody waits for: one micro-batch for half a second of them costs what it costs for one of them.
+Requests that may linger (`unread_requests`) wait here for those that may not.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
 
 from kafka import KafkaConsumer, TopicPartition
 
-from sharegroup.protocol.row_fields import is_awaited, topic_id_of
 from sharegroup.watch.log_poll import LogPoll
+from sharegroup.watch.unread_requests import UnreadRequests
 
 _SAMPLES = 64
-#: How often lingering requests are looked at, in seconds, and how many at a time.
-_LINGER_POLL_S, _LINGER_RECORDS = 0.02, 1_000
-#: How many unread requests are looked at for their topics, and how long it may take to get them, in ms.
-_TOPIC_RECORDS, _TOPIC_MS = 200, 200
+#: How often lingering requests are looked at, in seconds.
+_LINGER_POLL_S = 0.02
+#: How many unread requests are looked at in one go, and how long it may take to get those that are there, in ms.
+_LOOK_RECORDS, _LOOK_MS = 500, 200
 
 
 class SafeClock:
@@ -58,18 +56,21 @@ class SafeClock:
 
 
 class RequestClock:
-    """Watches a request topic. `idle_poll_ms` is how often its log start is looked up, which retention moves."""
+    """Watches a request topic. `idle_poll_ms` is how often its log start is looked up, which retention moves; `shards`
+    is for `UnreadRequests`."""
 
-    def __init__(self, poll: LogPoll, topic: str, idle_poll_ms: int) -> None:
+    def __init__(self, poll: LogPoll, topic: str, idle_poll_ms: int, shards: int | None = None) -> None:
         self._poll = poll
         self._topic = topic
         self._idle_poll_ms = idle_poll_ms
+        self._shards = shards
         self._partitions: list[TopicPartition] = []
         self._starts: dict[int, int] = {}
         self._starts_ms = 0
         self._clock = SafeClock()
         self._waiter: KafkaConsumer | None = None
-        self._unread: list[bytes] = []
+        self._waits_from: dict[int, int] = {}
+        self._unread = UnreadRequests(shards)
 
     def observe(self, now_ms: int, positions: Mapping[int, int]) -> tuple[bool, int]:
         """Whether unread requests are there, and the safe time (ms), given the next unread offset of each partition.
@@ -86,32 +87,30 @@ class RequestClock:
         self._clock.observe(now_ms, ends)
         return any(end > read[p] for p, end in ends.items()), self._clock.safe_ms(read)
 
-    def wait(self, positions: Mapping[int, int], timeout_ms: int, linger_ms: int = 0) -> bool:
-        """Wait for an unread request, at most `timeout_ms`; whether there is one. `observe` comes first.
-
-        Requests that nobody waits for count once the first of them has been here for `linger_ms`, which may be later.
+    def are_due(self, positions: Mapping[int, int], waiting: Collection[str] = ()) -> bool:
+        """Whether unread requests that are there may not linger (any more), given the shard keys at which demands
+        stand. `observe` comes first. Raises KafkaError.
         """
-        if self._waiter is None:
-            self._waiter = self._poll.waiter()
-            self._waiter.assign(self._partitions)
-        for partition in self._partitions:
-            position = self._read(positions)[partition.partition]
-            if self._waiter.position(partition) != position:
-                self._waiter.seek(partition, position)
-        if linger_ms:
-            found = self._linger(self._waiter, timeout_ms, linger_ms)
-        else:
-            found = self._waiter.poll(timeout_ms=timeout_ms, max_records=_TOPIC_RECORDS)
-        self._unread = [record.value or b"" for records in found.values() for record in records]
-        return bool(found)
+        if self._unread_behind(positions).due_ms is None:
+            self._look(_LOOK_MS, waiting)
+        return self._unread.are_due(_monotonic_ms())
 
-    def topics_of_unread(self, positions: Mapping[int, int]) -> set[str]:
-        """The ids of the topics that unread requests are about, as far as they are seen: those that the last `wait`
-        has found, else what is there now."""
-        if not self._unread:
-            self.wait(positions, _TOPIC_MS)
-        unread, self._unread = self._unread, []
-        return {topic_id for topic_id in map(topic_id_of, unread) if topic_id}
+    def wait(self, positions: Mapping[int, int], timeout_ms: int, waiting: Collection[str] = ()) -> bool:
+        """Wait until `are_due`, at most `timeout_ms`; whether they are. Raises KafkaError."""
+        unread, end_ms = self._unread_behind(positions), _monotonic_ms() + timeout_ms
+        while not unread.are_due(now_ms := _monotonic_ms()):
+            if now_ms >= end_ms:
+                return False
+            if unread.due_ms is None:
+                self._look(end_ms - now_ms, waiting)
+            else:
+                time.sleep(_LINGER_POLL_S)  # not a long poll: it would end with each request that may linger
+                self._look(0, waiting)
+        return True
+
+    def topics_of_unread(self) -> set[str]:
+        """The ids of the topics that unread requests are about, as far as they were seen, each told once."""
+        return self._unread.take_topics()
 
     def close(self) -> None:
         """Close the connections of its own."""
@@ -119,16 +118,25 @@ class RequestClock:
             self._waiter.close()
             self._waiter = None
 
-    @staticmethod
-    def _linger(waiter: KafkaConsumer, timeout_ms: int, linger_ms: int) -> Any:
-        found = waiter.poll(timeout_ms=timeout_ms, max_records=_LINGER_RECORDS)
-        end = time.monotonic() + linger_ms / 1000
-        while found and time.monotonic() < end:
-            if any(is_awaited(record.value or b"") for records in found.values() for record in records):
-                break
-            time.sleep(_LINGER_POLL_S)  # not a long poll: it would end with each request that may linger
-            found = waiter.poll(timeout_ms=0, max_records=_LINGER_RECORDS) or found
-        return found
+    def _unread_behind(self, positions: Mapping[int, int]) -> UnreadRequests:
+        """What was seen behind the positions; nothing yet when they are others than before."""
+        if self._waiter is None:
+            self._waiter = self._poll.waiter()
+            self._waiter.assign(self._partitions)
+        read = self._read(positions)
+        if read != self._waits_from:
+            for partition in self._partitions:
+                if self._waiter.position(partition) != read[partition.partition]:
+                    self._waiter.seek(partition, read[partition.partition])
+            self._waits_from, self._unread = read, UnreadRequests(self._shards)
+        return self._unread
+
+    def _look(self, timeout_ms: int, waiting: Collection[str]) -> None:
+        """Add requests that were not seen yet, as soon as there are some."""
+        assert self._waiter is not None
+        found = self._waiter.poll(timeout_ms=timeout_ms, max_records=_LOOK_RECORDS)
+        values = (record.value or b"" for records in found.values() for record in records)
+        self._unread.add(values, waiting, _monotonic_ms())
 
     def _read(self, positions: Mapping[int, int]) -> dict[int, int]:
         """The next unread offset of each partition; what retention has taken counts as read."""
@@ -150,3 +158,7 @@ class Waiting:
         if deadline_ms is not None:
             left = min(left, max(1, deadline_ms - now_ms + 1))
         return max(0, min(left, slice_ms))
+
+
+def _monotonic_ms() -> int:
+    return int(time.monotonic() * 1000)

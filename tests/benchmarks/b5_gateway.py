@@ -47,12 +47,13 @@ def run(kafka: EmbeddedKafka, directory: Path, quick: bool) -> tuple[list[Figure
     )
     turns: list[dict[str, dict[str, float]]] = []
     with Engine(config) as engine, GatewayProcess(config, directory / "gateway.log") as gateway:
-        served = ProcessTree(gateway.pid)
+        served = {"gateway": ProcessTree(gateway.pid), "job": engine.processes, "broker": ProcessTree(kafka.pid)}
         for mine, theirs in zip(ours, its, strict=True):
-            cpu = served.cpu_seconds()
+            before, batches = {name: tree.cpu_seconds() for name, tree in served.items()}, len(engine.batches())
             share = consume_apart(gateway.bootstrap_servers, mine, _TOPIC, records, _TIMEOUT_S)
-            share["gateway_cpu_s"] = served.cpu_seconds() - cpu
-            with engine.processes.held(), served.held():
+            share |= {f"{name}_cpu_s": tree.cpu_seconds() - before[name] for name, tree in served.items()}
+            share["micro_batches"] = len(engine.batches()) - batches
+            with engine.processes.held(), served["gateway"].held():
                 kafkas = consume_apart(kafka.bootstrap_servers, theirs, _TOPIC, records, _TIMEOUT_S)
             turns.append({"gateway": share, "kafka": kafkas})
     return _figures(records, turns[warm_up:]), {"turns": turns}
@@ -63,9 +64,13 @@ def _figures(records: int, turns: list[dict[str, dict[str, float]]]) -> list[Fig
     ratio = median([mine / theirs for mine, theirs in zip(ours, its, strict=True)])
     our_joins, its_joins = ([turn[side]["join_s"] for turn in turns] for side in ("gateway", "kafka"))
     join_ratio = median([mine / theirs for mine, theirs in zip(our_joins, its_joins, strict=True)])
-    cpu = median([turn["gateway"]["gateway_cpu_s"] for turn in turns])
+    of_a_turn = {
+        name: median([turn["gateway"][name] for turn in turns])
+        for name in ("gateway_cpu_s", "job_cpu_s", "broker_cpu_s", "micro_batches")
+    }
     note = (
-        f"{records:,} records of {_SIZE} bytes, {_PARTITIONS} partitions, {len(turns)} turns; gateway CPU {cpu:.1f} s"
+        f"{records:,} records of {_SIZE} bytes, {_PARTITIONS} partitions, {len(turns)} turns; of one of ours: "
+        + ", ".join(f"{name} {value:.1f}" for name, value in of_a_turn.items())
     )
     return [
         Figure(NAME, "ShareConsumer through the gateway, against Kafka's share groups", median(ours), "records/s",

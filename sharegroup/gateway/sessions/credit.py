@@ -10,6 +10,8 @@ fetch wants and serves the next ones from its buffer. That is credit, bounded by
   it is left. When demands come back full, and the buffer runs empty all the same (or must, by the member's rate and the
   job's round trip), the target grows: twofold at least, to what rate and round trip call for, 32-fold at most.
   So no guess risks more than 32 times what the member has just used up.
+- With `linger_ms`, a demand that is sent ahead may wait at the job for others, so that one micro-batch serves more of
+  them: until what is here lasts for little more than a round trip. The target allows for that.
 - The target shrinks when a demand comes back less than half full (there is no more to be had), when locks run down in
   the buffer, and when others wait for what lies here unused. It starts anew when the member has been idle.
 """
@@ -26,17 +28,20 @@ _PART_OF_LOCK = 3
 _LEAST_GROWTH, _MOST_GROWTH = 2, 32
 #: Round trips that the target should last for: half of it is left when a demand is sent, and is to outlast the answer.
 _ROUND_TRIPS = 3
+#: Round trips for which there must be records still when a demand has lingered.
+_MARGIN_TRIPS = 1.5
 
 
 class Credit:
     """Learns from what the member does, and tells how many records to ask for. All times are milliseconds.
 
     `min_records`: least records to ask for. `max_records`: most to hold, share.partition.max.record.locks at most.
-    `lock_duration_ms`: that of the group.
+    `lock_duration_ms`: that of the group. `linger_ms`: the most that a demand may wait for others at the job.
     """
 
-    def __init__(self, max_records: int, lock_duration_ms: int, min_records: int = 0) -> None:
+    def __init__(self, max_records: int, lock_duration_ms: int, min_records: int = 0, linger_ms: int = 0) -> None:
         self._min_records, self._max_records, self._lock_duration_ms = min_records, max_records, lock_duration_ms
+        self._linger_ms = linger_ms
         self._consumption = Consumption()
         self._wanted = self._target = 0
         self._last_was_full = self._ran_empty = self._is_idle = False
@@ -80,6 +85,13 @@ class Credit:
         self._grow(now_ms)
         return self._target - buffered if 2 * buffered < self._target else None
 
+    def linger_ms(self, buffered: int, now_ms: int) -> int:
+        """How long a demand that is sent now may wait for others; `buffered` are the records that are here."""
+        rate = self._consumption.rate(now_ms)
+        if not (self._linger_ms and rate):
+            return 0
+        return max(0, min(self._linger_ms, int(buffered / rate - _MARGIN_TRIPS * self._round_trip_ms)))
+
     def sent(self) -> None:
         """A demand is on its way."""
         self._ran_empty = False
@@ -89,8 +101,8 @@ class Credit:
         self._last_was_full = records >= demand.records
         if self._last_was_full:
             # Only a full answer came as fast as the job could: others waited for records to be there.
-            sample = max(1, now_ms - demand.sent_ms)
-            self._round_trip_ms = (self._round_trip_ms + sample) / 2 if self._round_trip_ms else float(sample)
+            sample = self._round_trip_of(demand, now_ms)
+            self._round_trip_ms = (self._round_trip_ms + sample) / 2 if self._round_trip_ms else sample
         elif 2 * records < demand.records:
             self.shrink()
 
@@ -111,6 +123,13 @@ class Credit:
         self._last_was_full = False
         self._not_ahead_before_ms = until_ms
 
+    def _round_trip_of(self, demand: Demand, now_ms: int) -> float:
+        """Of one that may have lingered: as it was before, as far as that is possible."""
+        took_ms = max(1.0, now_ms - demand.sent_ms)
+        if not (demand.linger_ms and self._round_trip_ms):
+            return took_ms
+        return min(max(self._round_trip_ms, took_ms - demand.linger_ms), took_ms)
+
     def _may_read_ahead(self, now_ms: int) -> bool:
         if self._is_idle or now_ms < self._not_ahead_before_ms:
             return False
@@ -128,9 +147,9 @@ class Credit:
         rate = self._consumption.rate(now_ms)
         if not self._last_was_full or rate is None:
             return
-        a_trip = rate * self._round_trip_ms
-        if not self._ran_empty and a_trip <= self._target:
+        a_trip, lingering = rate * self._round_trip_ms, rate * 2 * self._linger_ms  # half of it is left by then
+        if not self._ran_empty and a_trip + lingering <= self._target:
             return
-        growth = min(max(_ROUND_TRIPS * a_trip, _LEAST_GROWTH * self._target), _MOST_GROWTH * self._target)
+        growth = min(max(_ROUND_TRIPS * a_trip + lingering, _LEAST_GROWTH * self._target), _MOST_GROWTH * self._target)
         self._target = min(int(growth), self._bound(now_ms))
         self._last_was_full = self._ran_empty = False

@@ -9,12 +9,14 @@ _MOST_UNANSWERED = 100
 
 
 class Demand(NamedTuple):
-    """A fetch that was sent to the job; `is_ahead`: no fetch of the client was waiting when it was sent."""
+    """A fetch that was sent to the job; `is_ahead`: no fetch of the client was waiting when it was sent. `linger_ms` is
+    how long it may wait there for others."""
 
     id: str
     sent_ms: int
     records: int
     is_ahead: bool
+    linger_ms: int = 0
 
 
 class Demands:

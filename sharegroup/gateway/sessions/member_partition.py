@@ -93,12 +93,15 @@ class MemberPartition:
     def _demand(self, records: int | None, now_ms: int) -> None:
         if records is None:
             return
-        named = self._named(self._job.reply_to)
         request = FetchRequest(
-            *named, max_records=records, max_wait_ms=self._demand_wait_ms, is_static=self.is_static,
+            *self._named(self._job.reply_to),
+            max_records=records,
+            max_wait_ms=self._demand_wait_ms,
+            is_static=self.is_static,
             opened_ms=self._opened_ms,
-        )  # fmt: skip
-        self.read_ahead.sent(request.id, records, now_ms)
+            linger_ms=self.read_ahead.linger_ms(now_ms),
+        )
+        self.read_ahead.sent(request.id, records, now_ms, request.linger_ms)
         self._job.subscribe(request.id, self._receive)
         self._job.append_soon(request, lambda: self._refused(request.id))
 

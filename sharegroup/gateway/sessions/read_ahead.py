@@ -25,8 +25,10 @@ class ReadAhead:
     All times are milliseconds; for the arguments see `Credit` and `Demands`.
     """
 
-    def __init__(self, max_records: int, lock_duration_ms: int, lost_after_ms: int, min_records: int = 0) -> None:
-        self.credit = Credit(max_records, lock_duration_ms, min_records)
+    def __init__(
+        self, max_records: int, lock_duration_ms: int, lost_after_ms: int, min_records: int = 0, linger_ms: int = 0
+    ) -> None:
+        self.credit = Credit(max_records, lock_duration_ms, min_records, linger_ms)
         self._demands = Demands(lost_after_ms)
         self._buffer = ReadAheadBuffer()
         self._is_waiting = False
@@ -94,9 +96,13 @@ class ReadAhead:
             return None
         return self.credit.missing(self.buffered, self._is_in_need, now_ms)
 
-    def sent(self, demand_id: str, records: int, now_ms: int) -> None:
+    def linger_ms(self, now_ms: int) -> int:
+        """How long the demand may wait at the job for others."""
+        return 0 if self._is_in_need else self.credit.linger_ms(self.buffered, now_ms)
+
+    def sent(self, demand_id: str, records: int, now_ms: int, linger_ms: int = 0) -> None:
         """The demand is on its way to the job; one stands at a time."""
-        self._demands.sent(Demand(demand_id, now_ms, records, not self._is_in_need))
+        self._demands.sent(Demand(demand_id, now_ms, records, not self._is_in_need, linger_ms))
         self.credit.sent()
 
     def refused(self, demand_id: str, now_ms: int, retry_ms: int) -> None:

@@ -38,8 +38,6 @@ logger = logging.getLogger(__name__)
 SOURCE_NAME = "kafka_log_offsets"
 #: How often the `share_partitions` table is looked at while nobody waits for records.
 _TABLE_POLL_MS = 500
-#: How long requests wait that nobody waits for, while no member waits for records either.
-_LINGER_MS = 500
 #: So many rows are a start, or the load of many groups.
 _LARGE_LOAD = 1_000
 READER = f"{__name__}:LogOffsetsReader"
@@ -58,7 +56,8 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
         configs = ConfigPoll(options["job_config"], options["tables_path"], options["storage_options"])
         settings = PlannerSettings(**{name: options[name] for name in PlannerSettings.__dataclass_fields__})
         self._planner = LogOffsetsPlanner(self._tables, LogPoll(options["kafka"], LOG_TIMEOUT_MS), configs, settings)
-        self._clock = RequestClock(LogPoll(options["kafka"]), options["requests_topic"], options["idle_poll_ms"])
+        requests = LogPoll(options["kafka"])
+        self._clock = RequestClock(requests, options["requests_topic"], options["idle_poll_ms"], options["shards"])
         self._last: tuple[dict[str, Any], SourceOffset] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -89,14 +88,6 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
     def commit(self, end: dict[str, Any]) -> None:
         """Spark's, for what may be forgotten: nothing is kept here."""
 
-    def _topics_of(self, requests: Requests, told: HandOver) -> set[str]:
-        """Whose logs are asked for, as somebody waits for requests about them."""
-        try:
-            return self._clock.topics_of_unread(told.positions) if requests.are_wanted else set()
-        except KafkaError as error:
-            logger.debug("unread requests cannot be looked at: %s", error)
-            return set()
-
     def _offset_of(self, start: dict[str, Any]) -> SourceOffset:
         """Spark gives the newest offset back at each look: it is not read from its JSON each time."""
         if self._last is None or self._last[0] != start:
@@ -116,10 +107,11 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
             problem: KafkaError | None = None
             try:
                 if requests.must_look(wake):
-                    requests = requests.seen(*self._clock.observe(now_ms, told.positions), wake)
+                    requests = self._look(requests, wake, told, now_ms)
             except KafkaError as error:
                 problem = error
-            after = self._planner.next(before, told, self._topics_of(requests, told), requests.safe_ms, now_ms)
+            topics = self._clock.topics_of_unread() if requests.are_wanted else set()
+            after = self._planner.next(before, told, topics, requests.safe_ms, now_ms)
             if after is not None:
                 return after
             if problem is not None:
@@ -128,8 +120,13 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
             wait_ms = waiting.next_ms(now_ms, wake.deadline_ms, slice_ms)
             if requests.are_wanted or not wait_ms:
                 return None
-            is_there = self._clock.wait(told.positions, wait_ms, _LINGER_MS if wake.may_linger else 0)
-            requests = requests._replace(are_wanted=is_there)
+            requests = requests._replace(are_wanted=self._clock.wait(told.positions, wait_ms, told.waiting))
+
+    def _look(self, before: Requests, wake: Wake, told: HandOver, now_ms: int) -> Requests:
+        """What is unread is brought when it may not linger, and for a tick, which wants to know what was in time."""
+        are_unread, safe_ms = self._clock.observe(now_ms, told.positions)
+        are_wanted = are_unread and (self._clock.are_due(told.positions, told.waiting) or wake.is_due)
+        return Requests(before.are_wanted or are_wanted, safe_ms)
 
 
 def _now_ms() -> int:

@@ -10,7 +10,6 @@ from kafka import TopicPartition
 from kafka.errors import KafkaTimeoutError
 
 from sharegroup.config import Config
-from sharegroup.protocol.row_fields import topic_id_of
 from sharegroup.spark.queries import log_offsets_source, share_groups_source
 from sharegroup.spark.queries.log_offsets_source import LogOffsetsReader
 from sharegroup.spark.queries.share_groups_source import ShareGroupsReader
@@ -105,20 +104,18 @@ class SimulatedLogPoll:
 class _Clock(RequestClock):
     """Nobody waits: the simulation asks again when there is something."""
 
-    def wait(self, positions: Mapping[int, int], timeout_ms: int, linger_ms: int = 0) -> bool:
-        """Whether an unread request is there."""
+    def wait(self, positions: Mapping[int, int], timeout_ms: int, waiting: Collection[str] = ()) -> bool:
+        """Nothing comes meanwhile."""
         return False
 
-    def topics_of_unread(self, positions: Mapping[int, int]) -> set[str]:
-        """Of all that are there."""
+    def are_due(self, positions: Mapping[int, int], waiting: Collection[str] = ()) -> bool:
+        """Nothing lingers. All that are there are seen."""
         logs = self._poll.logs(self._partitions)  # type: ignore[attr-defined]
         reads = self._read(positions)
-        values = [
-            record.value
-            for partition, log in logs.items()
-            for _, record in log.records(reads[partition.partition], log.log_end_offset)
-        ]
-        return {topic_id for topic_id in map(topic_id_of, values) if topic_id}
+        for partition, log in logs.items():
+            records = log.records(reads[partition.partition], log.log_end_offset)
+            self._unread.add((record.value for _, record in records), waiting, 0)
+        return True
 
 
 class _Pinned(PinnedTables):

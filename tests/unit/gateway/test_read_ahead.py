@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from sharegroup.gateway.sessions.credit import Credit
+from sharegroup.gateway.sessions.demands import Demand
 from sharegroup.gateway.sessions.read_ahead import ReadAhead
 from sharegroup.types import AcquiredRange, OffsetRange
 
@@ -14,6 +16,7 @@ WANTED = 500
 LOCK_MS = 30_000
 LOST_MS = 60_000
 TRIP_MS = 500
+LINGER_MS = 1_000
 
 
 @pytest.fixture
@@ -32,9 +35,9 @@ def take(ahead: ReadAhead, records: int, now_ms: int) -> int | None:
     return ahead.take([AcquiredRange(first, first + records - 1, 1)], [], now_ms)
 
 
-def reading_ahead(now_ms: int = 1_000) -> ReadAhead:
+def reading_ahead(now_ms: int = 1_000, linger_ms: int = 0) -> ReadAhead:
     """A member that took two fetches in 5 ms each, and is waiting since `now_ms`; its demand came back full."""
-    ahead = ReadAhead(1_000_000, LOCK_MS, LOST_MS)
+    ahead = ReadAhead(1_000_000, LOCK_MS, LOST_MS, linger_ms=linger_ms)
     ahead.client_waits(0)
     ahead.sent("d0", 2 * WANTED, 0)
     assert ahead.demand(0, WANTED) is None
@@ -297,7 +300,7 @@ def test_gaps_leave_the_buffer_and_the_fetch_goes_on_waiting(ahead: ReadAhead) -
 
 @dataclass
 class Run:
-    """One member and an job that always has as much as is asked for, step by step in milliseconds.
+    """One member and a job that always has as much as is asked for, step by step in milliseconds.
 
     The client fetches at most `wanted`, and comes back after what it got is worked off at its rate (records a ms).
     """
@@ -308,6 +311,7 @@ class Run:
     delivered: int = 0
     dry_ms: list[int] = field(default_factory=list)
     asked: list[int] = field(default_factory=list)
+    lingered_ms: list[int] = field(default_factory=list)
     most_buffered: int = 0
     given_back: int = 0
 
@@ -333,8 +337,10 @@ class Run:
             records_wanted = self.ahead.demand(now_ms, self.wanted)
             if records_wanted is not None:
                 self.asked.append(records_wanted)
-                self.ahead.sent(str(len(self.asked)), records_wanted, now_ms)
-                answers.append((now_ms + TRIP_MS, str(len(self.asked)), records_wanted))
+                lingers_ms = self.ahead.linger_ms(now_ms)
+                self.lingered_ms.append(lingers_ms)
+                self.ahead.sent(str(len(self.asked)), records_wanted, now_ms, lingers_ms)
+                answers.append((now_ms + lingers_ms + TRIP_MS, str(len(self.asked)), records_wanted))
         return self
 
 
@@ -345,6 +351,43 @@ def test_a_fast_client_waits_for_a_few_round_trips_and_then_never() -> None:
     assert run.delivered > 0.8 * 300 * 20_000
     assert run.given_back == 0
     assert run.most_buffered <= 300 * 2 * 8 * TRIP_MS
+
+
+def test_demands_of_a_fast_client_linger_and_it_never_waits_for_it() -> None:
+    run = Run(rate=300, ahead=ReadAhead(10_000_000, LOCK_MS, LOST_MS, linger_ms=LINGER_MS)).run(30_000)
+    assert set(run.lingered_ms[-10:]) == {LINGER_MS}
+    assert run.dry_ms[-1] < 4_000
+    assert run.delivered > 0.8 * 300 * 30_000
+    assert run.most_buffered <= 300 * 2 * (2 * LINGER_MS + 8 * TRIP_MS)
+    assert run.given_back == 0
+
+
+def test_what_a_client_waits_for_does_not_linger() -> None:
+    ahead = reading_ahead(linger_ms=LINGER_MS)
+    ahead.client_waits(1_000)
+    assert ahead.linger_ms(1_000) == 0
+
+
+def test_a_demand_lingers_while_there_is_enough_for_the_answer() -> None:
+    credit = Credit(1_000_000, LOCK_MS, linger_ms=300)
+    credit.answered(Demand("d0", 0, WANTED, is_ahead=False), WANTED, 100)
+    assert credit.linger_ms(WANTED, 100) == 0  # who knows how fast the member is
+    credit.handed_out(WANTED, 100)
+    credit.waits(200, is_asked_ahead=False)  # 5 a ms
+    assert [credit.linger_ms(buffered, 200) for buffered in (0, 750, 1_000, 2_000, 5_000)] == [0, 0, 50, 250, 300]
+
+
+@pytest.mark.parametrize(
+    ("took_ms", "expected_ms"),
+    [(40, 70), (100, 100), (300, 100), (400, 100), (500, 150)],
+)
+def test_a_round_trip_is_learnt_from_what_cannot_be_lingering(took_ms: int, expected_ms: int) -> None:
+    credit = Credit(1_000_000, LOCK_MS, linger_ms=300)
+    credit.answered(Demand("d0", 0, WANTED, is_ahead=False), WANTED, 100)
+    credit.answered(Demand("d1", 100, WANTED, is_ahead=True, linger_ms=300), WANTED, 100 + took_ms)
+    credit.handed_out(1_000, 700)
+    credit.waits(1_700, is_asked_ahead=False)  # 1 a ms
+    assert credit.linger_ms(200, 1_700) == max(0, int(200 - 1.5 * expected_ms))
 
 
 @pytest.mark.parametrize("wanted", [10, WANTED])

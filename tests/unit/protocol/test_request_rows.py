@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sharegroup.errors import ErrorCode, InvalidRequestRow
-from sharegroup.protocol.row_fields import MAX_INT32, MAX_OFFSET, MAX_TEXT_LENGTH, is_awaited
+from sharegroup.protocol.row_fields import MAX_INT32, MAX_OFFSET, MAX_TEXT_LENGTH
 from sharegroup.protocol.share_group_fields import MAX_PARTITIONS, MAX_TOPIC_PARTITIONS
 from sharegroup.protocol.share_group_requests import (
     ALTER_CONFIGS,
@@ -86,6 +86,7 @@ SHARE_PARTITION_ROWS = st.one_of(
     st.builds(
         FetchRequest, *COMMON, max_records=st.integers(1, MAX_INT32), max_wait_ms=NUMBER, is_static=st.booleans(),
         opened_ms=st.integers(-1, MAX_OFFSET),
+        linger_ms=st.integers(0, MAX_INT32),
     ),
     st.builds(
         AcknowledgeRequest, *COMMON, batches=BATCHES, is_renew_ack=st.booleans(), acquired=st.just(()) | GRANTS,
@@ -399,15 +400,3 @@ def test_fields_of_another_type_and_unknown_ones_are_ignored() -> None:
 
 def test_reply_to_may_be_left_out() -> None:
     assert decode_share_partition_request(json.dumps(row(FETCH, reply_to=...))).reply_to == ""
-
-
-@pytest.mark.parametrize(
-    "value", [b"", b"{", b"[1]", b"7", b"\xff\xfe", b"[" * 100_000, b'{"reply_to": ""}', b"{}", b'{"a": "\\ud800"}']
-)
-def test_nobody_waits_for_the_answer_to_what_is_no_row(value: bytes) -> None:
-    assert not is_awaited(value)
-
-
-@pytest.mark.parametrize("reply_to", ["", "me"])
-def test_who_names_a_reader_waits(reply_to: str) -> None:
-    assert is_awaited(DeleteGroupRequest("1", "g", reply_to).encode()) == bool(reply_to)
