@@ -51,6 +51,13 @@ class GatewayProcess(LoggedProcess):
         """The addresses of all its ports, with commas."""
         return ",".join(self.addresses.values())
 
+    @property
+    def standby_address(self) -> str:
+        """By which other gateways name it: the port before the base port."""
+        node_id, address = next(iter(self.addresses.items()))
+        host, _, port = address.rpartition(":")
+        return f"{host}:{int(port) - node_id - 1}"
+
 
 def free_base_port() -> int:
     """A base port whose ports were free a moment ago, for brokers of small ids."""

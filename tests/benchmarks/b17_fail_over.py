@@ -87,9 +87,7 @@ def _times(
 
 
 def _await_news_of(gateway: GatewayProcess, other: GatewayProcess, since: int) -> None:
-    ((node_id, address),) = other.addresses.items()
-    host, _, port = address.rpartition(":")
-    gateway.await_log(f"gateway {host}:{int(port) - node_id - 1} is there", _KNOWN_S, since)
+    gateway.await_log(f"gateway {other.standby_address} is there", _KNOWN_S, since)
 
 
 @contextmanager

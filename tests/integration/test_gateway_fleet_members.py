@@ -52,10 +52,8 @@ def gateways(
 
 
 def knows(gateway: GatewayProcess, other: GatewayProcess) -> bool:
-    """Whether a gateway has said that the other one is there, by the standby port: the one before the base port."""
-    ((node_id, address),) = other.addresses.items()
-    host, _, port = address.rpartition(":")
-    return gateway.has_logged(f"gateway {host}:{int(port) - node_id - 1} is there")
+    """Whether a gateway has said that the other one is there."""
+    return gateway.has_logged(f"gateway {other.standby_address} is there")
 
 
 def append(producer: KafkaProducer, topic: str, name: str) -> None:

@@ -120,7 +120,7 @@ def test_a_wrong_clock_does_not_matter(skew_ms: int) -> None:
     world.run(60)
     left = {delivery.lock_end_ms - delivery.made_ms for delivery in world.witness.deliveries}
     assert min(left) > LOCK_MS // 2  # some are read ahead
-    assert LOCK_MS - 1_000 < max(left) <= LOCK_MS  # in whole milliseconds
+    assert LOCK_MS - 1_000 < max(left) <= LOCK_MS  # what it learns of the time may be a millisecond behind
     assert (world.witness.violations, world.problems()) == ([], [])
 
 
