@@ -11,6 +11,7 @@ import typer
 
 from sharegroup.cli.config_option import config_of
 from sharegroup.cli.page_process import page_beside
+from sharegroup.cli.without_pandas import do_without_pandas
 
 if TYPE_CHECKING:
     from sharegroup.config import Config
@@ -38,6 +39,7 @@ def gateway(
 
 
 def _run(config: Config) -> int:
+    do_without_pandas()
     from sharegroup.cli.gateway_server import run_gateway
 
     return run_gateway(config)

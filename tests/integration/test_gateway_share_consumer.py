@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 from confluent_kafka import AcknowledgeType, Producer
 
@@ -50,6 +51,15 @@ def test_implicit_acknowledgement(new_topic: NewTopic, new_group: NewGroup) -> N
         assert once(member)
         assert {value for (_, offset), value in member.values.items() if offset == 299} == {b"record 299"}
     assert group.await_finished().outcomes == {"accepted": 1_200}
+
+
+def test_a_gateway_loads_no_pandas(gateway: GatewayProcess, new_topic: NewTopic, new_group: NewGroup) -> None:
+    group = new_group(new_topic(1, 10))  # so that it has read tables, and records
+    with group.member() as member:
+        member.poll_until(lambda: member.accepted == keys(1, 10))
+    libraries = [mapped.path for mapped in psutil.Process(gateway.pid).memory_maps()]
+    assert any("/pyarrow/" in path for path in libraries)
+    assert not any("/pandas/" in path for path in libraries)
 
 
 def test_explicit_acknowledgement(new_topic: NewTopic, new_group: NewGroup) -> None:
