@@ -47,6 +47,14 @@ class AcknowledgeType(IntEnum):
     RENEW = 4
 
 
+class WaitsFor(IntEnum):
+    """What members wait for at a shard: nothing, new records, or room in a window behind which there are more."""
+
+    NOTHING = 0
+    RECORDS = 1
+    ROOM = 2
+
+
 class Cause(str, Enum):
     """Why a range changed its state: the `cause` column of the `delivery_log` table."""
 

@@ -28,6 +28,7 @@ from sharegroup.commit.versioned_table import Info, Row, Write
 from sharegroup.engine.output import Output
 from sharegroup.json_text import to_json
 from sharegroup.packed_json import pack_text, unpack_json
+from sharegroup.types import WaitsFor
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ class Batch:
     notes: list[str] = field(default_factory=list)
     positions: dict[int, int] = field(default_factory=dict)
     deadlines: dict[str, int | None] = field(default_factory=dict)
-    waiting: dict[str, bool] = field(default_factory=dict)
+    waiting: dict[str, WaitsFor] = field(default_factory=dict)
     windows: list[list[Any]] = field(default_factory=list)
 
     @classmethod

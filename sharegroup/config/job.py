@@ -133,6 +133,13 @@ class JobConfig(ConfigFamily):
         ge=1,
         description="How often log offsets are polled otherwise.",
     )
+    request_linger_ms: Whole = Field(
+        default=500,
+        alias="request.linger.ms",
+        ge=0,
+        le=5_000,
+        description="How long requests that nobody waits for wait for others, which spares micro-batches.",
+    )
     topic_deletion_grace_ms: Whole = Field(
         default=30_000,
         alias="topic.deletion.grace.ms",

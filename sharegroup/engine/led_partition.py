@@ -148,6 +148,11 @@ class LedPartition:
         if self.window.is_due(clock_ms):
             self._replay(self.window.expire(clock_ms, config))
 
+    @property
+    def has_more(self) -> bool:
+        """Whether records are there that nobody holds and that are not finished."""
+        return self.window.log_end_offset > self.window.end_offset or self.window.available_count > 0
+
     def fair_share(self, waiting: int, config: SharePartitionConfig) -> int:
         """How many records one of `waiting` demands may take, at least one."""
         window = self.window

@@ -14,6 +14,7 @@ from sharegroup.protocol.broadcasts import Broadcast, broadcast_row
 from sharegroup.protocol.response_rows import Response, encode_response
 from sharegroup.protocol.share_group_requests import ShareGroupRequest
 from sharegroup.protocol.share_partition_requests import SharePartitionRequest
+from sharegroup.types import WaitsFor
 
 
 @dataclass(slots=True)
@@ -24,8 +25,8 @@ class Output:
     response rows; `requests` are request rows for the other operator, as (key, value) texts; `rejected` are rows nobody
     can be answered for, as (kafka partition, offset, reason); `notes` are sentences for the job's log; `positions` is
     the next unread offset of each request partition this key saw rows of; `deadline_ms` is when this key wants a tick
-    (None: never); `waiting` tells whether demands stand, so that the source polls this topic's log often; `windows` are
-    the values of `metrics.WindowSizes` of the share-partitions that were touched, where they are counted.
+    (None: never); `waiting` tells what demands that stand wait for, so that the source polls this topic's log often;
+    `windows` are the values of `metrics.WindowSizes` of the share-partitions that were touched, where they are counted.
     """
 
     key: str
@@ -37,7 +38,7 @@ class Output:
     notes: list[str] = field(default_factory=list)
     positions: dict[int, int] = field(default_factory=dict)
     deadline_ms: int | None = None
-    waiting: bool = False
+    waiting: WaitsFor = WaitsFor.NOTHING
     windows: list[list[Any]] = field(default_factory=list)
 
     def append(self, table: str, row: dict[str, Any]) -> None:

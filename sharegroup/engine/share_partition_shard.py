@@ -44,7 +44,7 @@ from sharegroup.engine.shard_state import GONE_MS, ShardState
 from sharegroup.engine.snapshot_rules import SnapshotRules
 from sharegroup.json_text import from_json
 from sharegroup.metrics.window_sizes import WindowSizes
-from sharegroup.types import Cause, SharePartitionKey
+from sharegroup.types import Cause, SharePartitionKey, WaitsFor
 
 
 class Shard:
@@ -89,10 +89,16 @@ class Shard:
         for partition, led in state.live():
             self._write_record(partition, led)
         self._output.deadline_ms = state.next_deadline_ms(self._records)
-        self._output.waiting = bool(state.demands.partitions())
+        self._output.waiting = self._waiting()
         if self._counts:
             self._tell_sizes(set(before).difference(state.here()))
         return self._output
+
+    def _waiting(self) -> WaitsFor:
+        places = self._state.demands.partitions()
+        if any(led.has_more for led in map(self._state.led, places) if led is not None):
+            return WaitsFor.ROOM
+        return WaitsFor.RECORDS if places else WaitsFor.NOTHING
 
     def dump(self) -> str | None:
         """The operator's state, None when there is nothing to keep."""

@@ -7,18 +7,19 @@ start the source ticks every key once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
+from sharegroup.types import WaitsFor
 from sharegroup.watch.deadlines import Deadlines
 
 
 class HandOverChange(NamedTuple):
-    """What is other than before: `deadlines`, when a key wants a tick (ms; None: it wants none), `waiting`, whether
-    demands stand at a key, and `positions`, the next unread offset of request partitions."""
+    """What is other than before: `deadlines`, when a key wants a tick (ms; None: it wants none), `waiting`, what
+    demands that stand at a key wait for, and `positions`, the next unread offset of request partitions."""
 
     deadlines: Mapping[str, int | None] = {}
-    waiting: Mapping[str, bool] = {}
+    waiting: Mapping[str, WaitsFor] = {}
     positions: Mapping[int, int] = {}
 
 
@@ -29,11 +30,11 @@ class HandOver:
     def __init__(
         self,
         deadlines: Mapping[str, int] | None = None,
-        waiting: Iterable[str] = (),
+        waiting: Mapping[str, WaitsFor] | None = None,
         positions: Mapping[int, int] | None = None,
     ) -> None:
         self.deadlines = Deadlines(deadlines or {})
-        self.waiting = set(waiting)
+        self.waiting = dict(waiting or {})
         self.positions = dict(positions or {})
 
     def __eq__(self, other: object) -> bool:
@@ -49,17 +50,20 @@ class HandOver:
         for key, deadline_ms in change.deadlines.items():
             self.deadlines.set(key, deadline_ms)
         for key, waits in change.waiting.items():
-            (self.waiting.add if waits else self.waiting.discard)(key)
+            if waits:
+                self.waiting[key] = WaitsFor(waits)
+            else:
+                self.waiting.pop(key, None)
         self.positions.update(change.positions)
 
     def news_of(self, change: HandOverChange) -> HandOverChange:
         """What of a change is not known yet."""
         return HandOverChange(
             {key: deadline for key, deadline in change.deadlines.items() if self.deadlines.get(key) != deadline},
-            {key: waits for key, waits in change.waiting.items() if (key in self.waiting) != waits},
+            {key: waits for key, waits in change.waiting.items() if self.waiting.get(key, WaitsFor.NOTHING) != waits},
             {p: offset for p, offset in change.positions.items() if self.positions.get(p) != offset},
         )
 
     def whole(self) -> HandOverChange:
         """All of it, as a change to nothing."""
-        return HandOverChange(self.deadlines.all(), dict.fromkeys(sorted(self.waiting), True), dict(self.positions))
+        return HandOverChange(self.deadlines.all(), dict(sorted(self.waiting.items())), dict(self.positions))

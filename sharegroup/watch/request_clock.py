@@ -13,12 +13,13 @@ Requests that may linger (`unread_requests`) wait here for those that may not.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from kafka import KafkaConsumer, TopicPartition
 
+from sharegroup.types import WaitsFor
 from sharegroup.watch.log_poll import LogPoll
-from sharegroup.watch.unread_requests import UnreadRequests
+from sharegroup.watch.unread_requests import NOBODY, LingerRules, UnreadRequests
 
 _SAMPLES = 64
 #: How often lingering requests are looked at, in seconds.
@@ -56,21 +57,21 @@ class SafeClock:
 
 
 class RequestClock:
-    """Watches a request topic. `idle_poll_ms` is how often its log start is looked up, which retention moves; `shards`
-    is for `UnreadRequests`."""
+    """Watches a request topic. `idle_poll_ms` is how often its log start is looked up, which retention moves;
+    `rules` say which requests may linger: none without."""
 
-    def __init__(self, poll: LogPoll, topic: str, idle_poll_ms: int, shards: int | None = None) -> None:
+    def __init__(self, poll: LogPoll, topic: str, idle_poll_ms: int, rules: LingerRules | None = None) -> None:
         self._poll = poll
         self._topic = topic
         self._idle_poll_ms = idle_poll_ms
-        self._shards = shards
+        self._rules = rules
         self._partitions: list[TopicPartition] = []
         self._starts: dict[int, int] = {}
         self._starts_ms = 0
         self._clock = SafeClock()
         self._waiter: KafkaConsumer | None = None
         self._waits_from: dict[int, int] = {}
-        self._unread = UnreadRequests(shards)
+        self._unread = UnreadRequests(rules)
 
     def observe(self, now_ms: int, positions: Mapping[int, int]) -> tuple[bool, int]:
         """Whether unread requests are there, and the safe time (ms), given the next unread offset of each partition.
@@ -87,15 +88,15 @@ class RequestClock:
         self._clock.observe(now_ms, ends)
         return any(end > read[p] for p, end in ends.items()), self._clock.safe_ms(read)
 
-    def are_due(self, positions: Mapping[int, int], waiting: Collection[str] = ()) -> bool:
-        """Whether unread requests that are there may not linger (any more), given the shard keys at which demands
-        stand. `observe` comes first. Raises KafkaError.
+    def are_due(self, positions: Mapping[int, int], waiting: Mapping[str, WaitsFor] = NOBODY) -> bool:
+        """Whether unread requests that are there may not linger (any more), given what demands wait for,
+        by shard key. `observe` comes first. Raises KafkaError.
         """
         if self._unread_behind(positions).due_ms is None:
             self._look(_LOOK_MS, waiting)
         return self._unread.are_due(_monotonic_ms())
 
-    def wait(self, positions: Mapping[int, int], timeout_ms: int, waiting: Collection[str] = ()) -> bool:
+    def wait(self, positions: Mapping[int, int], timeout_ms: int, waiting: Mapping[str, WaitsFor] = NOBODY) -> bool:
         """Wait until `are_due`, at most `timeout_ms`; whether they are. Raises KafkaError."""
         unread, end_ms = self._unread_behind(positions), _monotonic_ms() + timeout_ms
         while not unread.are_due(now_ms := _monotonic_ms()):
@@ -128,10 +129,10 @@ class RequestClock:
             for partition in self._partitions:
                 if self._waiter.position(partition) != read[partition.partition]:
                     self._waiter.seek(partition, read[partition.partition])
-            self._waits_from, self._unread = read, UnreadRequests(self._shards)
+            self._waits_from, self._unread = read, UnreadRequests(self._rules)
         return self._unread
 
-    def _look(self, timeout_ms: int, waiting: Collection[str]) -> None:
+    def _look(self, timeout_ms: int, waiting: Mapping[str, WaitsFor]) -> None:
         """Add requests that were not seen yet, as soon as there are some."""
         assert self._waiter is not None
         found = self._waiter.poll(timeout_ms=timeout_ms, max_records=_LOOK_RECORDS)

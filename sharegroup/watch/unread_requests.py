@@ -1,35 +1,46 @@
 """Unread requests, as far as a source has looked at them: their topics, and how long they may *linger*.
 
-One micro-batch for half a second of requests costs what it costs for one of them. So a request lingers that nobody
-waits for (no `reply_to`: a gateway's acknowledgements) at a shard where no member waits for records either, and a fetch
-whose requester has records until then (`linger_ms`). Whatever somebody waits for takes them along.
+One micro-batch for half a second of requests costs what it costs for one. So a request lingers that nobody
+waits for (no `reply_to`: a gateway's acknowledgements) at a shard where no member waits for what it may free either,
+and a fetch whose requester has records until then (`linger_ms`). Whatever somebody waits for takes them along.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from sharegroup.errors import InvalidRequestRow
 from sharegroup.protocol.row_fields import MAX_INT32, is_integer, json_object
-from sharegroup.watch.shard_keys import ShardKey
+from sharegroup.protocol.share_partition_requests import ACKNOWLEDGE
+from sharegroup.types import AcknowledgeType, WaitsFor
+from sharegroup.watch.shard_keys import UNKEYED, ShardKey
 
-#: How long a request lingers that nobody waits for, and any at the most.
-LINGER_MS, MOST_MS = 500, 5_000
+#: How long any request lingers at the most.
+MOST_MS = 5_000
+_FINAL = {int(kind) for kind in (AcknowledgeType.GAP, AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)}
+NOBODY: Mapping[str, WaitsFor] = {}
+
+
+class LingerRules(NamedTuple):
+    """`shards` is how many operator keys a group's topic has, `linger_ms` how long requests linger that nobody waits
+    for."""
+
+    shards: int
+    linger_ms: int
 
 
 class UnreadRequests:
-    """Those behind some positions of a request topic. `shards` is how many operator keys a group's topic has; None of a
-    topic whose requests never linger."""
+    """Those behind some positions of a request topic; without `rules` none of them lingers."""
 
-    def __init__(self, shards: int | None) -> None:
-        self._shards = shards
+    def __init__(self, rules: LingerRules | None) -> None:
+        self._rules = rules
         self._topics: set[str] = set()
         #: When they are to be brought, in ms; None: there are none.
         self.due_ms: int | None = None
 
-    def add(self, values: Iterable[bytes], waiting: Collection[str], now_ms: int) -> None:
-        """Rows that were found; `waiting` are the shard keys at which demands stand."""
+    def add(self, values: Iterable[bytes], waiting: Mapping[str, WaitsFor], now_ms: int) -> None:
+        """Rows that were found; `waiting` is what demands wait for, by the shard keys at which they stand."""
         for value in values:
             row = _row(value)
             if isinstance(topic_id := row.get("topic_id"), str) and topic_id:
@@ -46,20 +57,31 @@ class UnreadRequests:
         topics, self._topics = self._topics, set()
         return topics
 
-    def _linger_ms(self, row: Mapping[str, Any], waiting: Collection[str]) -> int:
-        if self._shards is None:
+    def _linger_ms(self, row: Mapping[str, Any], waiting: Mapping[str, WaitsFor]) -> int:
+        if self._rules is None:
             return 0
         if row.get("reply_to"):
             linger_ms = row.get("linger_ms")
             return min(linger_ms, MOST_MS) if is_integer(linger_ms, 0, MAX_INT32) else 0
-        return 0 if waiting and _shard_key(row, self._shards) in waiting else LINGER_MS
+        waits = waiting.get(_shard_key(row, self._rules.shards), WaitsFor.NOTHING)
+        is_of_use = waits is WaitsFor.ROOM or (waits is WaitsFor.RECORDS and not _finishes(row))
+        return 0 if is_of_use else self._rules.linger_ms
 
 
-def _shard_key(row: Mapping[str, Any], shards: int) -> str | None:
-    """None if the row names no share-partition."""
+def _finishes(row: Mapping[str, Any]) -> bool:
+    """Whether a row acknowledges records so that nobody gets them again."""
+    try:
+        types = {kind for _, _, kinds in row["batches"] for kind in kinds}
+        return row["type"] == ACKNOWLEDGE and not row.get("is_renew_ack") and types <= _FINAL
+    except (KeyError, TypeError, ValueError):
+        return False
+
+
+def _shard_key(row: Mapping[str, Any], shards: int) -> str:
+    """`UNKEYED` if the row names no share-partition."""
     group_id, topic_id, partition = row.get("group_id"), row.get("topic_id"), row.get("partition")
     if not (isinstance(group_id, str) and isinstance(topic_id, str) and is_integer(partition, 0, MAX_INT32)):
-        return None
+        return UNKEYED
     return ShardKey(group_id, topic_id, partition % shards).encode()
 
 

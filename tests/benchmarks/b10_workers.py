@@ -176,8 +176,8 @@ def draw(cases: Sequence[Mapping[str, Any]], path: Path) -> None:
         axes.set_ylim(0, 1.05)
         axes.grid(axis="y", alpha=0.3)
     panels[0][0].set_ylabel("share of the work done")
-    panels[0][-1].legend(fontsize=7, loc="lower right")
-    figure.tight_layout()
+    figure.tight_layout(rect=(0, 0.1, 1, 1))
+    figure.legend(*panels[0][0].get_legend_handles_labels(), fontsize=8, ncols=6, loc="lower center")
     figure.savefig(path, dpi=110)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -11,9 +11,10 @@ import pytest
 
 from sharegroup.protocol.share_partition_requests import AcknowledgeRequest, FetchRequest
 from sharegroup.topics.client_settings import python_properties
-from sharegroup.types import AcknowledgementBatch, AcknowledgeType
+from sharegroup.types import AcknowledgementBatch, AcknowledgeType, WaitsFor
 from sharegroup.watch.log_poll import LogPoll
 from sharegroup.watch.request_clock import RequestClock
+from sharegroup.watch.unread_requests import NOBODY, LingerRules
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer
@@ -34,7 +35,7 @@ def clock(
 ) -> Iterator[tuple[RequestClock, str]]:
     monkeypatch.setattr("sharegroup.watch.unread_requests.MOST_MS", LONG_MS)
     topic, poll = new_topic(2), LogPoll(python_properties(kafka.bootstrap_servers, {}))
-    clock = RequestClock(poll, topic, LONG_MS, shards=1)
+    clock = RequestClock(poll, topic, LONG_MS, LingerRules(1, 500))
     clock.observe(int(time.time() * 1000), {})
     yield clock, topic
     clock.close()
@@ -46,7 +47,7 @@ def send(producer: KafkaProducer, topic: str, partition: int, value: bytes) -> N
 
 
 def until_seen(
-    watched: RequestClock, waiting: Collection[str] = (), positions: Mapping[int, int] | None = None
+    watched: RequestClock, waiting: Mapping[str, WaitsFor] = NOBODY, positions: Mapping[int, int] | None = None
 ) -> None:
     """A look at the broker takes a fifth of a second at the most, which may be too short on a busy machine."""
     end = time.monotonic() + LONG_MS / 1_000
@@ -75,8 +76,8 @@ def test_until_its_time_is_over(clock: tuple[RequestClock, str], producer: Kafka
 def test_it_does_not_where_somebody_waits(clock: tuple[RequestClock, str], producer: KafkaProducer) -> None:
     watched, topic = clock
     send(producer, topic, 0, NOT_AWAITED)
-    until_seen(watched, {"g\tid\t0"})
-    assert watched.wait({}, 0, {"g\tid\t0"})
+    until_seen(watched, {"g\tid\t0": WaitsFor.ROOM})
+    assert watched.wait({}, 0, {"g\tid\t0": WaitsFor.ROOM})
 
 
 def test_what_somebody_waits_for_takes_it_along(clock: tuple[RequestClock, str], producer: KafkaProducer) -> None:

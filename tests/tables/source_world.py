@@ -13,7 +13,7 @@ from sharegroup.config import Config
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset, ShareGroupOffsetHeader
 from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_PARTITIONS
 from sharegroup.tables.share_partition_row import SharePartitionChanges, SharePartitionRow
-from sharegroup.types import SharePartitionKey
+from sharegroup.types import SharePartitionKey, WaitsFor
 from sharegroup.watch.batch_rows import rows_between
 from sharegroup.watch.hand_over import HandOver
 from sharegroup.watch.log_offsets_planner import LogOffsetsPlanner, PlannerSettings
@@ -130,9 +130,12 @@ class World:
     def list(self, *rows: SharePartitionRow) -> None:
         self.versions.append(list(rows))
 
-    def read(self, after_ms: int = 200, safe_ms: int = 0, **told: Any) -> list[tuple[str, str, Any]]:
+    def read(
+        self, after_ms: int = 200, safe_ms: int = 0, waiting: Collection[str] = (), **told: Any
+    ) -> list[tuple[str, str, Any]]:
         self.now_ms += after_ms
-        after = self._planner.next(self.offset, HandOver(**told), self.requested, safe_ms, self.now_ms)
+        told_of = HandOver(waiting=dict.fromkeys(waiting, WaitsFor.RECORDS), **told)
+        after = self._planner.next(self.offset, told_of, self.requested, safe_ms, self.now_ms)
         if after is None:
             return []
         before, self.offset = self.offset, SourceOffset.from_json(json.loads(json.dumps(after.to_json())))

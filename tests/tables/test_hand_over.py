@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sharegroup.types import WaitsFor
 from sharegroup.watch.hand_over import HandOver, HandOverChange
 from sharegroup.watch.hand_over_file import HandOverFileReader, HandOverFileWriter
 
@@ -30,7 +31,7 @@ KEYS = st.sampled_from("abc")
 CHANGES = st.builds(
     HandOverChange,
     st.dictionaries(KEYS, st.none() | st.integers(0, 5)),
-    st.dictionaries(KEYS, st.booleans()),
+    st.dictionaries(KEYS, st.sampled_from(WaitsFor)),
     st.dictionaries(st.integers(0, 2), st.integers(0, 5)),
 )
 
@@ -38,14 +39,14 @@ CHANGES = st.builds(
 def plain(changes: list[HandOverChange]) -> HandOver:
     """What changes add up to, as dicts have it."""
     deadlines: dict[str, int | None] = {}
-    waiting: dict[str, bool] = {}
+    waiting: dict[str, WaitsFor] = {}
     positions: dict[int, int] = {}
     for change in changes:
         deadlines |= change.deadlines
         waiting |= change.waiting
         positions |= change.positions
     with_one = {key: deadline for key, deadline in deadlines.items() if deadline is not None}
-    return HandOver(with_one, [key for key, waits in waiting.items() if waits], positions)
+    return HandOver(with_one, {key: waits for key, waits in waiting.items() if waits}, positions)
 
 
 @settings(deadline=None)

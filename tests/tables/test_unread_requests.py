@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 import pytest
 
-from sharegroup.protocol.share_partition_requests import AcknowledgeRequest, FetchRequest
-from sharegroup.types import AcknowledgementBatch, AcknowledgeType
-from sharegroup.watch.unread_requests import LINGER_MS, MOST_MS, UnreadRequests
+from sharegroup.protocol.share_partition_requests import AcknowledgeRequest, FetchRequest, UnacquireRequest
+from sharegroup.types import AcknowledgementBatch, AcknowledgeType, OffsetRange, WaitsFor
+from sharegroup.watch.unread_requests import MOST_MS, NOBODY, LingerRules, UnreadRequests
 
-SHARDS, NOW_MS = 4, 1_000
+LINGER_MS, NOW_MS = 700, 1_000
+RULES = LingerRules(4, LINGER_MS)
 NAMED = ("1", "g", "t", "id", 5, "m", 1)
-ACKNOWLEDGEMENT = AcknowledgeRequest(*NAMED, batches=(AcknowledgementBatch(0, 0, (AcknowledgeType.ACCEPT,)),)).encode()
+ROOM, RECORDS = WaitsFor.ROOM, WaitsFor.RECORDS
 THEIR_SHARD, ANOTHER = "g\tid\t1", "g\tid\t2"
 BAD = [b"", b"{", b"[1]", b"7", b"\xff\xfe", b"[" * 100_000, b'{"a": "\\ud800"}', b"{}", b'{"reply_to": ""}']
+
+
+def acknowledge(*types: int, is_renew_ack: bool = False) -> bytes:
+    return AcknowledgeRequest(*NAMED, batches=(AcknowledgementBatch(0, 9, types),), is_renew_ack=is_renew_ack).encode()
+
+
+ACKNOWLEDGEMENT = acknowledge(AcknowledgeType.ACCEPT)
+RELEASED = UnacquireRequest(*NAMED, ranges=(OffsetRange(0, 0),)).encode()
 
 
 def fetch(linger_ms: int = 0, reply_to: str = "me") -> bytes:
     return FetchRequest(*NAMED, reply_to, max_records=1, linger_ms=linger_ms).encode()
 
 
-def lingers_ms(value: bytes, waiting: set[str] | None = None, shards: int | None = SHARDS) -> int:
-    unread = UnreadRequests(shards)
-    unread.add([value], waiting or set(), NOW_MS)
+def lingers_ms(value: bytes, waiting: Mapping[str, WaitsFor] = NOBODY, rules: LingerRules | None = RULES) -> int:
+    unread = UnreadRequests(rules)
+    unread.add([value], waiting, NOW_MS)
     assert unread.due_ms is not None
     assert not unread.are_due(unread.due_ms - 1)
     assert unread.are_due(unread.due_ms)
@@ -33,18 +43,27 @@ def lingers_ms(value: bytes, waiting: set[str] | None = None, shards: int | None
 @pytest.mark.parametrize(
     ("value", "waiting", "expected_ms"),
     [
-        (ACKNOWLEDGEMENT, set(), LINGER_MS),
-        (ACKNOWLEDGEMENT, {ANOTHER}, LINGER_MS),
-        (ACKNOWLEDGEMENT, {ANOTHER, THEIR_SHARD}, 0),
-        (fetch(), set(), 0),
-        (fetch(300), set(), 300),
-        (fetch(300), {THEIR_SHARD}, 300),
-        (fetch(MOST_MS + 1), set(), MOST_MS),
-        (fetch(9_000, reply_to=""), set(), LINGER_MS),
-        *[(value, {THEIR_SHARD}, LINGER_MS) for value in BAD],
+        (ACKNOWLEDGEMENT, NOBODY, LINGER_MS),
+        (ACKNOWLEDGEMENT, {ANOTHER: ROOM}, LINGER_MS),
+        (ACKNOWLEDGEMENT, {ANOTHER: ROOM, THEIR_SHARD: ROOM}, 0),
+        (ACKNOWLEDGEMENT, {THEIR_SHARD: RECORDS}, LINGER_MS),
+        (acknowledge(AcknowledgeType.GAP, AcknowledgeType.REJECT), {THEIR_SHARD: RECORDS}, LINGER_MS),
+        (acknowledge(AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE), {THEIR_SHARD: RECORDS}, 0),
+        (acknowledge(AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE), NOBODY, LINGER_MS),
+        (acknowledge(AcknowledgeType.RENEW, is_renew_ack=True), {THEIR_SHARD: RECORDS}, 0),
+        (RELEASED, {THEIR_SHARD: RECORDS}, 0),
+        (RELEASED, NOBODY, LINGER_MS),
+        (fetch(), NOBODY, 0),
+        (fetch(300), NOBODY, 300),
+        (fetch(300), {THEIR_SHARD: ROOM}, 300),
+        (fetch(MOST_MS + 1), NOBODY, MOST_MS),
+        (fetch(9_000, reply_to=""), NOBODY, LINGER_MS),
+        *[(value, {THEIR_SHARD: ROOM}, LINGER_MS) for value in BAD],
     ],
 )
-def test_a_request_lingers_unless_somebody_waits(value: bytes, waiting: set[str], expected_ms: int) -> None:
+def test_a_request_lingers_unless_somebody_waits(
+    value: bytes, waiting: Mapping[str, WaitsFor], expected_ms: int
+) -> None:
     assert lingers_ms(value, waiting) == expected_ms
 
 
@@ -55,20 +74,28 @@ def test_a_wrong_time_is_none(linger_ms: object) -> None:
 
 @pytest.mark.parametrize("value", [ACKNOWLEDGEMENT, fetch(300), b"no row at all"])
 def test_where_nothing_lingers_nothing_does(value: bytes) -> None:
-    assert lingers_ms(value, shards=None) == 0
+    assert lingers_ms(value, rules=None) == 0
 
 
 def test_the_first_that_is_due_takes_the_others_along() -> None:
-    unread = UnreadRequests(SHARDS)
+    unread = UnreadRequests(RULES)
     assert not unread.are_due(2**60)
     for value, at_ms in ((ACKNOWLEDGEMENT, 0), (fetch(200), 100), (fetch(400), 150)):
-        unread.add([value], (), at_ms)
+        unread.add([value], NOBODY, at_ms)
     assert unread.due_ms == 300
 
 
 def test_topics_are_told_once() -> None:
-    unread = UnreadRequests(SHARDS)
+    unread = UnreadRequests(RULES)
     other = FetchRequest("2", "g", "t", "id-2", 0, "m", 1, "me", max_records=1).encode()
-    unread.add([ACKNOWLEDGEMENT, other, *BAD, b'{"topic_id": 7}', b'{"topic_id": ""}'], (), NOW_MS)
+    unread.add([ACKNOWLEDGEMENT, other, *BAD, b'{"topic_id": 7}', b'{"topic_id": ""}'], NOBODY, NOW_MS)
     assert unread.take_topics() == {"id", "id-2"}
     assert unread.take_topics() == set()
+
+
+@pytest.mark.parametrize(
+    "batches", [None, 1, "x", [1], [[1]], [[0, 1, 2, 3]], [[0, 1, None]], [[0, 1, [[1]]]], [[0, 1, [9]]]]
+)
+def test_what_cannot_be_read_is_brought_to_who_waits(batches: object) -> None:
+    row = {"type": "acknowledge", "group_id": "g", "topic_id": "id", "partition": 5, "batches": batches}
+    assert lingers_ms(json.dumps(row).encode(), {THEIR_SHARD: RECORDS}) == 0

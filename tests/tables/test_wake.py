@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sharegroup.types import WaitsFor
 from sharegroup.watch.hand_over import HandOver
 from sharegroup.watch.wake import Requests, Wake
 
@@ -11,7 +12,7 @@ from sharegroup.watch.wake import Requests, Wake
 @pytest.mark.parametrize(
     ("told", "wake"),
     [
-        (HandOver(waiting={"k"}), Wake(None, is_due=False)),
+        (HandOver(waiting={"k": WaitsFor.RECORDS}), Wake(None, is_due=False)),
         (HandOver({"k": 101, "l": 200}), Wake(101, is_due=False)),
         (HandOver({"k": 100, "l": 200}), Wake(100, is_due=True)),
     ],

@@ -4,14 +4,15 @@ An answer of the job takes a micro-batch, a fetch of a client a millisecond, so 
 fetch wants and serves the next ones from its buffer. That is credit, bounded by what the member is known to do:
 
 - The first demand is what the client's own fetch wants (MaxRecords), or `min_records` if that is more, and so is every
-  one of a member that is not known to come back soon. Only then is there read-ahead: when what it takes in a third of
-  the lock duration is more than that.
+  one of a member that is not known to come back soon. Only then is there read-ahead: when what it takes in two
+  fifths of the lock duration is more than that: work on that takes as long again, and a fifth is left for its
+  acknowledgement.
 - `target` is what the buffer and the demand that stands should hold together. A demand is sent when less than half of
   it is left. When demands come back full, and the buffer runs empty all the same (or must, by the member's rate and the
   job's round trip), the target grows: twofold at least, to what rate and round trip call for, 32-fold at most.
   So no guess risks more than 32 times what the member has just used up.
 - With `linger_ms`, a demand that is sent ahead may wait at the job for others, so that one micro-batch serves more of
-  them: until what is here lasts for little more than a round trip. The target allows for that.
+  them: until what is here lasts for a few round trips. The target allows for that.
 - The target shrinks when a demand comes back less than half full (there is no more to be had), when locks run down in
   the buffer, and when others wait for what lies here unused. It starts anew when the member has been idle.
 """
@@ -21,15 +22,15 @@ from __future__ import annotations
 from sharegroup.gateway.sessions.consumption import Consumption
 from sharegroup.gateway.sessions.demands import Demand
 
-__all__ = ["Credit"]
+__all__ = ["PART_OF_LOCK", "Credit"]
 
-#: The part of the lock duration in which the member should have taken what it holds here.
-_PART_OF_LOCK = 3
+#: The part of the lock duration in which the member should have taken what lies here for it.
+PART_OF_LOCK = 0.4
 _LEAST_GROWTH, _MOST_GROWTH = 2, 32
 #: Round trips that the target should last for: half of it is left when a demand is sent, and is to outlast the answer.
 _ROUND_TRIPS = 3
-#: Round trips for which there must be records still when a demand has lingered.
-_MARGIN_TRIPS = 1.5
+#: Round trips for which there must be records still when a demand has lingered: the next one may be slower.
+_MARGIN_TRIPS = 3
 
 
 class Credit:
@@ -137,7 +138,7 @@ class Credit:
 
     def _lasting_here(self, now_ms: int) -> int:
         """What the member takes in the part of the lock duration that records may lie here."""
-        return int((self._consumption.rate(now_ms) or 0.0) * self._lock_duration_ms / _PART_OF_LOCK)
+        return int((self._consumption.rate(now_ms) or 0.0) * PART_OF_LOCK * self._lock_duration_ms)
 
     def _bound(self, now_ms: int) -> int:
         return min(self._max_records, max(self._wanted, self._lasting_here(now_ms)))
@@ -147,9 +148,11 @@ class Credit:
         rate = self._consumption.rate(now_ms)
         if not self._last_was_full or rate is None:
             return
-        a_trip, lingering = rate * self._round_trip_ms, rate * 2 * self._linger_ms  # half of it is left by then
-        if not self._ran_empty and a_trip + lingering <= self._target:
+        least_ms, lasting_ms = self._round_trip_ms, _ROUND_TRIPS * self._round_trip_ms
+        if self._linger_ms:  # of half the target, as the other half is gone when a demand is sent
+            least_ms, lasting_ms = (2 * (self._linger_ms + n * self._round_trip_ms) for n in (1, _MARGIN_TRIPS))
+        if not self._ran_empty and rate * least_ms <= self._target:
             return
-        growth = min(max(_ROUND_TRIPS * a_trip + lingering, _LEAST_GROWTH * self._target), _MOST_GROWTH * self._target)
+        growth = min(max(rate * lasting_ms, _LEAST_GROWTH * self._target), _MOST_GROWTH * self._target)
         self._target = min(int(growth), self._bound(now_ms))
         self._last_was_full = self._ran_empty = False

@@ -17,6 +17,7 @@ from sharegroup.gateway.groups.group_configs import GroupConfigs
 from sharegroup.gateway.job_client.job_channel import JobChannel
 from sharegroup.gateway.records.batch_cache import BatchCache
 from sharegroup.gateway.records.log_reader import LogReader
+from sharegroup.gateway.sessions.credit import PART_OF_LOCK
 from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.sessions.member_partition import MemberPartition
@@ -42,8 +43,6 @@ logger = logging.getLogger(__name__)
 LOST_AFTER_MS = 10_000
 #: What a member will take in this time stays with it when others wait: about two micro-batches.
 KEEP_MS = 500
-#: The part of the lock duration for which records lie here for a member that stays away.
-IDLE_PART_OF_LOCK = 3
 
 
 class MemberSessions:
@@ -162,7 +161,7 @@ class MemberSessions:
         least_idle_ms = self._config.gateway.read_ahead_idle_ms
         for served in self._served.values():
             lock_ms = self._group_configs.group_config(served.session.key.group_id).record_lock_duration_ms
-            served.upkeep(now_ms, least_idle_ms, lock_ms // IDLE_PART_OF_LOCK)
+            served.upkeep(now_ms, least_idle_ms, int(PART_OF_LOCK * lock_ms))
         parts = [part for served in self._served.values() for part in served.parts]
         waiting = {part.key for part in parts if part.read_ahead.is_waiting}
         for part in parts:

@@ -31,6 +31,7 @@ from sharegroup.watch.log_offsets_planner import LogOffsetsPlanner, PlannerSetti
 from sharegroup.watch.log_poll import LogPoll
 from sharegroup.watch.request_clock import RequestClock, Waiting
 from sharegroup.watch.source_offset import SourceOffset
+from sharegroup.watch.unread_requests import LingerRules
 from sharegroup.watch.wake import Requests, Wake
 
 logger = logging.getLogger(__name__)
@@ -57,7 +58,8 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
         settings = PlannerSettings(**{name: options[name] for name in PlannerSettings.__dataclass_fields__})
         self._planner = LogOffsetsPlanner(self._tables, LogPoll(options["kafka"], LOG_TIMEOUT_MS), configs, settings)
         requests = LogPoll(options["kafka"])
-        self._clock = RequestClock(requests, options["requests_topic"], options["idle_poll_ms"], options["shards"])
+        rules = LingerRules(options["shards"], options["linger_ms"])
+        self._clock = RequestClock(requests, options["requests_topic"], options["idle_poll_ms"], rules)
         self._last: tuple[dict[str, Any], SourceOffset] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name

@@ -101,6 +101,7 @@ def source_options(config: Config, hand_over: str) -> dict[str, Any]:
         "requests_topic": job.partition_requests_topic,
         "poll_ms": job.log_poll_interval_ms,
         "idle_poll_ms": job.log_idle_poll_interval_ms,
+        "linger_ms": job.request_linger_ms,
         "block_ms": IDLE_BLOCK_MS,
         "deletion_grace_ms": job.topic_deletion_grace_ms,
         "job_config": file_values(config),

@@ -21,10 +21,12 @@ from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUP_CONF
 from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
 from sharegroup.testkit.simulation.simulated_tables import SimulatedTables
 from sharegroup.testkit.simulation.virtual_clock import Scheduler
+from sharegroup.types import WaitsFor
 from sharegroup.watch.hand_over import HandOver, HandOverChange
 from sharegroup.watch.log_offsets_planner import LogOffsetsPlanner, PlannerSettings
 from sharegroup.watch.request_clock import RequestClock
 from sharegroup.watch.topic_identities import TopicDescription
+from sharegroup.watch.unread_requests import NOBODY
 
 
 class VirtualTime:
@@ -104,11 +106,11 @@ class SimulatedLogPoll:
 class _Clock(RequestClock):
     """Nobody waits: the simulation asks again when there is something."""
 
-    def wait(self, positions: Mapping[int, int], timeout_ms: int, waiting: Collection[str] = ()) -> bool:
+    def wait(self, positions: Mapping[int, int], timeout_ms: int, waiting: Mapping[str, WaitsFor] = NOBODY) -> bool:
         """Nothing comes meanwhile."""
         return False
 
-    def are_due(self, positions: Mapping[int, int], waiting: Collection[str] = ()) -> bool:
+    def are_due(self, positions: Mapping[int, int], waiting: Mapping[str, WaitsFor] = NOBODY) -> bool:
         """Nothing lingers. All that are there are seen."""
         logs = self._poll.logs(self._partitions)  # type: ignore[attr-defined]
         reads = self._read(positions)

@@ -24,7 +24,7 @@ from sharegroup.testkit.simulation.world import GROUP_REQUESTS, JOB_TOPICS, PART
 #: How often a supervisor looks after queries that do not run.
 _WATCH_MS = 500
 #: How late a source sees what it polls for, at most: a request, a table, a log that grew while members wait.
-_REQUEST_MS, _TABLE_MS, _LOG_MS, _POLL_MS = 40, 500, 200, 150
+_REQUEST_MS, _LINGER_MS, _TABLE_MS, _LOG_MS, _POLL_MS = 40, 1_000, 500, 200, 150
 
 
 class Killed(BaseException):
@@ -274,7 +274,8 @@ class StreamingQuery:
             if self._random.random() < 0.3:  # a source polls all the time: also a moment before there is something
                 self.wake(self._random.uniform(1, _POLL_MS))
         elif topic == self._topic:
-            self.wake(self._random.uniform(1, _REQUEST_MS))
+            lingers = self._random.random() < 0.2  # the next one may take it along
+            self.wake(self._random.uniform(1, _LINGER_MS if lingers else _REQUEST_MS))
         elif (
             self.name != GROUP_COORDINATOR
             and topic not in JOB_TOPICS

@@ -168,4 +168,5 @@ def _config(random: Random, has_names: bool) -> Mapping[str, object]:
             "group.share.assignors": random.choice(("simple,all", "simple,all", "all,simple")),
             "group.share.assignment.interval.ms": random.choice((0, 1_000, 1_000, 15_000)),
         },
+        "gateway": {"gateway.read.ahead.linger.ms": random.choice((0, 0, 1_000))},
     }

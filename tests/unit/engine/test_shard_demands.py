@@ -9,6 +9,7 @@ from sharegroup.engine.output import Output
 from sharegroup.engine.requesters import TELL_INTERVAL_MS
 from sharegroup.protocol.share_partition_requests import SharePartitionRequest
 from sharegroup.protocol.share_partition_responses import WANTED
+from sharegroup.types import WaitsFor
 
 from .shard_driver import LOCK_MS, ShardDriver, acknowledge, answered, config, fetch, load, log, release, tick
 
@@ -103,6 +104,15 @@ def test_the_limit_on_record_locks_holds_all_members_together() -> None:
     ]
     output = shard.send(fetch("f4", "m4", 100, 0), acknowledge("a1", (0, 1, 1)), at=1)
     assert [response["acquired"] for response in output.responses] == [[], [[6, 7, 1]]]
+
+
+def test_what_members_wait_for_is_told() -> None:
+    shard = ShardDriver()
+    assert shard.batch(config(partition_max_record_locks=6), load(0, (0, 6)), at=0).waiting == WaitsFor.NOTHING
+    assert shard.send(fetch("f1", "m1", 100), fetch("f2", "m2", 100), at=0).waiting == WaitsFor.NOTHING
+    assert shard.send(fetch("f3", "m1", 100), at=0).waiting == WaitsFor.RECORDS
+    assert shard.batch(log(7), at=0).waiting == WaitsFor.ROOM
+    assert shard.send(acknowledge("a1", (0, 2, 1)), at=1).waiting == WaitsFor.NOTHING
 
 
 def test_a_fetch_that_nobody_waits_for_any_more_acquires_nothing() -> None:
