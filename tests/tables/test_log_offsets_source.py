@@ -89,6 +89,7 @@ class Source:
             "requests_topic": REQUESTS,
             "poll_ms": 200,
             "idle_poll_ms": 1_000,
+            "linger_ms": 500,
             "block_ms": 0,
             "deletion_grace_ms": 10**9,
             "job_config": file_values(Config()),
