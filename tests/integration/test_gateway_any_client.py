@@ -46,8 +46,9 @@ class Upstream(NamedTuple):
 
     @property
     def ports(self) -> set[int]:
-        """Where clients may connect."""
-        return {int(address.rpartition(":")[2]) for one in self.gateways for address in one.addresses.values()}
+        """Where clients may connect: at the gateways, and at the ports at which these stand in for each other."""
+        addresses = [address for one in self.gateways for address in (*one.addresses.values(), one.standby_address)]
+        return {int(address.rpartition(":")[2]) for address in addresses}
 
     def leaders(self, topic: str) -> dict[int, int]:
         """{partition: broker}, as the brokers say."""
