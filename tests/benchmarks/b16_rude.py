@@ -42,7 +42,7 @@ def run(kafka: EmbeddedKafka, directory: Path, quick: bool) -> tuple[list[Figure
     kafka.create_topic(_TOPIC, partitions=_PARTITIONS)
     for number in range(10):
         kafka.create_topic(f"listed-{number}", partitions=listed // 10)
-    topics.fill(kafka.bootstrap_servers, _TOPIC, _PARTITIONS, int(20_000 * seconds), _SIZE)
+    topics.fill(kafka.bootstrap_servers, _TOPIC, _PARTITIONS, int(60_000 * seconds), _SIZE)  # more than it can take
     users = directory / "users.yaml"
     users.write_text("\n".join(hash_password(user, _PASSWORD) for user in ("good", "rude")), encoding="utf-8")
     secured = {"gateway.sasl.users.location": str(users)}
