@@ -15,6 +15,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from sharegroup.commit.commit_steps import Batch, CommitSteps
 from sharegroup.commit.delta_table import DeltaTableWriter, open_or_create
 from sharegroup.config import JobConfig
+from sharegroup.protocol.response_rows import decode_responses
 from sharegroup.protocol.share_partition_requests import FetchRequest
 from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUP_STATE, SHARE_PARTITION_TABLES
 from sharegroup.tables.state_table import read_states
@@ -158,6 +159,8 @@ def _await_answers(kafka: EmbeddedKafka, config: JobConfig, count: int) -> None:
         while answered < count:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"{answered} of {count} fetches were answered within {_TIMEOUT_S} s")
-            answered += sum(message.error() is None for message in consumer.consume(100, 0.05))
+            for message in consumer.consume(100, 0.05):
+                if message.error() is None and message.key() == MEMBER_ID.encode():  # others are broadcasts
+                    answered += len(decode_responses(message.value() or b""))
     finally:
         consumer.close()

@@ -4,13 +4,14 @@ An answer of the job takes a micro-batch, a fetch of a client a millisecond, so 
 fetch wants and serves the next ones from its buffer. That is credit, bounded by what the member is known to do:
 
 - The first demand is what the client's own fetch wants (MaxRecords), or `min_records` if that is more, and so is every
-  one of a member that is not known to come back soon. Only then is there read-ahead: when what it takes in two
-  fifths of the lock duration is more than that: work on that takes as long again, and a fifth is left for its
-  acknowledgement.
+  one of a member that is known not to come back soon. Of others there is read-ahead: of those that take more than that
+  in two fifths of the lock duration (work on it takes as long again, and a fifth is left for its acknowledgement), and
+  one fetch of those that have not come back yet, so that nothing is known.
 - `target` is what the buffer and the demand that stands should hold together. A demand is sent when less than half of
   it is left. When demands come back full, and the buffer runs empty all the same (or must, by the member's rate and the
   job's round trip), the target grows: twofold at least, to what rate and round trip call for, 32-fold at most.
   So no guess risks more than 32 times what the member has just used up.
+- When other members have records of the share-partition as well, there is a `limit`: its locks are for all of them.
 - With `linger_ms`, a demand that is sent ahead may wait at the job for others, so that one micro-batch serves more of
   them: until what is here lasts for a few round trips. The target allows for that.
 - The target shrinks when a demand comes back less than half full (there is no more to be had), when locks run down in
@@ -43,6 +44,7 @@ class Credit:
     def __init__(self, max_records: int, lock_duration_ms: int, min_records: int = 0, linger_ms: int = 0) -> None:
         self._min_records, self._max_records, self._lock_duration_ms = min_records, max_records, lock_duration_ms
         self._linger_ms = linger_ms
+        self._limit = max_records
         self._consumption = Consumption()
         self._wanted = self._target = 0
         self._last_was_full = self._ran_empty = self._is_idle = False
@@ -58,7 +60,12 @@ class Credit:
 
     def wants(self, records: int) -> None:
         """The MaxRecords of its fetch."""
-        self._wanted = min(max(records, self._min_records), self._max_records)
+        self._wanted = min(max(records, self._min_records), self._limit)
+
+    def limit(self, records: int) -> None:
+        """The most to hold from now on, as far as that is not more than `max_records`."""
+        self._limit = max(1, min(records, self._max_records))
+        self._wanted = min(self._wanted, self._limit)
 
     def waits(self, now_ms: int, is_asked_ahead: bool) -> None:
         """Its fetch has found the buffer empty; `is_asked_ahead`: though more was asked for in time."""
@@ -134,6 +141,8 @@ class Credit:
     def _may_read_ahead(self, now_ms: int) -> bool:
         if self._is_idle or now_ms < self._not_ahead_before_ms:
             return False
+        if self._consumption.rate(now_ms) is None:
+            return self._consumption.is_busy
         return self._lasting_here(now_ms) >= self._wanted
 
     def _lasting_here(self, now_ms: int) -> int:
@@ -141,7 +150,7 @@ class Credit:
         return int((self._consumption.rate(now_ms) or 0.0) * PART_OF_LOCK * self._lock_duration_ms)
 
     def _bound(self, now_ms: int) -> int:
-        return min(self._max_records, max(self._wanted, self._lasting_here(now_ms)))
+        return min(self._limit, max(self._wanted, self._lasting_here(now_ms)))
 
     def _grow(self, now_ms: int) -> None:
         """Raise the target, once for each full answer."""

@@ -8,7 +8,8 @@ it has left, and acknowledgements of it are good in either.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from uuid import UUID
 
 from sharegroup.config import Config
@@ -163,10 +164,18 @@ class MemberSessions:
             lock_ms = self._group_configs.group_config(served.session.key.group_id).record_lock_duration_ms
             served.upkeep(now_ms, least_idle_ms, int(PART_OF_LOCK * lock_ms))
         parts = [part for served in self._served.values() for part in served.parts]
+        self._share_locks(parts)
         waiting = {part.key for part in parts if part.read_ahead.is_waiting}
         for part in parts:
             if part.read_ahead.buffered and part.key in waiting:
                 part.give_back(part.read_ahead.spare(now_ms, KEEP_MS))
+
+    def _share_locks(self, parts: Sequence[MemberPartition]) -> None:
+        in_use = [part for part in parts if part.is_in_use]
+        members = Counter(part.key for part in in_use)
+        for part in in_use:
+            locks = self._group_configs.group_config(part.key.group_id).partition_max_record_locks
+            part.share_locks(locks, members[part.key])
 
     # -- metrics -------------------------------------------------------------------------------------------------------
 

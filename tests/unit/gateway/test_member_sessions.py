@@ -51,10 +51,15 @@ class Nodes:
         self.sessions = MemberSessions(config, groups, cast(Any, self.job), cluster, self.leases, self.identities)
 
     def fetch(
-        self, node: int, epoch: int, *add: TopicIdPartition, forget: tuple[TopicIdPartition, ...] = ()
+        self,
+        node: int,
+        epoch: int,
+        *add: TopicIdPartition,
+        forget: tuple[TopicIdPartition, ...] = (),
+        member: str = "m",
     ) -> FetchContext:
         """A ShareFetch, as far as `ShareApis` takes it before there are records."""
-        context = self.sessions.node(node).fetch("g", "m", epoch, node, add, forget)
+        context = self.sessions.node(node).fetch("g", member, epoch, node, add, forget)
         if context.dropped is not None:
             self.sessions.end(context.dropped)
         served = self.sessions.serve(context.session)
@@ -332,6 +337,19 @@ def test_what_is_ahead_of_a_slow_worker_goes_to_others_that_wait(nodes: Nodes) -
     wanted(SharePartitionKey("g", "orders", topic_id_text(ORDERS), 0))
     (row,) = nodes.rows()
     assert (row.type, row.acquired) == (UNACQUIRE, (AcquiredRange(1_125, 1_199, 1),))  # 25 it takes within 500 ms
+
+
+def test_members_share_the_locks_of_a_share_partition_half_to_work_on_and_half_ahead(nodes: Nodes) -> None:
+    contexts = [nodes.fetch(1, 0, P0, member=f"m{number}") for number in range(8)]
+    parts = [nodes.served(context).partition(P0) for context in contexts]
+    assert [part.most_sent(500) for part in parts] == [500] * 8
+    nodes.sessions.upkeep()
+    assert [part.most_sent(500) for part in parts] == [2_000 // 8 // 2] * 8
+    assert [part.most_sent(10) for part in parts] == [10] * 8
+    for part in parts[1:]:
+        part.read_ahead.stopped_waiting()  # they have nothing, and want nothing
+    nodes.sessions.upkeep()
+    assert parts[0].most_sent(500) == 500
 
 
 # -- static members ----------------------------------------------------------------------------------------------------
