@@ -177,7 +177,7 @@ class GatewayConfig(ConfigFamily):
         description="Records acquired ahead go back when the member is away this long, and four of its usual pauses.",
     )
     batch_cache_max_bytes: Whole = Field(
-        default=134_217_728,
+        default=67_108_864,
         alias="gateway.batch.cache.max.bytes",
         ge=1,
         description="Memory for record batches read from the brokers.",

@@ -11,7 +11,9 @@ fetch wants and serves the next ones from its buffer. That is credit, bounded by
   it is left. When demands come back full, and the buffer runs empty all the same (or must, by the member's rate and the
   job's round trip), the target grows: twofold at least, to what rate and round trip call for, 32-fold at most.
   So no guess risks more than 32 times what the member has just used up.
-- When other members have records of the share-partition as well, there is a `limit`: its locks are for all of them.
+- The locks of a share-partition are for all of the members that use it: `share_locks`. Each is sent half of its share at
+  once, so that the other half is ahead of it while it works, though there may be no room for more in the window before
+  it has acknowledged that. And who comes first may be slow, and may not be the only one: its first records are few.
 - With `linger_ms`, a demand that is sent ahead may wait at the job for others, so that one micro-batch serves more of
   them: until what is here lasts for a few round trips. The target allows for that.
 - The target shrinks when a demand comes back less than half full (there is no more to be had), when locks run down in
@@ -27,6 +29,8 @@ __all__ = ["PART_OF_LOCK", "Credit"]
 
 #: The part of the lock duration in which the member should have taken what lies here for it.
 PART_OF_LOCK = 0.4
+#: A member's first records are this part of the most that it may hold.
+_FIRST_PART = 16
 _LEAST_GROWTH, _MOST_GROWTH = 2, 32
 #: Round trips that the target should last for: half of it is left when a demand is sent, and is to outlast the answer.
 _ROUND_TRIPS = 3
@@ -45,6 +49,7 @@ class Credit:
         self._min_records, self._max_records, self._lock_duration_ms = min_records, max_records, lock_duration_ms
         self._linger_ms = linger_ms
         self._limit = max_records
+        self._is_new, self._is_alone = True, True
         self._consumption = Consumption()
         self._wanted = self._target = 0
         self._last_was_full = self._ran_empty = self._is_idle = False
@@ -60,12 +65,19 @@ class Credit:
 
     def wants(self, records: int) -> None:
         """The MaxRecords of its fetch."""
-        self._wanted = min(max(records, self._min_records), self._limit)
+        self._wanted = min(max(self.at_once(records), self._min_records), self._limit)
 
-    def limit(self, records: int) -> None:
-        """The most to hold from now on, as far as that is not more than `max_records`."""
-        self._limit = max(1, min(records, self._max_records))
+    def at_once(self, wanted: int) -> int:
+        """How many of `wanted` records the member may be sent now."""
+        if self._is_new:
+            return min(wanted, max(1, self._max_records // _FIRST_PART))
+        return wanted if self._is_alone else min(wanted, max(1, self._limit // 2))
+
+    def share_locks(self, locks: int, members: int) -> None:
+        """So many members use the share-partition now, which has so many locks."""
+        self._limit = max(1, min(locks // max(1, members), self._max_records))
         self._wanted = min(self._wanted, self._limit)
+        self._is_alone = members <= 1
 
     def waits(self, now_ms: int, is_asked_ahead: bool) -> None:
         """Its fetch has found the buffer empty; `is_asked_ahead`: though more was asked for in time."""
@@ -75,7 +87,7 @@ class Credit:
 
     def handed_out(self, records: int, now_ms: int) -> None:
         """It was sent so many records."""
-        self._is_idle = False
+        self._is_idle = self._is_new = False
         self._consumption.handed_out(records, now_ms)
 
     def idle(self) -> None:

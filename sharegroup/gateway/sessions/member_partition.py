@@ -77,7 +77,6 @@ class MemberPartition:
         self._demand_wait_ms = demand_wait_ms
         self._min_lock_left_ms = min(MIN_LOCK_LEFT_MS, lock_duration_ms // _PART_OF_LOCK)
         self._is_closed = self._is_released = False
-        self._most_sent: int | None = None
 
     @property
     def is_static(self) -> bool:
@@ -89,26 +88,12 @@ class MemberPartition:
     def ask(self, now_ms: int, wanted: int) -> None:
         """Let one demand stand at the job: for `wanted` records, and what is to be read ahead."""
         if not self._is_closed:
-            self._demand(self.read_ahead.demand(now_ms, self.most_sent(wanted)), now_ms)
-
-    def most_sent(self, wanted: int) -> int:
-        """How many of `wanted` records the member may be sent at once."""
-        return wanted if self._most_sent is None else min(wanted, self._most_sent)
+            self._demand(self.read_ahead.demand(now_ms, wanted), now_ms)
 
     @property
     def is_in_use(self) -> bool:
         """Whether the member holds or awaits records."""
         return bool(self.read_ahead.is_waiting or self.read_ahead.buffered or self.holdings)
-
-    def share_locks(self, locks: int, members: int) -> None:
-        """So many members use the share-partition, which has so many locks.
-
-        Each is sent half of its share at once: the other half is ahead of it then, while it works on the first, though
-        there may be no room for more in the window before it has acknowledged that.
-        """
-        share = max(1, locks // max(1, members))
-        self._most_sent = max(1, share // 2) if members > 1 else None
-        self.read_ahead.credit.limit(share)
 
     def _demand(self, records: int | None, now_ms: int) -> None:
         if records is None:

@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 #: A demand whose answer is so late was lost with the job; it is sent again.
 LOST_AFTER_MS = 10_000
-#: What a member will take in this time stays with it when others wait: about two micro-batches.
+#: What a member will take in this time stays with it when others wait, and so long they have to: about two micro-batches.
 KEEP_MS = 500
 
 
@@ -165,7 +165,7 @@ class MemberSessions:
             served.upkeep(now_ms, least_idle_ms, int(PART_OF_LOCK * lock_ms))
         parts = [part for served in self._served.values() for part in served.parts]
         self._share_locks(parts)
-        waiting = {part.key for part in parts if part.read_ahead.is_waiting}
+        waiting = {part.key for part in parts if part.read_ahead.has_waited(now_ms, KEEP_MS)}
         for part in parts:
             if part.read_ahead.buffered and part.key in waiting:
                 part.give_back(part.read_ahead.spare(now_ms, KEEP_MS))
@@ -175,7 +175,7 @@ class MemberSessions:
         members = Counter(part.key for part in in_use)
         for part in in_use:
             locks = self._group_configs.group_config(part.key.group_id).partition_max_record_locks
-            part.share_locks(locks, members[part.key])
+            part.read_ahead.credit.share_locks(locks, members[part.key])
 
     # -- metrics -------------------------------------------------------------------------------------------------------
 

@@ -32,6 +32,7 @@ class ReadAhead:
         self._demands = Demands(lost_after_ms)
         self._buffer = ReadAheadBuffer()
         self._is_waiting = False
+        self._without_since_ms: int | None = None
 
     @property
     def buffered(self) -> int:
@@ -42,6 +43,10 @@ class ReadAhead:
     def is_waiting(self) -> bool:
         """Whether a fetch of the client waits for records of this share-partition."""
         return self._is_waiting
+
+    def has_waited(self, now_ms: int, for_ms: int) -> bool:
+        """Whether a fetch of the client waits, and the client has got nothing here for so long though it asked."""
+        return self._is_waiting and self._without_since_ms is not None and now_ms - self._without_since_ms >= for_ms
 
     @property
     def _is_in_need(self) -> bool:
@@ -70,13 +75,15 @@ class ReadAhead:
         self._buffer.take(gaps)
         shortest = self._buffer.take(acquired)
         if acquired:
-            self._is_waiting = False
+            self._is_waiting, self._without_since_ms = False, None
             self.credit.handed_out(sum(last - first + 1 for first, last, _ in acquired), now_ms)
         return shortest
 
     def client_waits(self, now_ms: int) -> None:
         """A fetch of the client waits, and the buffer is empty."""
         self._is_waiting = True
+        if self._without_since_ms is None:
+            self._without_since_ms = now_ms
         self.credit.waits(now_ms, self._demands.is_ahead)
 
     def stopped_waiting(self) -> None:

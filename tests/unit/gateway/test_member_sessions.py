@@ -341,15 +341,15 @@ def test_what_is_ahead_of_a_slow_worker_goes_to_others_that_wait(nodes: Nodes) -
 
 def test_members_share_the_locks_of_a_share_partition_half_to_work_on_and_half_ahead(nodes: Nodes) -> None:
     contexts = [nodes.fetch(1, 0, P0, member=f"m{number}") for number in range(8)]
-    parts = [nodes.served(context).partition(P0) for context in contexts]
-    assert [part.most_sent(500) for part in parts] == [500] * 8
+    parts = [nodes.served(context).partition(P0).read_ahead for context in contexts]
+    for part in parts:
+        part.credit.handed_out(1, 0)
     nodes.sessions.upkeep()
-    assert [part.most_sent(500) for part in parts] == [2_000 // 8 // 2] * 8
-    assert [part.most_sent(10) for part in parts] == [10] * 8
+    assert [part.credit.at_once(500) for part in parts] == [2_000 // 8 // 2] * 8
     for part in parts[1:]:
-        part.read_ahead.stopped_waiting()  # they have nothing, and want nothing
+        part.stopped_waiting()  # they have nothing, and want nothing
     nodes.sessions.upkeep()
-    assert parts[0].most_sent(500) == 500
+    assert parts[0].credit.at_once(500) == 500
 
 
 # -- static members ----------------------------------------------------------------------------------------------------

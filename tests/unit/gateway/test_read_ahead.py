@@ -63,6 +63,7 @@ def test_the_first_demand_is_what_the_client_wants_and_one_stands(ahead: ReadAhe
 
 def test_not_more_than_may_be_locked() -> None:
     ahead = ReadAhead(200, LOCK_MS, LOST_MS)
+    ahead.credit.handed_out(1, 0)
     ahead.client_waits(0)
     assert ahead.demand(0, WANTED) == 200
 
@@ -90,15 +91,29 @@ def test_a_member_that_takes_longer_than_the_lock_allows_gets_nothing_ahead(ahea
     assert ahead.demand(LOCK_MS, WANTED) is None
 
 
-def test_a_limit_bounds_what_is_asked_for_and_how_far_a_target_grows(ahead: ReadAhead) -> None:
-    ahead.credit.limit(200)
+def test_a_members_first_records_are_few() -> None:
+    ahead = ReadAhead(2_000, LOCK_MS, LOST_MS)
     ahead.client_waits(0)
-    assert ahead.demand(0, WANTED) == 200
-    ahead.credit.limit(2 * WANTED)
-    assert ahead.demand(0, WANTED) == WANTED
-    fast = reading_ahead()  # would be asked 32 times as much for
-    fast.credit.limit(3 * WANTED)
-    assert fast.demand(1_000, WANTED) == 3 * WANTED
+    assert ahead.demand(0, WANTED) == 125
+    assert ahead.demand(0, 10) == 10
+    ahead.sent("d", 125, 0)
+    arrive(ahead, "d", 0, 125, TRIP_MS)
+    assert ahead.credit.at_once(WANTED) == 125
+    take(ahead, 125, TRIP_MS)
+    assert ahead.credit.at_once(WANTED) == WANTED
+    assert ahead.demand(TRIP_MS, WANTED) == WANTED
+
+
+def test_who_shares_a_share_partition_is_sent_half_of_its_share_at_once_and_asks_for_no_more_than_all_of_it() -> None:
+    ahead = reading_ahead()  # would be asked 32 times as much for
+    ahead.credit.share_locks(2_000, 4)
+    assert ahead.credit.at_once(WANTED) == 250
+    assert ahead.credit.at_once(10) == 10
+    assert ahead.demand(1_000, WANTED) == 500
+    ahead.credit.share_locks(2_000, 1)
+    assert ahead.credit.at_once(WANTED) == WANTED
+    ahead.credit.share_locks(2_000, 3_000)
+    assert ahead.credit.at_once(WANTED) == 1
 
 
 def test_a_target_grows_32_fold_at_most() -> None:
@@ -113,6 +128,7 @@ def test_a_first_demand_may_be_larger_than_the_fetch() -> None:
     ahead = ReadAhead(10_000, LOCK_MS, LOST_MS, min_records=4_000)
     ahead.client_waits(0)
     assert ahead.demand(0, WANTED) == 4_000
+    ahead.credit.handed_out(1, 0)
     assert ahead.demand(0, 5_000) == 5_000
     ahead = ReadAhead(3_000, LOCK_MS, LOST_MS, min_records=4_000)
     ahead.client_waits(0)
@@ -221,7 +237,7 @@ def buffer_of_three() -> ReadAhead:
 
 
 def test_after_the_engine_has_started_anew_a_demand_is_sent_again_and_both_answers_count() -> None:
-    ahead = ReadAhead(4_000, LOCK_MS, 60_000)
+    ahead = ReadAhead(8_000, LOCK_MS, 60_000)
     ahead.client_waits(0)
     ahead.sent("d1", WANTED, 0)
     assert ahead.demand(10, WANTED) is None
