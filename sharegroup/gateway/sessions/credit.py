@@ -11,9 +11,9 @@ fetch wants and serves the next ones from its buffer. That is credit, bounded by
   it is left. When demands come back full, and the buffer runs empty all the same (or must, by the member's rate and the
   job's round trip), the target grows: twofold at least, to what rate and round trip call for, 32-fold at most.
   So no guess risks more than 32 times what the member has just used up.
-- The locks of a share-partition are for all of the members that use it: `share_locks`. Each is sent half of its share at
-  once, so that the other half is ahead of it while it works, though there may be no room for more in the window before
-  it has acknowledged that. And who comes first may be slow, and may not be the only one: its first records are few.
+- The locks of a share-partition are for all of the members that use it: `share_locks`. Each is sent half of its share
+  at once, so that the other half is ahead of it while it works, though there may be no room for more in the window
+  before it has acknowledged that. And who comes first may be slow, and not the only one: its first records are few.
 - With `linger_ms`, a demand that is sent ahead may wait at the job for others, so that one micro-batch serves more of
   them: until what is here lasts for a few round trips. The target allows for that.
 - The target shrinks when a demand comes back less than half full (there is no more to be had), when locks run down in

@@ -42,7 +42,8 @@ logger = logging.getLogger(__name__)
 
 #: A demand whose answer is so late was lost with the job; it is sent again.
 LOST_AFTER_MS = 10_000
-#: What a member will take in this time stays with it when others wait, and so long they have to: about two micro-batches.
+#: What a member will take in this time stays with it when others wait, who have done so for as long: about two
+#: micro-batches.
 KEEP_MS = 500
 
 
