@@ -57,6 +57,7 @@ class Nodes:
         *add: TopicIdPartition,
         forget: tuple[TopicIdPartition, ...] = (),
         member: str = "m",
+        now_ms: int = 0,
     ) -> FetchContext:
         """A ShareFetch, as far as `ShareApis` takes it before there are records."""
         context = self.sessions.node(node).fetch("g", member, epoch, node, add, forget)
@@ -68,8 +69,8 @@ class Nodes:
             served.open([key for key in context.partitions if key not in moved])
         served.forget(forget)
         for key in context.partitions:
-            served.must_wait_for(key, 0)
-        served.ask(context.partitions, 10, 0)
+            served.must_wait_for(key, now_ms)
+        served.ask(context.partitions, 10, now_ms)
         return context
 
     def served(self, context: FetchContext) -> MemberSession:
@@ -337,6 +338,18 @@ def test_what_is_ahead_of_a_slow_worker_goes_to_others_that_wait(nodes: Nodes) -
     wanted(SharePartitionKey("g", "orders", topic_id_text(ORDERS), 0))
     (row,) = nodes.rows()
     assert (row.type, row.acquired) == (UNACQUIRE, (AcquiredRange(1_125, 1_199, 1),))  # 25 it takes within 500 ms
+
+
+def test_what_is_ahead_of_a_slow_worker_goes_to_who_has_waited_at_the_same_gateway(nodes: Nodes) -> None:
+    worker = Worker(nodes)
+    for now_ms in range(0, 8_000, 1_000):
+        worker.poll(now_ms)
+    nodes.fetch(1, 0, P0, member="other", now_ms=7_000)
+    nodes.rows()
+    for now_ms, expected in ((7_499, []), (7_500, [UNACQUIRE])):
+        nodes.job.time_ms = now_ms
+        nodes.sessions.upkeep()
+        assert [row.type for row in nodes.rows()] == expected
 
 
 def test_members_share_the_locks_of_a_share_partition_half_to_work_on_and_half_ahead(nodes: Nodes) -> None:
