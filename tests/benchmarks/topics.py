@@ -12,21 +12,25 @@ from sharegroup.topics import topic_lookup
 _POLL_EACH = 10_000
 
 
-def fill(bootstrap_servers: str, topic: str, partitions: int, records: int, size: int) -> None:
-    """`records` in total, of `size` random bytes each, evenly over the partitions."""
+def fill(
+    bootstrap_servers: str, topic: str, partitions: int, records: int, size: int, batch_size: int = 1 << 20
+) -> None:
+    """`records` in total, of `size` random bytes each, evenly over the partitions, in batches of `batch_size` bytes."""
     noise = os.urandom(1 << 20)
     span = len(noise) - size
     values = ((index % partitions, None, noise[(at := index * 37 % span) : at + size]) for index in range(records))
-    produce(bootstrap_servers, topic, values)
+    produce(bootstrap_servers, topic, values, batch_size)
 
 
-def produce(bootstrap_servers: str, topic: str, rows: Iterable[tuple[int, bytes | None, bytes]]) -> None:
+def produce(
+    bootstrap_servers: str, topic: str, rows: Iterable[tuple[int, bytes | None, bytes]], batch_size: int = 1 << 20
+) -> None:
     """Rows of (partition, key, value); returns when the broker has all of them."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap_servers,
             "linger.ms": 20,
-            "batch.size": 1 << 20,
+            "batch.size": batch_size,
             "queue.buffering.max.messages": 500_000,
             "queue.buffering.max.kbytes": 1 << 20,
         }
