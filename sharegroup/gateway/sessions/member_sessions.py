@@ -45,6 +45,8 @@ LOST_AFTER_MS = 10_000
 #: What a member will take in this time stays with it when others wait, who have done so for as long: about two
 #: micro-batches.
 KEEP_MS = 500
+#: How often the locks of share-partitions are shared out anew.
+SHARE_INTERVAL_MS = 500
 
 
 class MemberSessions:
@@ -61,6 +63,7 @@ class MemberSessions:
     ) -> None:
         self._config, self._group_configs, self._job, self._cluster = config, group_configs, job, cluster
         self._leases, self._identities = leases, identities
+        self._share_again_ms = 0
         self._cache = BatchCache(config.gateway.batch_cache_max_bytes)
         self._reader = LogReader(cluster, self._cache)
         self._nodes: dict[int, ShareSessionCache] = {}
@@ -165,7 +168,9 @@ class MemberSessions:
             lock_ms = self._group_configs.group_config(served.session.key.group_id).record_lock_duration_ms
             served.upkeep(now_ms, least_idle_ms, int(PART_OF_LOCK * lock_ms))
         parts = [part for served in self._served.values() for part in served.parts]
-        self._share_locks(parts)
+        if now_ms >= self._share_again_ms:
+            self._share_again_ms = now_ms + SHARE_INTERVAL_MS
+            self._share_locks(parts)
         waiting = {part.key for part in parts if part.read_ahead.has_waited(now_ms, KEEP_MS)}
         for part in parts:
             if part.read_ahead.buffered and part.key in waiting:

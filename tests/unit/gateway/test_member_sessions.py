@@ -15,7 +15,7 @@ from sharegroup.gateway.records.slicing import Slice
 from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.sessions.member_session import MemberSession
-from sharegroup.gateway.sessions.member_sessions import MemberSessions
+from sharegroup.gateway.sessions.member_sessions import SHARE_INTERVAL_MS, MemberSessions
 from sharegroup.gateway.sessions.share_session import FINAL_EPOCH, FetchContext, SessionKey, TopicIdPartition
 from sharegroup.protocol.broadcasts import MemberLeftBroadcast, NewLeaderBroadcast, TopicDeletedBroadcast
 from sharegroup.protocol.share_partition_requests import (
@@ -361,6 +361,7 @@ def test_members_share_the_locks_of_a_share_partition_half_to_work_on_and_half_a
     assert [part.credit.at_once(500) for part in parts] == [2_000 // 8 // 2] * 8
     for part in parts[1:]:
         part.stopped_waiting()  # they have nothing, and want nothing
+    nodes.job.time_ms += SHARE_INTERVAL_MS
     nodes.sessions.upkeep()
     assert parts[0].credit.at_once(500) == 500
 
