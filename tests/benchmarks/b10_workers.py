@@ -33,8 +33,9 @@ _BATCH_SIZE = 16_384
 _MEMBERS, _WORK_MS, _POLLS = (4, 16, 64), (1, 5, 20, 200), (10, 50, 500)
 _PROCESSES = 4
 _START_S = 120
-#: Members work for so long before what they do counts: in a job of hours the first polls do not.
-_SETTLE_S = 5.0
+#: Members work for so long at least before what they do counts, and for a poll and a fifth, but not for longer than
+#: the last: in a job of hours the first polls do not count.
+_SETTLE_S, _SETTLE_POLLS, _LONGEST_SETTLE_S = 5.0, 1.2, 12.0
 #: By work in ms: what share of the work is to be done.
 _REACH = {5: 0.92, 20: 0.97, 200: 0.97}
 #: At 1 ms two cores are what there is too little of: against Kafka then.
@@ -54,6 +55,11 @@ class Case(NamedTuple):
         """Of its members."""
         return f"work-{self.members}-{self.work_ms}-{self.polled}"
 
+    @property
+    def settle_s(self) -> float:
+        """How long they work before what they do counts."""
+        return min(max(_SETTLE_S, _SETTLE_POLLS * self.polled * self.work_ms / 1000), _LONGEST_SETTLE_S)
+
 
 class Done(NamedTuple):
     """`share`: of what could be done. `slowest`: the slowest member against the mean."""
@@ -66,7 +72,7 @@ def run(kafka: EmbeddedKafka, directory: Path, quick: bool) -> tuple[list[Figure
     """The lowest figure of each amount of work, and all of both sides."""
     seconds = 3.0 if quick else 10.0
     cases = [Case(4, 20, 50), Case(4, 1, 500)] if quick else _cases()
-    records = max(int(3 * (seconds + 5 + _SETTLE_S) * case.members * 1000 / case.work_ms) for case in cases)
+    records = max(int(3 * (seconds + 5 + case.settle_s) * case.members * 1000 / case.work_ms) for case in cases)
     kafka.create_topic(_TOPIC, partitions=_PARTITIONS)
     topics.fill(kafka.bootstrap_servers, _TOPIC, _PARTITIONS, records, _SIZE, _BATCH_SIZE)
     groups = [case.group_id for case in cases]
@@ -107,7 +113,7 @@ def _measured(bootstrap_servers: str, group_id: str, case: Case, seconds: float)
         for process in processes:
             if _said(process).strip() != "ready":
                 raise RuntimeError(f"members of {group_id} have ended")
-        time.sleep(_SETTLE_S)  # the load itself
+        time.sleep(case.settle_s)  # the load itself
         for process in processes:
             assert process.stdin is not None
             process.stdin.write(f"{seconds}\n")

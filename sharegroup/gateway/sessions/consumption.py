@@ -21,11 +21,6 @@ class Consumption:
         self._handed_out = 0
         self._since_ms: int | None = None
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether the member has not asked again since it was handed something."""
-        return self._since_ms is not None
-
     def handed_out(self, records: int, now_ms: int) -> None:
         """The member was sent `records`, and is busy with them from now on."""
         self.asked(now_ms)

@@ -4,9 +4,9 @@ An answer of the job takes a micro-batch, a fetch of a client a millisecond, so 
 fetch wants and serves the next ones from its buffer. That is credit, bounded by what the member is known to do:
 
 - The first demand is what the client's own fetch wants (MaxRecords), or `min_records` if that is more, and so is every
-  one of a member that is known not to come back soon. Of others there is read-ahead: of those that take more than that
-  in two fifths of the lock duration (work on it takes as long again, and a fifth is left for its acknowledgement), and
-  one fetch of those that have not come back yet, so that nothing is known.
+  one of a member that is not known to come back soon. Only then is there read-ahead: when what it takes in two
+  fifths of the lock duration is more than that: work on that takes as long again, and a fifth is left for its
+  acknowledgement. A demand that stands for who never comes would get what others could have.
 - `target` is what the buffer and the demand that stands should hold together. A demand is sent when less than half of
   it is left. When demands come back full, and the buffer runs empty all the same (or must, by the member's rate and the
   job's round trip), the target grows: twofold at least, to what rate and round trip call for, 32-fold at most.
@@ -29,8 +29,8 @@ __all__ = ["PART_OF_LOCK", "Credit"]
 
 #: The part of the lock duration in which the member should have taken what lies here for it.
 PART_OF_LOCK = 0.4
-#: A member's first records are this part of the most that it may hold.
-_FIRST_PART = 16
+#: A member's first records are this part of the most that it may hold, but need not be less than so many.
+_FIRST_PART, _LEAST_FIRST = 16, 50
 _LEAST_GROWTH, _MOST_GROWTH = 2, 32
 #: Round trips that the target should last for: half of it is left when a demand is sent, and is to outlast the answer.
 _ROUND_TRIPS = 3
@@ -70,7 +70,7 @@ class Credit:
     def at_once(self, wanted: int) -> int:
         """How many of `wanted` records the member may be sent now."""
         if self._is_new:
-            return min(wanted, max(1, self._max_records // _FIRST_PART))
+            return min(wanted, max(_LEAST_FIRST, self._max_records // _FIRST_PART))
         return wanted if self._is_alone else min(wanted, max(1, self._limit // 2))
 
     def share_locks(self, locks: int, members: int) -> None:
@@ -153,8 +153,6 @@ class Credit:
     def _may_read_ahead(self, now_ms: int) -> bool:
         if self._is_idle or now_ms < self._not_ahead_before_ms:
             return False
-        if self._consumption.rate(now_ms) is None:
-            return self._consumption.is_busy
         return self._lasting_here(now_ms) >= self._wanted
 
     def _lasting_here(self, now_ms: int) -> int:
