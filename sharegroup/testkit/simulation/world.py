@@ -48,6 +48,11 @@ FAULTS = (
     "static_members",  # some have names, and their processes are restarted
 )
 
+#: How long everything may take to be delivered when the last fault is over: a job that is away comes back within five
+#: minutes, static members that died are found to be gone five minutes later, and of an offset without a record all of
+#: the locks may have to run out.
+CALM_MS = 1_500_000
+
 #: What a run's brokers may be beside that.
 NO_TOPIC_IDS = "no_topic_ids"  # they are older than topic ids
 
@@ -77,12 +82,12 @@ class World:
     @property
     def end_ms(self) -> int:
         """When the run is over."""
-        return self.clock.start_ms + round(self.hours * 3_600_000)
+        return self.calm_ms + CALM_MS
 
     @property
     def calm_ms(self) -> int:
         """When the last fault is over: from then on everything must be delivered in time."""
-        return max(self.clock.start_ms + 60_000, self.end_ms - 600_000)
+        return self.clock.start_ms + max(60_000, round(self.hours * 3_600_000) - 600_000)
 
     def session_timeout_ms(self, group_id: str, is_static: bool = False) -> int:
         """Of a group: no administrator changes it."""
