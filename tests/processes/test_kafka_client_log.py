@@ -7,10 +7,13 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
+from kafka.net.selector import NetworkSelector
+from kafka.net.transport import KafkaTCPTransport
 
 from sharegroup.topics.kafka_client_log import OneLineNetworkErrors, set_up_kafka_client_log
 
@@ -90,3 +93,19 @@ def test_a_socket_that_was_closed_meanwhile_is_one_line(
     (record,) = caplog.records
     assert problem in caplog.text
     assert (record.exc_info is not None) is has_trace
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_nothing_is_told_of_a_connection_that_was_closed_on_purpose_when_there_was_something_to_read(
+    caplog: pytest.LogCaptureFixture, is_closed: bool
+) -> None:
+    here, there = socket.socketpair()
+    with here, there, closing(NetworkSelector()) as net:
+        transport = KafkaTCPTransport(net, here)
+        if is_closed:
+            transport.close()
+        else:
+            transport._sock = None
+        transport._sock_recv()
+    told = [record for record in caplog.records if record.name == TRANSPORT and record.levelno >= logging.ERROR]
+    assert [record.exc_info is not None for record in told] == ([] if is_closed else [True])
