@@ -86,6 +86,11 @@ class Member:
         """The records whose acknowledgement was answered without an error."""
         return {key for key, codes in self.answers.items() if codes[-1] is None}
 
+    def seen(self) -> str:
+        """How many records came, and what was answered about those that are not accepted."""
+        others = {key: self.answers.get(key) for key in sorted(self.deliveries.keys() - self.accepted)}
+        return f"{len(self.deliveries)} records, not accepted: {others}"
+
     def _answered(self, offsets: dict[Any, Iterable[int]], error: KafkaException | None) -> None:
         code = None if error is None else error.args[0].code()
         for partition, acknowledged in offsets.items():
@@ -121,14 +126,17 @@ class Group:
         found = read_group(str(self._job.tables_path), self.id)
         return 0 if found is None else len(found.members)
 
-    def await_finished(self) -> Progress:
-        """Wait until every record of the topic is finished, once; what the tables say then."""
+    def await_finished(self, *members: Member) -> Progress:
+        """Wait until every record of the topic is finished, once, while `members` poll; what the tables say then."""
         tables = str(self._job.tables_path)
         consumer = KafkaConsumer(bootstrap_servers=self._job.bootstrap_servers)
         partitions = [TopicPartition(self.topic, number) for number in consumer.partitions_for_topic(self.topic)]
         ends = {(key.topic, key.partition): end for key, end in consumer.end_offsets(partitions).items()}
         consumer.close()
-        wait_until(lambda: not audit(tables, self.id, ends), f"all of {self.id} is finished")
+        if members:
+            poll_in_turns(list(members), lambda: not audit(tables, self.id, ends))
+        else:
+            wait_until(lambda: not audit(tables, self.id, ends), f"all of {self.id} is finished")
         return progress(tables, self.id)
 
 
@@ -159,7 +167,7 @@ def poll_in_turns(
     """Let the members poll, one after the other, until `condition` holds."""
     end = time.monotonic() + PATIENCE_S
     while not condition():
-        assert time.monotonic() < end, f"seen so far: {[len(member.deliveries) for member in members]}"
+        assert time.monotonic() < end, f"seen so far: {[member.seen() for member in members]}"
         for member in members:
             for record in member.poll():
                 if handle is not None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
-from sharegroup.gateway.fleet.reachability import Reachability
+from sharegroup.gateway.fleet.reachability import CONNECT_TIMEOUT_S, Reachability
 from sharegroup.protocol.gateway_rows import GatewayAddress
 
 
@@ -26,5 +27,21 @@ def test_a_port_that_listens_is_reached_and_one_look_is_for_all_who_ask() -> Non
         await server.wait_closed()
         reachability.close()
         assert not await Reachability()(address)
+
+    asyncio.run(main())
+
+
+def test_who_is_late_itself_does_not_take_another_gateway_for_gone() -> None:
+    async def main() -> None:
+        server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+        address = GatewayAddress("127.0.0.1", server.sockets[0].getsockname()[1])
+        reachability = Reachability()
+        look = asyncio.ensure_future(reachability(address))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        time.sleep(2 * CONNECT_TIMEOUT_S)  # nothing else runs on this event loop meanwhile
+        assert await look
+        reachability.close()
+        server.close()
 
     asyncio.run(main())

@@ -38,9 +38,10 @@ class KnownGateways:
         return was_there != (now_ms < found.until_ms)
 
     def lost(self, standby: GatewayAddress, now_ms: int) -> None:
-        """The gateway cannot be reached: it is gone until it announces itself again."""
+        """The gateway cannot be reached: it is gone until it announces itself again, later than now."""
         if standby in self._heard:
-            self._heard[standby].until_ms = now_ms
+            heard = self._heard[standby]
+            heard.until_ms, heard.append_ms = now_ms, max(now_ms, heard.append_ms)
 
     def living(self, now_ms: int) -> dict[GatewayAddress, GatewayRow]:
         """The newest row of each gateway that is there."""

@@ -9,8 +9,9 @@ from sharegroup.protocol.gateway_rows import GatewayAddress
 
 logger = logging.getLogger(__name__)
 
-#: A machine that is gone answers nothing; clients wait meanwhile.
-CONNECT_TIMEOUT_S = 0.25
+#: A machine that is gone answers nothing; clients wait meanwhile. Who is merely busy, here or there, is not to be taken
+#: for gone: clients would be sent elsewhere, and back again when it next says that it is there.
+CONNECT_TIMEOUT_S, ATTEMPTS = 0.25, 3
 #: So long an answer counts, for all clients of a gateway that has died, who come at the same time.
 FRESH_S = 0.1
 
@@ -36,10 +37,15 @@ class Reachability:
 
 
 async def _connects(address: GatewayAddress) -> bool:
-    try:
-        _, writer = await asyncio.wait_for(asyncio.open_connection(*address), CONNECT_TIMEOUT_S)
-    except (TimeoutError, OSError) as error:
-        logger.info("gateway %s:%d cannot be reached: %s", *address, error or "no answer")
-        return False
-    writer.close()
-    return True
+    for _ in range(ATTEMPTS):
+        try:
+            _, writer = await asyncio.wait_for(asyncio.open_connection(*address), CONNECT_TIMEOUT_S)
+        except TimeoutError:
+            continue
+        except OSError as error:
+            logger.info("gateway %s:%d cannot be reached: %s", *address, error)
+            return False
+        writer.close()
+        return True
+    logger.info("gateway %s:%d cannot be reached: no answer", *address)
+    return False

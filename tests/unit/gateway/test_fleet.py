@@ -114,6 +114,8 @@ def test_who_cannot_be_reached_is_gone_until_it_is_heard_again() -> None:
     known.lost(standby("a"), 1_500)
     known.lost(standby("never heard of"), 1_500)
     assert known.living(1_500) == {}
+    assert not known.heard(row("a"), 1_400, 1_510)  # from before that, and read late
+    assert known.living(1_510) == {}
     assert known.heard(row("a"), 3_000, 3_000)
 
 
