@@ -29,7 +29,7 @@ class EffectiveGroupConfig(NamedTuple):
 
 @dataclass(frozen=True)
 class Config:
-    """What `load_config` returns; `Config()` is Kafka's defaults.
+    """What `load_config` returns; `Config()` is Kafka's defaults where Kafka has the key, but for more record locks.
 
     `group` and `coordinator` are the section `group` of the file (group.share.* and share.coordinator.*).
     """

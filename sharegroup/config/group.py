@@ -155,7 +155,7 @@ class GroupConfig:
     def from_json(cls, values: Mapping[str, Any]) -> GroupConfig:
         """Read what `to_json` wrote, also by another version of this project.
 
-        A name this version lacks is ignored, and one that is absent takes Kafka's default.
+        A name this version lacks is ignored, and one that is absent takes its default.
         """
         known = {field.name: values[field.name] for field in dataclasses.fields(cls) if field.name in values}
         if "auto_offset_reset" in known:

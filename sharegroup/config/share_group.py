@@ -136,7 +136,7 @@ class ShareGroupConfig(ConfigFamily):
     )
 
     partition_max_record_locks: Whole = Field(
-        default=2_000,
+        default=10_000,
         alias="group.share.partition.max.record.locks",
         ge=100,
         le=MAX_RECORD_LOCKS,
@@ -150,7 +150,7 @@ class ShareGroupConfig(ConfigFamily):
         description="Least limit of records in flight.",
     )
     max_partition_max_record_locks: Whole = Field(
-        default=4_000,
+        default=10_000,
         alias="group.share.max.partition.max.record.locks",
         ge=2_000,
         le=MAX_RECORD_LOCKS,

@@ -9,7 +9,7 @@ MEMORY_MS = 1_000
 
 
 class Consumption:
-    """Records a millisecond, over the time between a hand-out and the member's next fetch.
+    """Records a millisecond, over the time between a hand-out and the member's next fetch, or its last acknowledgement.
 
     The time that the member waits for records is left out: it says how fast the job is. A pause that lasts longer
     than the last hand-out was worth counts at once, so that the rate of a member that stopped goes down.
@@ -27,7 +27,7 @@ class Consumption:
         self._handed_out, self._since_ms = records, now_ms
 
     def asked(self, now_ms: int) -> None:
-        """The member asks for records: it is done with those that it was sent."""
+        """The member asks for records, or has acknowledged all that it has: it is done with those that it was sent."""
         if self._since_ms is None:
             return
         self._records += self._handed_out

@@ -14,6 +14,8 @@ fetch wants and serves the next ones from its buffer. That is credit, bounded by
 - The locks of a share-partition are for all of the members that use it: `share_locks`. Each is sent half of its share
   at once, so that the other half is ahead of it while it works, though there may be no room for more in the window
   before it has acknowledged that. And who comes first may be slow, and not the only one: its first records are few.
+- Whatever its fetch wants, a member is sent no more at once than it takes in two fifths of the lock duration: it
+  acknowledges them when it has worked on all of them, and what its locks have run out for has cost an attempt.
 - With `linger_ms`, a demand that is sent ahead may wait at the job for others, so that one micro-batch serves more of
   them: until what is here lasts for a few round trips. The target allows for that.
 - The target shrinks when a demand comes back less than half full (there is no more to be had), when locks run down in
@@ -29,8 +31,9 @@ __all__ = ["PART_OF_LOCK", "Credit"]
 
 #: The part of the lock duration in which the member should have taken what lies here for it.
 PART_OF_LOCK = 0.4
-#: A member's first records are this part of the most that it may hold, but need not be less than so many.
-_FIRST_PART, _LEAST_FIRST = 16, 50
+#: A member's first records are this part of the most that it may hold, but need not be less than so many, nor may they
+#: be more: at 200 ms a record they take 25 s.
+_FIRST_PART, _LEAST_FIRST, _MOST_FIRST = 16, 50, 125
 _LEAST_GROWTH, _MOST_GROWTH = 2, 32
 #: Round trips that the target should last for: half of it is left when a demand is sent, and is to outlast the answer.
 _ROUND_TRIPS = 3
@@ -63,15 +66,14 @@ class Credit:
 
     # -- what the client does ------------------------------------------------------------------------------------------
 
-    def wants(self, records: int) -> None:
+    def wants(self, records: int, now_ms: int) -> None:
         """The MaxRecords of its fetch."""
-        self._wanted = min(max(self.at_once(records), self._min_records), self._limit)
+        self._wanted = min(max(self._most(records, now_ms), self._min_records), self._limit)
 
-    def at_once(self, wanted: int) -> int:
-        """How many of `wanted` records the member may be sent now."""
-        if self._is_new:
-            return min(wanted, max(_LEAST_FIRST, self._max_records // _FIRST_PART))
-        return wanted if self._is_alone else min(wanted, max(1, self._limit // 2))
+    def at_once(self, wanted: int, now_ms: int) -> int:
+        """How many of the `wanted` records of the fetch that has come the member may be sent now."""
+        self._consumption.asked(now_ms)
+        return self._most(wanted, now_ms)
 
     def share_locks(self, locks: int, members: int) -> None:
         """So many members use the share-partition now, which has so many locks."""
@@ -89,6 +91,10 @@ class Credit:
         """It was sent so many records."""
         self._is_idle = self._is_new = False
         self._consumption.handed_out(records, now_ms)
+
+    def finished(self, now_ms: int) -> None:
+        """It has acknowledged all that it was sent, and may do other things before it fetches again."""
+        self._consumption.asked(now_ms)
 
     def idle(self) -> None:
         """It does not fetch any more: the target starts anew."""
@@ -149,6 +155,12 @@ class Credit:
         if not (demand.linger_ms and self._round_trip_ms):
             return took_ms
         return min(max(self._round_trip_ms, took_ms - demand.linger_ms), took_ms)
+
+    def _most(self, wanted: int, now_ms: int) -> int:
+        if self._is_new:
+            return min(wanted, max(_LEAST_FIRST, min(self._max_records // _FIRST_PART, _MOST_FIRST)))
+        most = wanted if self._is_alone else min(wanted, self._limit // 2)
+        return max(1, most if self._consumption.rate(now_ms) is None else min(most, self._lasting_here(now_ms)))
 
     def _may_read_ahead(self, now_ms: int) -> bool:
         if self._is_idle or now_ms < self._not_ahead_before_ms:

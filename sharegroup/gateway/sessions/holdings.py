@@ -95,6 +95,11 @@ class Holdings:
             for held_first, held_last, held in list(self._ranges.items(first, last)):
                 self._ranges.assign(held_first, held_last, held._replace(asked=request_id))
 
+    @property
+    def are_asked(self) -> bool:
+        """Whether the member has acknowledged all that it was sent."""
+        return all(held.asked for _, _, held in self._ranges)
+
     def accepted(
         self, batches: Iterable[AcknowledgementBatch], request_id: str, renewed_deadline_ms: int | None = None
     ) -> None:

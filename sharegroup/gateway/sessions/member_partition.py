@@ -284,6 +284,8 @@ class MemberPartition:
                     outcomes.append(settled(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)))
                     break  # what follows can be sent again as well
             self.holdings.asked(row.batches, row.id)
+        if not is_renew_ack and self.holdings.are_asked:
+            self.read_ahead.credit.finished(now_ms)
         return outcomes[0] if len(outcomes) == 1 else _first_error(outcomes)
 
     def _acknowledgements(

@@ -210,7 +210,7 @@ class MemberSession:
                 if not await self._read(partition, position, first):
                     return None
                 continue
-            limits = limits._replace(max_records=buffer.credit.at_once(limits.max_records))
+            limits = limits._replace(max_records=buffer.credit.at_once(limits.max_records, now_ms()))
             taken = slice_response(ranges, part.batches, part.covered, Limits(*limits, must_progress=is_first))
             deadline_ms = partition.take(taken, now_ms())
             if deadline_ms is not None:

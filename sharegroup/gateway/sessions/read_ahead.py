@@ -98,7 +98,7 @@ class ReadAhead:
         `wanted`: MaxRecords of a fetch; None when it is not one that asks, but records have come.
         """
         if wanted is not None:
-            self.credit.wants(wanted)
+            self.credit.wants(wanted, now_ms)
         if not self._demands.may_send(now_ms):
             return None
         return self.credit.missing(self.buffered, self._is_in_need, now_ms)

@@ -32,7 +32,7 @@ def test_what_is_left_out_has_its_default(mapping: Mapping[str, object]) -> None
     assert config.group_config("orders") == DEFAULTS.group_config("orders")
 
 
-def test_defaults_are_kafkas() -> None:
+def test_defaults_are_kafkas_but_for_more_locks_as_a_micro_batch_takes_its_time() -> None:
     config = DEFAULTS.group_config("any")
     assert config.to_json() == {
         "session_timeout_ms": 45_000,
@@ -41,7 +41,7 @@ def test_defaults_are_kafkas() -> None:
         "record_lock_duration_ms": 30_000,
         "static_record_lock_duration_ms": 300_000,
         "delivery_count_limit": 5,
-        "partition_max_record_locks": 2_000,
+        "partition_max_record_locks": 10_000,
         "renew_acknowledge_enable": True,
         "auto_offset_reset": "latest",
         "isolation_level": "read_uncommitted",
@@ -214,7 +214,7 @@ def test_an_unknown_group_key_is_told_with_the_nearest_known_one() -> None:
         ("heartbeat.interval.ms", 15_001, "less than or equal to group.share.max."),
         ("heartbeat.interval.ms", 4_999, "greater than or equal to group.share.min."),
         ("assignment.interval.ms", 15_001, "less than or equal to group.share.max."),
-        ("partition.max.record.locks", 4_001, "less than or equal to group.share.max."),
+        ("partition.max.record.locks", 10_001, "less than or equal to group.share.max."),
         ("delivery.count.limit", 11, "less than or equal to group.share.max."),
         ("record.lock.duration.ms", 60_001, "less than or equal to group.share.max."),
         ("record.lock.duration.ms", 14_999, "greater than or equal to group.share.min."),
@@ -232,7 +232,7 @@ def test_a_group_value_stays_within_the_jobs_bounds(end: str, value: int, bound:
         ({"session.timeout.ms": 44_999}, "session.timeout.ms", "min.session.timeout.ms"),
         ({"heartbeat.interval.ms": 15_001}, "max.heartbeat.interval.ms", "heartbeat.interval.ms"),
         ({"max.assignment.interval.ms": 999}, "max.assignment.interval.ms", "assignment.interval.ms"),
-        ({"partition.max.record.locks": 4_001}, "max.partition.max.record.locks", "partition.max.record.locks"),
+        ({"partition.max.record.locks": 10_001}, "max.partition.max.record.locks", "partition.max.record.locks"),
         (
             {"delivery.count.limit": 2, "min.delivery.count.limit": 3},
             "delivery.count.limit",

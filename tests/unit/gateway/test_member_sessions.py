@@ -358,12 +358,12 @@ def test_members_share_the_locks_of_a_share_partition_half_to_work_on_and_half_a
     for part in parts:
         part.credit.handed_out(1, 0)
     nodes.sessions.upkeep()
-    assert [part.credit.at_once(500) for part in parts] == [2_000 // 8 // 2] * 8
+    assert [part.credit.at_once(500, 0) for part in parts] == [500] * 8
     for part in parts[1:]:
         part.stopped_waiting()  # they have nothing, and want nothing
     nodes.job.time_ms += SHARE_INTERVAL_MS
     nodes.sessions.upkeep()
-    assert parts[0].credit.at_once(500) == 500
+    assert parts[0].credit.at_once(500, 0) == 500
 
 
 # -- static members ----------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from sharegroup.gateway.sessions.read_ahead import ReadAhead
 from sharegroup.types import AcquiredRange, OffsetRange
 
 WANTED = 500
+FIRST = 125  # what a new member is sent at most
 LOCK_MS = 30_000
 LOST_MS = 60_000
 TRIP_MS = 500
@@ -54,9 +55,9 @@ def reading_ahead(now_ms: int = 1_000, linger_ms: int = 0) -> ReadAhead:
 def test_the_first_demand_is_what_the_client_wants_and_one_stands(ahead: ReadAhead) -> None:
     assert ahead.demand(0, WANTED) is None  # nobody fetches
     ahead.client_waits(1)
-    assert ahead.demand(1, WANTED) == WANTED
-    ahead.sent("d", WANTED, 1)
-    assert ahead.demand(2, WANTED) is None
+    assert ahead.demand(1, 50) == 50
+    ahead.sent("d", 50, 1)
+    assert ahead.demand(2, 50) is None
     assert arrive(ahead, "d", 0, 3, 10)
     assert ahead.buffered == 3
 
@@ -76,28 +77,30 @@ def test_a_member_that_has_not_come_back_yet_gets_nothing_ahead(ahead: ReadAhead
     assert ahead.demand(TRIP_MS, WANTED) is None
 
 
-def test_a_member_that_takes_longer_than_the_lock_allows_gets_nothing_ahead(ahead: ReadAhead) -> None:
+def test_a_member_that_works_on_one_record_for_longer_than_two_fifths_of_the_lock_gets_nothing_ahead() -> None:
+    ahead = ReadAhead(1_000_000, LOCK_MS, LOST_MS)
     ahead.client_waits(0)
-    ahead.sent("d0", WANTED, 0)
-    arrive(ahead, "d0", 0, WANTED, TRIP_MS)
-    take(ahead, WANTED, TRIP_MS)
+    ahead.sent("d0", 1, 0)
+    arrive(ahead, "d0", 0, 1, TRIP_MS)
+    take(ahead, 1, TRIP_MS)
     ahead.client_waits(TRIP_MS + LOCK_MS // 2)
-    ahead.sent("d1", WANTED, LOCK_MS)
-    arrive(ahead, "d1", WANTED, WANTED, LOCK_MS)
-    take(ahead, WANTED, LOCK_MS)
+    assert ahead.demand(LOCK_MS, WANTED) == 1
+    ahead.sent("d1", 1, LOCK_MS)
+    arrive(ahead, "d1", 1, 1, LOCK_MS)
+    take(ahead, 1, LOCK_MS)
     assert ahead.demand(LOCK_MS, WANTED) is None
 
 
 def test_a_members_first_records_are_few() -> None:
-    ahead = ReadAhead(2_000, LOCK_MS, LOST_MS)
+    ahead = ReadAhead(10_000, LOCK_MS, LOST_MS)
     ahead.client_waits(0)
-    assert ahead.demand(0, WANTED) == 125
+    assert ahead.demand(0, WANTED) == FIRST
     assert ahead.demand(0, 10) == 10
-    ahead.sent("d", 125, 0)
-    arrive(ahead, "d", 0, 125, TRIP_MS)
-    assert ahead.credit.at_once(WANTED) == 125
-    take(ahead, 125, TRIP_MS)
-    assert ahead.credit.at_once(WANTED) == WANTED
+    ahead.sent("d", FIRST, 0)
+    arrive(ahead, "d", 0, FIRST, TRIP_MS)
+    assert ahead.credit.at_once(WANTED, TRIP_MS) == FIRST
+    take(ahead, FIRST, TRIP_MS)
+    assert ahead.credit.at_once(WANTED, 2 * TRIP_MS) == WANTED
     ahead.client_waits(2 * TRIP_MS)
     assert ahead.demand(2 * TRIP_MS, WANTED) == WANTED
 
@@ -105,13 +108,13 @@ def test_a_members_first_records_are_few() -> None:
 def test_who_shares_a_share_partition_is_sent_half_of_its_share_at_once_and_asks_for_no_more_than_all_of_it() -> None:
     ahead = reading_ahead()  # would be asked 32 times as much for
     ahead.credit.share_locks(2_000, 4)
-    assert ahead.credit.at_once(WANTED) == 250
-    assert ahead.credit.at_once(10) == 10
+    assert ahead.credit.at_once(WANTED, 1_000) == 250
+    assert ahead.credit.at_once(10, 1_000) == 10
     assert ahead.demand(1_000, WANTED) == 500
     ahead.credit.share_locks(2_000, 1)
-    assert ahead.credit.at_once(WANTED) == WANTED
+    assert ahead.credit.at_once(WANTED, 1_000) == WANTED
     ahead.credit.share_locks(2_000, 3_000)
-    assert ahead.credit.at_once(WANTED) == 1
+    assert ahead.credit.at_once(WANTED, 1_000) == 1
 
 
 def test_a_target_grows_32_fold_at_most() -> None:
@@ -204,8 +207,8 @@ def test_a_lost_demand_is_sent_anew_and_its_late_answer_counts(ahead: ReadAhead)
     ahead.client_waits(0)
     ahead.sent("d0", WANTED, 0)
     assert ahead.demand(LOST_MS - 1, WANTED) is None
-    assert ahead.demand(LOST_MS, WANTED) == WANTED
-    ahead.sent("d1", WANTED, LOST_MS)
+    assert ahead.demand(LOST_MS, WANTED) == FIRST
+    ahead.sent("d1", FIRST, LOST_MS)
     assert arrive(ahead, "d0", 0, 10, LOST_MS + 1)
     assert ahead.demand(LOST_MS + 2, WANTED) is None  # d1 stands
     assert arrive(ahead, "d1", 10, 10, LOST_MS + 3)
@@ -217,7 +220,7 @@ def test_a_refused_demand_is_sent_anew_after_a_pause(ahead: ReadAhead) -> None:
     ahead.sent("d", WANTED, 0)
     ahead.refused("d", 5, 100)
     assert ahead.demand(104, WANTED) is None
-    assert ahead.demand(105, WANTED) == WANTED
+    assert ahead.demand(105, WANTED) == FIRST
 
 
 # -- giving back -----------------------------------------------------------------------------------------------------
@@ -240,8 +243,8 @@ def test_after_the_engine_has_started_anew_a_demand_is_sent_again_and_both_answe
     ahead.sent("d1", WANTED, 0)
     assert ahead.demand(10, WANTED) is None
     ahead.lost()
-    assert ahead.demand(10, WANTED) == WANTED
-    ahead.sent("d2", WANTED, 10)
+    assert ahead.demand(10, WANTED) == FIRST
+    ahead.sent("d2", FIRST, 10)
     assert arrive(ahead, "d1", 0, 10, 20)
     assert arrive(ahead, "d2", 10, 10, 30)
     assert ahead.buffered == 20
@@ -342,7 +345,8 @@ def test_gaps_leave_the_buffer_and_the_fetch_goes_on_waiting(ahead: ReadAhead) -
 class Run:
     """One member and a job that always has as much as is asked for, step by step in milliseconds.
 
-    The client fetches at most `wanted`, and comes back after what it got is worked off at its rate (records a ms).
+    The client fetches at most `wanted`, and comes back after what it got is worked off at its rate (records a ms):
+    `worked_ms` are those times.
     """
 
     rate: float
@@ -352,6 +356,7 @@ class Run:
     dry_ms: list[int] = field(default_factory=list)
     asked: list[int] = field(default_factory=list)
     lingered_ms: list[int] = field(default_factory=list)
+    worked_ms: list[float] = field(default_factory=list)
     most_buffered: int = 0
     given_back: int = 0
 
@@ -367,9 +372,10 @@ class Run:
             self.given_back += sum(last - first + 1 for first, last, _ in self.ahead.expire(now_ms, 5_000))
             while back_at <= now_ms and self.ahead.buffered:
                 first, last, _ = self.ahead.ranges(1)[0]
-                records = min(self.wanted, last - first + 1)
+                records = min(self.ahead.credit.at_once(self.wanted, now_ms), last - first + 1)
                 take(self.ahead, records, now_ms)
                 self.delivered += records
+                self.worked_ms.append(records / self.rate)
                 back_at = max(back_at, now_ms - 1) + records / self.rate
             if back_at <= now_ms:
                 self.ahead.client_waits(now_ms)
@@ -433,10 +439,27 @@ def test_a_round_trip_is_learnt_from_what_cannot_be_lingering(took_ms: int, expe
 @pytest.mark.parametrize("wanted", [10, WANTED])
 def test_a_slow_client_never_holds_more_than_its_first_demand(wanted: int) -> None:
     run = Run(rate=0.01, wanted=wanted).run(200_000)  # ten records a second
-    assert run.asked[0] == wanted
-    assert run.most_buffered <= wanted
+    assert run.asked[0] == min(wanted, FIRST)
+    assert run.most_buffered <= min(wanted, FIRST)
     assert run.delivered >= 0.95 * 0.01 * 200_000
     assert run.given_back == 0
+
+
+@pytest.mark.parametrize("rate", [0.005, 0.01, 0.03])  # 200, 100 and 33 ms a record
+def test_a_slow_client_is_sent_no_more_at_once_than_it_works_off_within_its_locks(rate: float) -> None:
+    run = Run(rate=rate).run(300_000)
+    assert run.worked_ms[0] == FIRST / rate < LOCK_MS
+    assert max(run.worked_ms[1:]) <= 0.4 * LOCK_MS
+    assert run.delivered >= 0.95 * rate * 300_000
+
+
+def test_who_acknowledges_all_it_has_and_comes_back_later_is_not_slow() -> None:
+    credit = Credit(10_000, LOCK_MS)
+    credit.handed_out(FIRST, 0)
+    credit.finished(250)  # 2 ms a record
+    assert credit.at_once(WANTED, 60_000) == WANTED
+    credit.handed_out(FIRST, 60_000)
+    assert credit.at_once(WANTED, 120_000) <= 50  # it had 125 for all of that minute, which are 25 in two fifths
 
 
 def test_a_client_that_takes_a_fetch_in_a_second_waits_only_at_first() -> None:
