@@ -104,6 +104,8 @@ class DeltaSink:
 def _topic_id(batch: AcquiredBatch) -> Column:
     """The id of each record's topic; a batch has one topic of a name."""
     topic_ids = sorted({(held.topic, held.topic_id) for held in batch.ranges})
+    if len(topic_ids) == 1:
+        return F.lit(topic_ids[0][1])
     return F.create_map(*(F.lit(text) for pair in topic_ids for text in pair))[F.col("topic")]
 
 
