@@ -1,8 +1,7 @@
 """A topic into a Delta table, plainly and through a share group, in turns: the spark-submit script of B2.
 
-Both in one warm session. Plainly: Spark's Kafka source and Delta sink, everything in one micro-batch, which is the
-fastest that Spark has. Through a share group: `ShareConsumer` with `DeltaSink`, whose batches may be as large; the job
-runs beside it and stands still while the plain copy is measured.
+Both in one warm session, in micro-batches of so many records. Plainly: Spark's Kafka source and Delta sink. Through a
+share group: `ShareConsumer` with `DeltaSink`; the job runs beside it and stands still while the plain copy is measured.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class CountingSink:
             self.done.set()
 
 
-def plain(spark: SparkSession, bootstrap_servers: str, topic: str, directory: Path) -> dict[str, object]:
+def plain(spark: SparkSession, bootstrap_servers: str, topic: str, directory: Path, batch: int) -> dict[str, object]:
     """Copy the topic; seconds from the query's start to its end after its last commit."""
     begin = time.time()
     query = (
@@ -52,6 +51,7 @@ def plain(spark: SparkSession, bootstrap_servers: str, topic: str, directory: Pa
         .option("subscribe", topic)
         .option("startingOffsets", "earliest")
         .option("includeHeaders", "true")
+        .option("maxOffsetsPerTrigger", batch)
         .load()
         .writeStream.format("delta")
         .option("checkpointLocation", str(directory / "checkpoint"))
@@ -69,13 +69,14 @@ def share(
     directory: Path,
     group_id: str,
     records: int,
+    batch: int,
 ) -> dict[str, object]:
     """The same through a share group: seconds from its assignment to Spark's commit of the last accepted batch."""
     join = time.time()
     checkpoint = directory / "checkpoint"
     consumer = ShareConsumer(
         spark, bootstrap_servers=bootstrap_servers, group_id=group_id, topics=[topic], checkpoint=str(checkpoint),
-        max_records=records,
+        max_records=batch,
     )  # fmt: skip
     sink = CountingSink(consumer, str(directory / "table"), records)
     query = consumer.start(sink)
@@ -103,12 +104,13 @@ def _await(condition: object, query: object) -> None:
 
 
 def main() -> None:
-    """Warm up, then run the turns; the times go to `--result` as JSON."""
+    """Warm up in two turns, then run the others; their times go to `--result` as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bootstrap-servers", required=True)
     parser.add_argument("--topics", required=True, nargs=2, metavar=("WARM_UP", "MEASURED"))
     parser.add_argument("--records", required=True, type=int, nargs=2)
-    parser.add_argument("--groups", required=True, nargs="+", help="the first one warms up")
+    parser.add_argument("--batch", required=True, type=int, help="most records of a micro-batch")
+    parser.add_argument("--groups", required=True, nargs="+", help="the first two warm up")
     parser.add_argument("--directory", required=True, type=Path)
     parser.add_argument("--job-pid", required=True, type=int)
     parser.add_argument("--result", required=True, type=Path)
@@ -118,12 +120,20 @@ def main() -> None:
     for turn, group_id in enumerate(options.groups):
         topic, records = (options.topics[turn > 0], options.records[turn > 0])
         with ProcessTree(options.job_pid).held():
-            plainly = plain(spark, options.bootstrap_servers, topic, options.directory / f"plain-{turn}")
-        shared = share(spark, options.bootstrap_servers, topic, options.directory / f"share-{turn}", group_id, records)
+            plainly = plain(spark, options.bootstrap_servers, topic, options.directory / f"plain-{turn}", options.batch)
+        shared = share(
+            spark,
+            options.bootstrap_servers,
+            topic,
+            options.directory / f"share-{turn}",
+            group_id,
+            records,
+            options.batch,
+        )
         for kind in ("plain", "share"):
             _check(spark, options.directory / f"{kind}-{turn}" / "table", records)
         found.append({"plain": plainly, "share": shared})
-    options.result.write_text(json.dumps(found[1:]))
+    options.result.write_text(json.dumps(found[2:]))
     spark.stop()
 
 

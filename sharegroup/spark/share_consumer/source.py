@@ -6,6 +6,7 @@ offset *is* the batch: a batch of Spark's offset log runs again from the offset 
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -33,18 +34,26 @@ class StaleBatchError(ShareGroupError):
 
 class AcquiredRangesReader(SimpleDataSourceStreamReader):
     """Claims the batches that the member offers; `options` names the `offers` directory, and the query's `checkpoint`
-    for messages."""
+    for messages.
+
+    Its first batch is empty, and there at once: Spark starts a Python process to plan the first batch of a query, for
+    half a second, and has time for that while the member joins its group.
+    """
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._offers = OfferReader(options["offers"])
         self._checkpoint = options["checkpoint"]
+        self._is_planned = False
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The offset before the first batch, which has no ranges."""
         return NOTHING.to_json()
 
     def read(self, start: dict[str, Any]) -> tuple[Iterator[tuple[Any, ...]], dict[str, Any]]:
-        """The batch on offer, or `start` and no rows."""
+        """The batch on offer, or `start` and no rows; the first time an offset of its own, and no rows."""
+        if not self._is_planned:
+            self._is_planned = True
+            return iter(()), OfferedBatch(0, uuid.uuid4().hex, ()).to_json()
         batch = self._offers.claim(WAIT_S)
         return (iter(()), start) if batch is None else (iter(batch.rows()), batch.to_json())
 

@@ -19,6 +19,13 @@ def reader_of(offers: str) -> AcquiredRangesReader:
     return AcquiredRangesReader({"offers": offers, "checkpoint": "/data/checkpoint"})
 
 
+def planned_reader(offers: str) -> AcquiredRangesReader:
+    """One that has had its first, empty batch."""
+    reader = reader_of(offers)
+    reader.read(reader.initialOffset())
+    return reader
+
+
 def test_an_offer_has_one_taker(tmp_path: Path) -> None:
     offers, reader = OfferFile(str(tmp_path)), OfferReader(str(tmp_path))
     assert reader.claim() is None
@@ -44,7 +51,7 @@ def test_nobody_waits_when_no_offer_will_come(tmp_path: Path) -> None:
 
 def test_a_batch_is_its_offset_and_runs_again_from_it(tmp_path: Path) -> None:
     OfferFile(str(tmp_path)).put(BATCH)
-    reader = reader_of(str(tmp_path))
+    reader = planned_reader(str(tmp_path))
     start = reader.initialOffset()
     rows, end = reader.read(start)
     first = list(copy.copy(rows))  # as Spark's wrapper does
@@ -56,10 +63,20 @@ def test_a_batch_is_its_offset_and_runs_again_from_it(tmp_path: Path) -> None:
 
 def test_nothing_on_offer_is_no_rows_and_the_same_offset(tmp_path: Path) -> None:
     OfferFile(str(tmp_path)).close()
-    reader = reader_of(str(tmp_path))
+    reader = planned_reader(str(tmp_path))
     rows, end = reader.read(BATCH.to_json())
     assert (list(rows), end) == ([], BATCH.to_json())
     assert list(reader.readBetweenOffsets(end, end)) == []
+
+
+def test_the_first_batch_is_empty_and_there_at_once_each_time_with_an_offset_of_its_own(tmp_path: Path) -> None:
+    start = NOTHING.to_json()
+    for _ in range(2):  # started anew, from the checkpoint
+        rows, end = reader_of(str(tmp_path)).read(start)
+        assert list(rows) == []
+        assert end != start
+        assert list(reader_of("elsewhere").readBetweenOffsets(start, json.loads(json.dumps(end)))) == []
+        start = end
 
 
 def test_a_batch_of_a_version_without_topic_ids_is_not_run_again() -> None:
