@@ -43,7 +43,7 @@ class _Row:
 class AcknowledgementRound:
     """Sends one batch's acknowledgements until all are answered. `granted` is what it answers; without any, whatever
     the member holds now. What a static member renews (`is_static`) is to outlast its restart. `incarnation` is the
-    process that acknowledges.
+    process that acknowledges. `linger_ms` is how long its rows may wait at the job for others.
 
     `refused` fills with the batches that were not accepted; `not_allowed` tells that the group allows no renewals,
     `lock_deadline_ms` is the earliest renewed lock's (0: none). `locks`, by offset, are the ends of the locks that the
@@ -60,13 +60,14 @@ class AcknowledgementRound:
         is_renewal: bool = False,
         is_static: bool = False,
         incarnation: str | None = None,
+        linger_ms: int = 0,
     ) -> None:
         self.refused: list[tuple[AssignedPartition, AcknowledgementBatch]] = []
         self.not_allowed = False
         self.lock_deadline_ms = 0
         self.locks: Mapping[AssignedPartition, RangeMap[int]] = {}
         self._group_id, self._member_id, self._is_renewal = group_id, member_id, is_renewal
-        self._ids, self._is_static, self._incarnation = ids, is_static, incarnation
+        self._ids, self._is_static, self._incarnation, self._linger_ms = ids, is_static, incarnation, linger_ms
         self._counts: dict[AssignedPartition, RangeMap[int]] = {}
         for held in granted:
             self._counts.setdefault(held.share_partition, RangeMap()).assign(*held.grant)
@@ -127,7 +128,7 @@ class AcknowledgementRound:
             request_id, self._group_id, *row.share_partition, self._member_id, member_epoch,
             reply_to=self._member_id, incarnation_id=self._incarnation, is_renew_ack=self._is_renewal,
             batches=row.batches, acquired=self._answered(row),
-            lock_deadline_ms=self._lock_end_ms(row), is_static=self._is_static,
+            lock_deadline_ms=self._lock_end_ms(row), is_static=self._is_static, linger_ms=self._linger_ms,
         )  # fmt: skip
 
     def _answered(self, row: _Row) -> tuple[AcquiredRange, ...]:

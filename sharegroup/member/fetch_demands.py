@@ -95,6 +95,10 @@ class FetchDemands:
         """Whether this answers a demand for the first time."""
         return response.id in self._unanswered
 
+    def would_follow(self, records: int) -> bool:
+        """Whether a batch that begins with so many of the records that are held leaves room to ask for others."""
+        return records * _LEAST_PART >= self._target
+
     def forget(self) -> None:
         """The member was fenced: no demand stands, and a late answer grants nothing."""
         self._demands.clear()
@@ -111,7 +115,7 @@ class FetchDemands:
         asked = sum(demand.asked for demand in self._demands.values() if demand.busy)
         room = self._target - held - asked
         sizes = {sp: -(-self._target // max(1, assigned)) for sp in free if not self._demands[sp].busy}
-        if busy and room * _LEAST_PART >= self._target:
+        if busy and self.would_follow(room):
             sizes |= dict.fromkeys(busy, -(-room // len(busy)))
         return sizes
 

@@ -135,8 +135,12 @@ class HeldBatches:
     @property
     def waiting_records(self) -> int:
         """How many records are held that no batch has begun with."""
-        offered = self._offered.ranges if self._offered else ()
-        return records_in((*self._queued, *offered))
+        return records_in(self._queued) + self.offered_records
+
+    @property
+    def offered_records(self) -> int:
+        """How many of them are on offer."""
+        return records_in(self._offered.ranges) if self._offered else 0
 
     def has(self, wanted: HeldRange) -> bool:
         """Whether an offset of this range is held in any of the ways."""

@@ -51,6 +51,9 @@ MISSING_TOPIC_INTERVAL_MS = 1_000
 COMMIT_MS = 2_000
 #: The member holds up to this many batches ahead of the running one.
 READ_AHEAD = 2
+#: How long acknowledgements wait at the job for the demand that follows them when the next batch begins, so that one
+#: micro-batch takes both in.
+LINGER_MS = 500
 
 Request = ShareGroupRequest | SharePartitionRequest
 
@@ -254,9 +257,11 @@ class MemberLogic:
         self.counts.acknowledged(
             sum(batch.last_offset - batch.first_offset + 1 for b in batches.values() for batch in b)
         )
+        linger_ms = LINGER_MS if self._may_ask and self._demands.would_follow(self.holdings.offered_records) else 0
         following = AcknowledgementRound(
-            self.settings.group_id, self.settings.member_id, batches, granted, self._ids, incarnation=self.incarnation
-        )
+            self.settings.group_id, self.settings.member_id, batches, granted, self._ids,
+            incarnation=self.incarnation, linger_ms=linger_ms,
+        )  # fmt: skip
         return Acknowledging(self, following, self.acknowledgements, now_ms)
 
     def finish(self, seq: int) -> None:

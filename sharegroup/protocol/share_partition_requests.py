@@ -146,6 +146,8 @@ class AcknowledgeRequest(_Request):
     alone. Without any it applies to what the member holds, whenever it got it. `lock_deadline_ms` is when the first of
     their locks ends, as the requester knows it (-1: it does not): what is appended later is not taken for records that
     are finished by then, whoever finished them. `is_static`: what is renewed is to outlast a restart of the member.
+    `linger_ms` is how long the row may wait for others, where nobody waits for what it may free: the requester can wait
+    for the answer.
     """
 
     type: ClassVar[str] = ACKNOWLEDGE
@@ -156,12 +158,14 @@ class AcknowledgeRequest(_Request):
     acquired: tuple[AcquiredRange, ...] = ()
     lock_deadline_ms: int = -1
     is_static: bool = False
+    linger_ms: int = 0
 
     def _left_out(self) -> tuple[str, ...]:
         known = {
             "acquired": bool(self.acquired),
             "lock_deadline_ms": self.lock_deadline_ms >= 0,
             "is_static": self.is_static,
+            "linger_ms": self.linger_ms > 0,
         }
         return tuple(name for name, is_known in known.items() if not is_known)
 
@@ -268,6 +272,7 @@ def _acknowledge(row: Mapping[str, Any]) -> AcknowledgeRequest:
         acquired=acquired_ranges(row, "acquired") if "acquired" in row else (),
         lock_deadline_ms=integer(row, "lock_deadline_ms", -1, MAX_OFFSET, default=-1),
         is_static=boolean(row, "is_static"),
+        linger_ms=integer(row, "linger_ms", 0, MAX_INT32, default=0),
     )
 
 

@@ -1,8 +1,9 @@
 """Unread requests, as far as a source has looked at them: their topics, and how long they may *linger*.
 
-One micro-batch for half a second of requests costs what it costs for one. So a request lingers that nobody
-waits for (no `reply_to`: a gateway's acknowledgements) at a shard where no member waits for what it may free either,
-and a fetch whose requester has records until then (`linger_ms`). Whatever somebody waits for takes them along.
+One micro-batch for half a second of requests costs what it costs for one. So acknowledgements linger that nobody waits
+for (a gateway's, without `reply_to`) or whose answer can wait (a `ShareConsumer`'s, with `linger_ms`), at a shard where
+no member waits for what they may free, and a fetch whose requester has records until then (`linger_ms`). Whatever
+somebody waits for takes them along.
 """
 
 from __future__ import annotations
@@ -60,12 +61,17 @@ class UnreadRequests:
     def _linger_ms(self, row: Mapping[str, Any], waiting: Mapping[str, WaitsFor]) -> int:
         if self._rules is None:
             return 0
-        if row.get("reply_to"):
-            linger_ms = row.get("linger_ms")
-            return min(linger_ms, MOST_MS) if is_integer(linger_ms, 0, MAX_INT32) else 0
+        own_ms = row.get("linger_ms")
+        linger_ms = min(own_ms, MOST_MS) if is_integer(own_ms, 0, MAX_INT32) else 0
+        if not row.get("reply_to"):
+            linger_ms = self._rules.linger_ms
+        elif row.get("type") == ACKNOWLEDGE:
+            linger_ms = min(linger_ms, self._rules.linger_ms)
+        else:
+            return linger_ms
         waits = waiting.get(_shard_key(row, self._rules.shards), WaitsFor.NOTHING)
         is_of_use = waits is WaitsFor.ROOM or (waits is WaitsFor.RECORDS and not _finishes(row))
-        return 0 if is_of_use else self._rules.linger_ms
+        return 0 if is_of_use else linger_ms
 
 
 def _finishes(row: Mapping[str, Any]) -> bool:

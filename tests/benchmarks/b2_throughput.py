@@ -25,7 +25,8 @@ _PARTITIONS = 4
 _SIZE = 200
 _REACH = 0.9
 _WARM_UP = 20_000
-_WARM_UP_TURNS = 2
+#: For the JIT compilers of three JVMs.
+_WARM_UP_TURNS = 4
 
 
 class _Copies(NamedTuple):
@@ -65,6 +66,7 @@ def _copied(kafka: EmbeddedKafka, engine: Engine, case: _Copies, directory: Path
     arguments = [
         "--bootstrap-servers", kafka.bootstrap_servers, "--topics", "warm-up", case.name,
         "--records", str(_WARM_UP), str(case.records), "--batch", str(case.batch), "--groups", *case.groups,
+        "--warm-up-turns", str(_WARM_UP_TURNS),
         "--directory", str(directory), "--job-pid", str(engine.pid), "--result", str(result),
     ]  # fmt: skip
     with submitted("tests/benchmarks/copies.py", arguments, directory / "copies.log", driver_memory="2g") as copies:

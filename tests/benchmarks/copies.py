@@ -104,13 +104,14 @@ def _await(condition: object, query: object) -> None:
 
 
 def main() -> None:
-    """Warm up in two turns, then run the others; their times go to `--result` as JSON."""
+    """Warm up, then run the turns that count; their times go to `--result` as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bootstrap-servers", required=True)
     parser.add_argument("--topics", required=True, nargs=2, metavar=("WARM_UP", "MEASURED"))
     parser.add_argument("--records", required=True, type=int, nargs=2)
     parser.add_argument("--batch", required=True, type=int, help="most records of a micro-batch")
-    parser.add_argument("--groups", required=True, nargs="+", help="the first two warm up")
+    parser.add_argument("--groups", required=True, nargs="+", help="one for each turn")
+    parser.add_argument("--warm-up-turns", required=True, type=int, help="how many of them, first, do not count")
     parser.add_argument("--directory", required=True, type=Path)
     parser.add_argument("--job-pid", required=True, type=int)
     parser.add_argument("--result", required=True, type=Path)
@@ -133,7 +134,7 @@ def main() -> None:
         for kind in ("plain", "share"):
             _check(spark, options.directory / f"{kind}-{turn}" / "table", records)
         found.append({"plain": plainly, "share": shared})
-    options.result.write_text(json.dumps(found[2:]))
+    options.result.write_text(json.dumps(found[options.warm_up_turns :]))
     spark.stop()
 
 

@@ -19,11 +19,16 @@ THEIR_SHARD, ANOTHER = "g\tid\t1", "g\tid\t2"
 BAD = [b"", b"{", b"[1]", b"7", b"\xff\xfe", b"[" * 100_000, b'{"a": "\\ud800"}', b"{}", b'{"reply_to": ""}']
 
 
-def acknowledge(*types: int, is_renew_ack: bool = False) -> bytes:
-    return AcknowledgeRequest(*NAMED, batches=(AcknowledgementBatch(0, 9, types),), is_renew_ack=is_renew_ack).encode()
+def acknowledge(*types: int, is_renew_ack: bool = False, reply_to: str = "", linger_ms: int = 0) -> bytes:
+    batches = (AcknowledgementBatch(0, 9, types),)
+    return AcknowledgeRequest(
+        *NAMED, reply_to, batches=batches, is_renew_ack=is_renew_ack, linger_ms=linger_ms
+    ).encode()
 
 
 ACKNOWLEDGEMENT = acknowledge(AcknowledgeType.ACCEPT)
+ANSWERED = acknowledge(AcknowledgeType.ACCEPT, reply_to="me")
+LINGERING = acknowledge(AcknowledgeType.ACCEPT, reply_to="me", linger_ms=300)
 RELEASED = UnacquireRequest(*NAMED, ranges=(OffsetRange(0, 0),)).encode()
 
 
@@ -51,6 +56,12 @@ def lingers_ms(value: bytes, waiting: Mapping[str, WaitsFor] = NOBODY, rules: Li
         (acknowledge(AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE), {THEIR_SHARD: RECORDS}, 0),
         (acknowledge(AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE), NOBODY, LINGER_MS),
         (acknowledge(AcknowledgeType.RENEW, is_renew_ack=True), {THEIR_SHARD: RECORDS}, 0),
+        (ANSWERED, NOBODY, 0),
+        (LINGERING, NOBODY, 300),
+        (LINGERING, {THEIR_SHARD: RECORDS, ANOTHER: ROOM}, 300),
+        (LINGERING, {THEIR_SHARD: ROOM}, 0),
+        (acknowledge(AcknowledgeType.RELEASE, reply_to="me", linger_ms=300), {THEIR_SHARD: RECORDS}, 0),
+        (acknowledge(AcknowledgeType.ACCEPT, reply_to="me", linger_ms=9_000), NOBODY, LINGER_MS),
         (RELEASED, {THEIR_SHARD: RECORDS}, 0),
         (RELEASED, NOBODY, LINGER_MS),
         (fetch(), NOBODY, 0),

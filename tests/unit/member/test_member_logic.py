@@ -7,6 +7,7 @@ import pytest
 from sharegroup.errors import ErrorCode
 from sharegroup.member.batch_calls import NotAnsweredError
 from sharegroup.member.member_logic import (
+    LINGER_MS,
     MISSING_TOPIC_INTERVAL_MS,
     MemberLogic,
     MemberSettings,
@@ -133,6 +134,28 @@ def test_answers_that_do_not_come_are_told() -> None:
     assert beginning.poll(ANSWER_MS) is None
     with pytest.raises(NotAnsweredError, match="has not answered"):
         beginning.poll(ANSWER_MS + 1)
+
+
+@pytest.mark.parametrize(
+    ("records", "is_stopping", "linger_ms"), [(300, False, LINGER_MS), (300, True, 0), (120, False, 0), (100, False, 0)]
+)
+def test_acknowledgements_wait_for_the_demand_that_follows_them(
+    records: int, is_stopping: bool, linger_ms: int
+) -> None:
+    drive = Drive(EngineJob(records=records))
+    batch = drive.claim()
+    ranges = drive.begin(batch)
+    drive.step()
+    if is_stopping:
+        drive.logic.stop_offering(drive.job.now_ms())
+    drive.accept(ranges)
+    assert [row.linger_ms for row in drive.job.acknowledgements()] == [linger_ms]
+    asked = drive.job.requests.copy()
+    drive.logic.finish(batch.seq)
+    if linger_ms:
+        drive.begin(drive.offers.claim())
+        drive.step()
+        assert any(isinstance(request, FetchRequest) for request in drive.job.requests[len(asked) :])
 
 
 def test_acknowledgements_that_cannot_be_appended_are_due_again_and_then_told() -> None:

@@ -90,7 +90,8 @@ SHARE_PARTITION_ROWS = st.one_of(
     ),
     st.builds(
         AcknowledgeRequest, *COMMON, batches=BATCHES, is_renew_ack=st.booleans(), acquired=st.just(()) | GRANTS,
-        lock_deadline_ms=st.integers(-1, MAX_OFFSET),
+        lock_deadline_ms=st.integers(-1, MAX_OFFSET), is_static=st.booleans(),
+        linger_ms=st.integers(0, MAX_INT32),
     ),
     st.builds(UnacquireRequest, *COMMON, ranges=RANGES),
     st.builds(UnacquireRequest, *COMMON, acquired=GRANTS),
