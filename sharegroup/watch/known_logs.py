@@ -9,7 +9,8 @@ from sharegroup.watch.listing import TopicIdPartition
 
 
 class KnownLogs:
-    """The offsets of each log, and which logs nobody has answered for yet."""
+    """The offsets of each log, and which logs nobody has answered for since they were wanted, for the first time or
+    anew."""
 
     def __init__(self) -> None:
         self._offsets: dict[TopicIdPartition, LogOffsets] = {}
@@ -22,13 +23,21 @@ class KnownLogs:
 
     @property
     def unknown(self) -> Collection[TopicIdPartition]:
-        """Those that are read and not known."""
+        """Those that are read and not known, or not known anew."""
         return self._unknown
+
+    def current(self, log: TopicIdPartition) -> LogOffsets | None:
+        """What was answered since the log was wanted last; None while nothing was."""
+        return None if log in self._unknown else self._offsets.get(log)
 
     def want(self, log: TopicIdPartition) -> None:
         """Somebody reads the log."""
         if log not in self._offsets:
             self._unknown.add(log)
+
+    def want_anew(self, logs: Collection[TopicIdPartition]) -> None:
+        """Somebody begins to read these, others may read them already."""
+        self._unknown.update(logs)
 
     def forget(self, log: TopicIdPartition) -> None:
         """Nobody reads the log any more."""

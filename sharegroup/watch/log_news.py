@@ -33,7 +33,7 @@ class LogNews:
 
     def _ask(self, look: SourceLook) -> list[TopicIdPartition]:
         """A share-partition that is new starts at its log's end or start as it is now, also in a topic that others read
-        already: its log is asked for both."""
+        already: its log is asked for both, on and on until its leader answers."""
         known = look.known
         is_idle = self._is_due("all", look.now_ms)
         begun = set(map(TopicIdPartition.of, look.begun))
@@ -41,8 +41,9 @@ class LogNews:
         wanted = {log for log in wanted if log.topic_id not in known.gone}
         if not wanted:
             return []
+        known.logs.want_anew(begun & wanted)
         committed = {topic for topic in {log.topic for log in wanted} if known.is_read_committed(topic)}
-        whole = wanted if is_idle else begun
+        whole = wanted if is_idle else known.logs.unknown
         answers = self._answers.log_offsets(known.logs.offsets, wanted, committed, whole, look.now_ms)
         return known.logs.learn(answers)
 

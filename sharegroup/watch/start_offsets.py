@@ -16,10 +16,14 @@ StartsByTime = Mapping[SharePartitionKey, int]
 
 
 def start_offset(known: SourceKnowledge, row: SharePartitionRow, by_time: StartsByTime) -> int | None:
-    """The offset; None while what it depends on is not known."""
-    log = known.logs.offsets.get(TopicIdPartition.of(row.key))
+    """The offset; None while what it depends on is not known.
+
+    What others read was looked up for them, and while a log has no leader that may be long ago: it does not count.
+    """
     if row.start_offset >= 0:
-        return max(row.start_offset, log.log_start_offset if log else 0)
+        known_log = known.logs.offsets.get(TopicIdPartition.of(row.key))
+        return max(row.start_offset, known_log.log_start_offset if known_log else 0)
+    log = known.logs.current(TopicIdPartition.of(row.key))
     if log is None:
         return None
     strategy = known.configs.reset_of(row).strategy
@@ -42,12 +46,11 @@ def starts_by_time(
 
     It is done once for each: what has its start offset is loaded, and the batch that loads it holds the offset.
     """
-    offsets = known.logs.offsets
     wanted: dict[int, list[SharePartitionRow]] = {}
     for row in rows:
         reset = known.configs.reset_of(row)
         by_time = row.start_offset < 0 and reset.strategy is OffsetResetStrategy.BY_DURATION
-        if by_time and TopicIdPartition.of(row.key) in offsets:
+        if by_time and known.logs.current(TopicIdPartition.of(row.key)) is not None:
             wanted.setdefault(reset.duration_ms or 0, []).append(row)
     starts: dict[SharePartitionKey, int] = {}
     for duration_ms, of_duration in wanted.items():
@@ -58,5 +61,5 @@ def starts_by_time(
             log = TopicIdPartition.of(row.key)
             if log.topic_partition in found:
                 first = found[log.topic_partition]
-                starts[row.key] = offsets[log].log_end_offset if first is None else first
+                starts[row.key] = known.logs.offsets[log].log_end_offset if first is None else first
     return starts

@@ -85,6 +85,22 @@ def test_a_share_partition_starts_at_its_logs_start_as_it_is_now() -> None:
     assert (load["start_offset"], load["log"]) == (50, [50, 120, None, True])
 
 
+@pytest.mark.parametrize(("reset", "start_offset"), [("earliest", 50), ("latest", 120), ("by_duration:PT1H", 42)])
+def test_what_others_know_of_a_log_whose_leader_is_away_is_nobody_s_start(reset: str, start_offset: int) -> None:
+    """It goes to the operator with those that have a state: who has none waits for the leader."""
+    world = World(row(OLD, new=True, reset="earliest"))
+    world.read()
+    world.topics["orders"], world.is_away = ("old", (50, 120, 120)), True
+    other, third = OLD._replace(group_id="h"), OLD._replace(group_id="i")
+    world.saved[third] = state()
+    world.list(*(row(key, new=True, reset=reset) for key in (OLD, other, third)))
+    assert [load["log"] for load in loads(world.read())] == [[0, 100, None, True]]
+    assert loads(world.read()) == []
+    world.is_away = False
+    found = [load for _ in range(20) for load in loads(world.read(after_ms=1_000))]
+    assert [(load["start_offset"], load["log"]) for load in found] == [(start_offset, [50, 120, None, True])]
+
+
 def test_a_config_that_is_said_with_a_load_is_as_new_as_can_be() -> None:
     world = World()
     world.read()
