@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 
-from kafka.net.transport import KafkaTCPTransport
-
 
 class OneLineNetworkErrors(logging.Filter):
     """For the loggers of kafka-python's connections: one that breaks is a line, not a stack trace.
@@ -28,7 +26,9 @@ class OneLineNetworkErrors(logging.Filter):
 
 
 def _is_closed(transport: object = None) -> bool:
-    return isinstance(transport, KafkaTCPTransport) and transport.is_closing()
+    """Of kafka-python's transport, without loading kafka-python for a command that needs none."""
+    is_closing = getattr(transport, "is_closing", None)
+    return callable(is_closing) and bool(is_closing())
 
 
 def set_up_kafka_client_log(level: int) -> None:
