@@ -91,6 +91,7 @@ class Acceptor:
                 self._refuse_some(listening, error)
                 return
             accepted.setblocking(False)
+            _send_at_once(accepted)
             self._begin(accepted)
 
     def _begin(self, accepted: socket.socket) -> None:
@@ -144,3 +145,12 @@ class Acceptor:
         if self._spare is not None:
             os.close(self._spare)
             self._spare = None
+
+
+def _send_at_once(connection: socket.socket) -> None:
+    """The end of an answer does not wait until the client has confirmed what came before, which may take it 40 ms.
+
+    asyncio sees to that only for sockets that were made with TCP's number, and those of `create_server` are not.
+    """
+    with contextlib.suppress(OSError):  # it may have ended already
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
