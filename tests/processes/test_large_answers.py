@@ -82,8 +82,8 @@ def test_a_brokers_answer_is_read_on_a_thread_when_it_is_large(
 
 
 def test_an_answer_to_an_administrator_is_written_on_a_thread(on_loop: list[bool]) -> None:
-    async def encoded(response: Any) -> bytearray:
-        return await RequestLoop._encoded(RequestHeader(response.API_KEY, 2, 7, "test", 0), response)
+    async def encoded(response: Any) -> bytes:
+        return b"".join(await RequestLoop._encoded(RequestHeader(response.API_KEY, 2, 7, "test", 0), response))
 
     assert asyncio.run(encoded(configs(3)))[4:8] == b"\0\0\0\7"
     asyncio.run(encoded(DescribeGroupsResponse(throttle_time_ms=0, groups=[])))

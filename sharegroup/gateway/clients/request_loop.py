@@ -26,7 +26,7 @@ from sharegroup.gateway.security.sasl_server import SASL_AUTHENTICATE, SASL_HAND
 from sharegroup.gateway.upstream.passthrough import Passthrough
 from sharegroup.gateway.wire import headers as wire
 from sharegroup.gateway.wire.framing import FrameProtocol, framed
-from sharegroup.gateway.wire.headers import AnyResponse, EncodedResponse, RequestHeader
+from sharegroup.gateway.wire.headers import AnyResponse, EncodedResponse, Piece, RequestHeader
 from sharegroup.gateway.wire.request import Caller, Request, Route, api_name
 from sharegroup.gateway.wire.request_decoding import decode_request
 from sharegroup.metrics.client_counts import PASSED_THROUGH, ClientCounts
@@ -50,7 +50,7 @@ class _Coming(NamedTuple):
 
 
 #: What is sent: encoded already, or to come.
-_Answer = bytes | bytearray | _Coming
+_Answer = list[Piece] | _Coming
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ class RequestLoop:
         self._service.counts.received(PASSED_THROUGH, len(frame))
         passage = await self._service.pass_through.admit(self.caller, header, frame)
         if passage.answer is not None:
-            await self._answers.put(passage.answer)
+            await self._answers.put([passage.answer])
         if passage.frame is None:
             return
         if self._passthrough is None:
@@ -205,11 +205,11 @@ class RequestLoop:
         if answer is not None:
             await self._answers.put(_Coming(answer, passage.finish))
 
-    async def _answer(self, route: Route, header: RequestHeader, frame: memoryview) -> bytearray:
+    async def _answer(self, route: Route, header: RequestHeader, frame: memoryview) -> list[Piece]:
         message, handler = route
         low, high = message.valid_versions
         if header.api_key == API_VERSIONS and not low <= header.api_version <= high:
-            return wire.encode_response(unsupported_version(), 0, header.correlation_id)
+            return wire.encode_pieces(unsupported_version(), 0, header.correlation_id)
         begin_s = self._loop.time()
         request = Request(header, decode_request(message, header, frame), self.caller)
         response: AnyResponse
@@ -220,15 +220,15 @@ class RequestLoop:
             response = await handler(await self._login.with_rights(request))
         answer = await self._within_quota(header, response)
         self._service.counts.answered(message.name, self._loop.time() - begin_s, _error_of(response))
-        self._service.counts.sent(message.name, len(answer))
+        self._service.counts.sent(message.name, _size(answer))
         return answer
 
-    async def _within_quota(self, header: RequestHeader, response: AnyResponse) -> bytearray:
+    async def _within_quota(self, header: RequestHeader, response: AnyResponse) -> list[Piece]:
         """The encoded response. Its client is told how long it is throttled, if it is; none is before its login."""
         answer = await self._encoded(header, response)
         if header.api_key in UNLIMITED:
             return answer
-        fetched = len(answer) if header.api_key == SHARE_FETCH else 0
+        fetched = _size(answer) if header.api_key == SHARE_FETCH else 0
         now_ms = self._loop.time() * 1000
         self._throttle_ms = self._service.quotas.used(self.caller.principal, header.client_id, fetched, now_ms)
         if not self._throttle_ms:
@@ -241,11 +241,11 @@ class RequestLoop:
         return await self._encoded(header, response)
 
     @staticmethod
-    async def _encoded(header: RequestHeader, response: AnyResponse) -> bytearray:
+    async def _encoded(header: RequestHeader, response: AnyResponse) -> list[Piece]:
         """What may have thousands of entries is encoded on a thread, behind the others that are served."""
         if header.api_key in MANY_ENTRIES:
-            return await asyncio.to_thread(wire.encode_response, response, header.api_version, header.correlation_id)
-        return wire.encode_response(response, header.api_version, header.correlation_id)
+            return await asyncio.to_thread(wire.encode_pieces, response, header.api_version, header.correlation_id)
+        return wire.encode_pieces(response, header.api_version, header.correlation_id)
 
     # -- the login ---------------------------------------------------------------------------------------------------
 
@@ -257,7 +257,7 @@ class RequestLoop:
         if self._login.has_failed:
             await self._end_when_answered()
         else:
-            await self._answers.put(framed(answer))
+            await self._answers.put([framed(answer)])
 
     async def _see_login(self) -> None:
         """A step of the login is done, which may have been the last one, or that of a later login."""
@@ -312,8 +312,13 @@ class RequestLoop:
             if self._passthrough is not None:
                 self._passthrough.taken(len(frame))
         elif self._link.transport is not None:
-            self._link.transport.write(answer)
+            for piece in answer:
+                self._link.transport.write(piece)
             await self._link.drained()
+
+
+def _size(pieces: list[Piece]) -> int:
+    return sum(map(len, pieces))
 
 
 def _error_of(response: AnyResponse) -> str:

@@ -56,7 +56,7 @@ class ShareAcknowledgements:
             else:
                 part = self._sessions.holder(session, key)
                 lease = self._lease(caller, session, topic.leaders[key.partition])
-                outcome = asyncio.ensure_future(part.acknowledge(batches, is_renew_ack, lease, now_ms, margin_ms))
+                outcome = part.acknowledge(batches, is_renew_ack, lease, now_ms, margin_ms)
                 outcomes[key] = asyncio.ensure_future(self._unless_deleted(key, outcome))
         return outcomes
 
@@ -66,8 +66,10 @@ class ShareAcknowledgements:
 
     async def _unless_deleted(self, key: TopicIdPartition, outcome: Awaitable[AckResult]) -> AckResult:
         """An acknowledgement of what is no more is not good, whoever took it."""
-        found, exists = await asyncio.gather(outcome, self._cluster.exists(key.topic_id))
-        return found if found[0] or exists else (int(ErrorCode.UNKNOWN_TOPIC_ID), None)
+        found = await outcome
+        if found[0] or await self._cluster.exists(key.topic_id):
+            return found
+        return int(ErrorCode.UNKNOWN_TOPIC_ID), None
 
 
 async def wait_for_all(

@@ -22,6 +22,7 @@ from sharegroup.gateway.sessions.share_session import ContextKind, FetchContext,
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.listeners import Listeners
 from sharegroup.gateway.wire.request import Request
+from sharegroup.gateway.wire.share_fetch_bytes import ShareFetchBytes
 from sharegroup.gateway.wire.share_request_decoding import ShareAcknowledge, ShareFetch
 from sharegroup.protocol.acknowledge_rules import check_renewing_fetch
 from sharegroup.protocol.messages import ShareAcknowledgeResponse, ShareFetchResponse
@@ -54,7 +55,7 @@ class ShareApis:
 
     # -- ShareFetch ----------------------------------------------------------------------------------------------------
 
-    async def fetch(self, request: Request[ShareFetch]) -> ShareFetchResponse:
+    async def fetch(self, request: Request[ShareFetch]) -> ShareFetchResponse | ShareFetchBytes:
         """Acknowledge, then fetch."""
         body, caller = request.body, request.caller
         response = FetchResponseBuilder(self._cluster, self._listeners, caller.node_id)
@@ -103,7 +104,7 @@ class ShareApis:
         served.rhythm.came(self._job.now_ms())
         renews = body.is_renew_ack
         outcomes = self._acknowledgements.send(caller, context.session, acknowledgements, renews)
-        waiting = asyncio.ensure_future(wait_for_all(outcomes)) if outcomes else None
+        waiting = asyncio.gather(*outcomes.values()) if outcomes else None
         try:
             faults = self._topics.faults(caller, context.partitions)
             readable = [key for key in context.partitions if key not in faults]
@@ -111,12 +112,13 @@ class ShareApis:
             if context.kind is ContextKind.NEW:
                 served.open([key for key in readable if key not in moved])
             served.forget(list(forgotten_of(body.forgotten_topics_data)))
+            await asyncio.sleep(0)  # rows of acknowledgements go out before their records' successors are looked for
             if context.kind is not ContextKind.FINAL and not renews and body.max_records > 0:
                 response.faults(faults)
                 if readable or not faults:
                     await self._records(served, readable, request, response)
             if waiting is not None:
-                response.acknowledged(await waiting)
+                response.acknowledged(dict(zip(outcomes, await waiting, strict=True)))
             now_ms = self._job.now_ms()
             response.withdraw(lambda key, found: served.withdraw(key, found, now_ms))
         finally:

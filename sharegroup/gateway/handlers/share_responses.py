@@ -18,6 +18,7 @@ from sharegroup.gateway.sessions.member_session import PartRecords
 from sharegroup.gateway.sessions.share_session import TopicIdPartition
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.listeners import Listeners
+from sharegroup.gateway.wire.share_fetch_bytes import ShareFetchBytes
 from sharegroup.protocol.messages import ShareAcknowledgeResponse, ShareFetchResponse
 
 Message = TypeVar("Message", ShareFetchResponse, ShareAcknowledgeResponse)
@@ -133,13 +134,14 @@ class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
                 self.record_count -= found.slice.record_count
                 self.byte_count -= found.slice.byte_count
 
-    def message(self, lock_timeout_ms: int, now_ms: int) -> ShareFetchResponse:
-        """The message; its lock time is what is left of the shortest lock in it."""
+    def message(self, lock_timeout_ms: int, now_ms: int) -> ShareFetchBytes:
+        """The message with its records; its lock time is what is left of the shortest lock in it."""
         keys = [*self._records, *self._faults, *self._outcomes]
         entries = {key: self._partition(key) for key in dict.fromkeys(keys)}
         deadlines_ms = [found.lock_deadline_ms for found in self._records.values()]
         left_ms = max(0, min(deadlines_ms) - now_ms) if deadlines_ms else lock_timeout_ms
-        return self._message(ErrorCode.NONE, None, left_ms, entries)
+        message = self._message(ErrorCode.NONE, None, left_ms, entries)
+        return ShareFetchBytes(message, {key: found.slice.records for key, found in self._records.items()})
 
     def _partition(self, key: TopicIdPartition) -> DataContainer:
         found = self._records.get(key)
@@ -150,7 +152,7 @@ class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
             None,
             acknowledge_error_code=acknowledge_code,
             acknowledge_error_message=acknowledge_message,
-            records=b"".join(found.slice.records) if found is not None else b"",
+            records=b"",
             acquired_records=[
                 self.partition_class.AcquiredRecords(first_offset=first, last_offset=last, delivery_count=count)
                 for first, last, count in (found.slice.acquired if found is not None else ())

@@ -290,7 +290,8 @@ class _PartitionQueue:
         problem: str | None = "the gateway stops"
         append_ms = UNKNOWN_TIME
         try:
-            append_ms = await asyncio.wait_for(self._append(batch), batch.deadline - self._loop.time())
+            async with asyncio.timeout_at(batch.deadline):
+                append_ms = await self._append(batch)
             problem = None
         except TimeoutError:
             problem = self._late()

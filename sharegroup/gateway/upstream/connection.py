@@ -135,7 +135,8 @@ class UpstreamConnection(FrameProtocol):
         self._open_transport().write(wire.encode_request(request, version, number, CLIENT_ID))
         future = self._response_to(number)
         try:
-            frame = await asyncio.wait_for(future, timeout_s)
+            async with asyncio.timeout(timeout_s):
+                frame = await future
         except TimeoutError:
             self.close()  # the late response would be taken for the next one's
             raise UpstreamUnavailableError(f"no answer from the upstream broker within {timeout_s:g} s") from None

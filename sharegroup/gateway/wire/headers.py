@@ -40,6 +40,10 @@ class ResponseMessage(Protocol):
         """The message behind a response's header."""
 
 
+#: A part of what is sent; a view is sent before its memory is used for something else.
+Piece = bytes | bytearray | memoryview
+
+
 class EncodedResponse:
     """A response that is encoded already, in the request's version, but for its header and its throttle time."""
 
@@ -47,8 +51,8 @@ class EncodedResponse:
         """The client is to wait so long before its next request."""
         raise NotImplementedError
 
-    def encode(self, correlation_id: int) -> bytearray:
-        """The response with its length and header in front."""
+    def pieces(self, correlation_id: int) -> list[Piece]:
+        """The response with its length and header in front, to be sent one piece after the other."""
         raise NotImplementedError
 
 
@@ -80,10 +84,15 @@ def read_header(frame: memoryview) -> RequestHeader:
     return RequestHeader(api_key, api_version, correlation_id, client_id, end)
 
 
-def encode_response(response: AnyResponse, version: int, correlation_id: int) -> bytearray:
-    """The response with its length and header in front. It may be encoded again."""
+def encode_pieces(response: AnyResponse, version: int, correlation_id: int) -> list[Piece]:
+    """The response with its length and header in front, to be sent piece by piece. It may be encoded again."""
     if isinstance(response, EncodedResponse):
-        return response.encode(correlation_id)
+        return response.pieces(correlation_id)
+    return [encode_response(response, version, correlation_id)]
+
+
+def encode_response(response: ApiMessage, version: int, correlation_id: int) -> bytearray:
+    """The same in one piece."""
     response.API_VERSION = version  # before there is a header: a response's header has no version to repeat
     return encode_versioned_response(response, correlation_id)
 
@@ -133,6 +142,16 @@ def skip_tagged_fields(frame: memoryview, position: int) -> int:
         if position > len(frame):
             raise MalformedRequestError("a tagged field that is longer than the request")
     return position
+
+
+def encoded_varint(value: int) -> bytes:
+    """An unsigned varint."""
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def read_varint(frame: memoryview, position: int) -> tuple[int, int]:

@@ -22,8 +22,10 @@ from kafka.protocol.metadata import MetadataResponse
 from sharegroup.gateway.wire.headers import (
     EncodedResponse,
     MalformedRequestError,
+    Piece,
     decode_response,
     encode_response,
+    encoded_varint,
     read_varint,
     skip_tagged_fields,
 )
@@ -138,24 +140,28 @@ def decoded_topics(pieces: Iterable[TopicPiece], version: int) -> list[MetadataR
 
 @dataclass
 class JoinedMetadata(EncodedResponse):
-    """A response that is encoded but for its beginning: `response` has no topics, they are in `pieces`."""
+    """A response that is encoded but for its beginning: `response` has no topics, they are in `topic_pieces`."""
 
     response: MetadataResponse
     version: int
-    pieces: list[bytes | memoryview]
+    topic_pieces: list[bytes | memoryview]
 
     def throttle(self, throttle_time_ms: int) -> None:
         """As in any response."""
         self.response.throttle_time_ms = throttle_time_ms
 
-    def encode(self, correlation_id: int) -> bytearray:
+    def pieces(self, correlation_id: int) -> list[Piece]:
         """The response with its length and header in front."""
+        return [self.encode(correlation_id)]
+
+    def encode(self, correlation_id: int) -> bytearray:
+        """The same in one piece."""
         version = self.version
         empty = memoryview(encode_response(self.response, version, correlation_id))
         tail = len(empty) - _tail_bytes(version)
         count = tail - len(_encoded_count(0, version))
         encoded = bytearray().join(
-            (empty[:count], _encoded_count(len(self.pieces), version), *self.pieces, empty[tail:])
+            (empty[:count], _encoded_count(len(self.topic_pieces), version), *self.topic_pieces, empty[tail:])
         )
         _INT32.pack_into(encoded, 0, len(encoded) - _INT32.size)
         return encoded
@@ -236,12 +242,7 @@ def _count(data: memoryview, position: int, version: int) -> tuple[int, int]:
 def _encoded_count(count: int, version: int) -> bytes:
     if version < _FLEXIBLE:
         return _INT32.pack(count)
-    left, encoded = count + 1, bytearray()
-    while left > 0x7F:
-        encoded.append(left & 0x7F | 0x80)
-        left >>= 7
-    encoded.append(left)
-    return bytes(encoded)
+    return encoded_varint(count + 1)
 
 
 def _string(data: memoryview, position: int, version: int) -> tuple[int, int]:

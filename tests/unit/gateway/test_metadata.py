@@ -18,7 +18,7 @@ from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream import metadata_snapshots
 from sharegroup.gateway.upstream.listeners import Listeners
 from sharegroup.gateway.upstream.metadata_snapshots import MetadataSnapshots
-from sharegroup.gateway.wire.headers import RequestHeader, decode_response, encode_response
+from sharegroup.gateway.wire.headers import RequestHeader, decode_response, encode_pieces, encode_response
 from sharegroup.gateway.wire.metadata_bytes import MetadataBytes
 from sharegroup.gateway.wire.request import Request
 from tests.unit.gateway.scripted_upstream import ALICE, EVERYTHING_ALLOWED, ScriptedUpstream
@@ -86,7 +86,7 @@ class Gateway:
         body = MetadataRequest.decode(bytes(message.encode(version=version)), version=version)
         header = RequestHeader(MetadataRequest.API_KEY, version, 7, "client", 0)
         answer = await self._handler(Request(header, body, ALICE))
-        encoded = memoryview(encode_response(answer, version, 7))
+        encoded = memoryview(b"".join(encode_pieces(answer, version, 7)))
         found: MetadataResponse = decode_response(MetadataResponse, version, encoded[4:])
         return found
 

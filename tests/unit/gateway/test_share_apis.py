@@ -20,11 +20,11 @@ from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.sessions.member_partition import MemberPartition
 from sharegroup.gateway.upstream import cluster as upstream_cluster
 from sharegroup.gateway.upstream.listeners import Listeners
-from sharegroup.gateway.wire.headers import encode_request, read_header
+from sharegroup.gateway.wire.headers import decode_response, encode_pieces, encode_request, read_header
 from sharegroup.gateway.wire.request import Caller, Request
 from sharegroup.gateway.wire.request_decoding import decode_request
 from sharegroup.protocol.broadcasts import TopicDeletedBroadcast
-from sharegroup.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest
+from sharegroup.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest, ShareFetchResponse
 from sharegroup.protocol.share_partition_requests import ACKNOWLEDGE, FETCH, RELEASE_MEMBER, UNACQUIRE
 from sharegroup.protocol.share_partition_responses import AcknowledgeResponse
 from sharegroup.protocol.topic_ids import topic_id_text
@@ -81,7 +81,8 @@ class Gateway:
             ],
             forgotten_topics_data=[],
         )
-        return await self.apis.fetch(request(body))
+        answer = await self.apis.fetch(request(body))
+        return decode_response(ShareFetchResponse, 1, memoryview(b"".join(encode_pieces(answer, 1, 5)))[4:])
 
     async def acknowledge(self, epoch: int, topic_id: UUID, *reject: tuple[int, int]) -> int:
         """A ShareAcknowledge that rejects these offsets of partition 0; the partition's error code."""
