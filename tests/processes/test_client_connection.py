@@ -170,6 +170,37 @@ def test_a_client_that_never_reads_is_not_read_from_and_then_closed(monkeypatch:
     assert is_closed
 
 
+def test_a_client_that_reads_slowly_keeps_its_connection_until_it_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_connection, "WRITE_BUFFER_BYTES", 1_024)
+
+    async def test(gateway: Gateway, client: Client) -> list[int]:
+        with socket.socket() as slow:
+            slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            slow.setblocking(False)
+            loop = asyncio.get_running_loop()
+            await loop.sock_connect(slow, ("127.0.0.1", client.port))
+            await until(lambda: len(gateway.parts.connections) == 1)
+            connection = connection_of(gateway)
+            assert connection.transport is not None
+            connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+            connection.write_pieces([bytes(100_000) for _ in range(8)])
+            await asyncio.sleep(0)
+            unread = [connection.transport.get_write_buffer_size()]
+            while unread[-1] > 600_000:
+                await loop.sock_recv(slow, 4_096)
+                unread.append(connection.transport.get_write_buffer_size())
+            timer = connection._unread_timer
+            advance(client_connection.UNREAD_TIMEOUT_S)
+            await until(lambda: connection._unread_timer is not timer)
+            assert connection.transport is not None  # it goes on
+            assert not connection.transport.is_closing()
+            advance(client_connection.UNREAD_TIMEOUT_S)
+            await until(lambda: len(gateway.parts.connections) == 0)
+            return unread
+
+    assert run(test, {"gateway.tcp.keepalive.ms": 0})[0] > 700_000
+
+
 def test_a_thousand_connections_at_once() -> None:
     async def test(gateway: Gateway, client: Client) -> int:
         clients = await asyncio.gather(*(client.another().connect() for _ in range(1_000)))

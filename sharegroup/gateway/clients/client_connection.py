@@ -45,7 +45,7 @@ class ClientConnection(FrameProtocol):
         self._connected_at = self._last_request = self._loop.time()
         #: (bytes, when) of the large request that is coming, as it was seen to get on last.
         self._progress: tuple[int, float] | None = None
-        self._unread_timer: asyncio.TimerHandle | None = None
+        self._unread_timer: asyncio.Handle | None = None
 
     # -- asyncio -----------------------------------------------------------------------------------------------------
 
@@ -99,8 +99,8 @@ class ClientConnection(FrameProtocol):
     def pause_writing(self) -> None:
         """asyncio's: the client is slow to read."""
         super().pause_writing()
-        assert self.transport is not None
-        self._expect_reading(self.transport.get_write_buffer_size())
+        self._stop_unread_timer()
+        self._unread_timer = self._loop.call_soon(self._expect_reading)  # when the rest of the response is written
 
     def resume_writing(self) -> None:
         """asyncio's: the client reads again."""
@@ -144,14 +144,16 @@ class ClientConnection(FrameProtocol):
         else:
             logger.error("client %s is disconnected: its request failed", client, exc_info=problem)
 
-    def _expect_reading(self, unread_bytes: int) -> None:
-        self._unread_timer = self._loop.call_later(UNREAD_TIMEOUT_S, self._check_reading, unread_bytes)
+    def _expect_reading(self) -> None:
+        if self.transport is not None:
+            unread_bytes = self.transport.get_write_buffer_size()
+            self._unread_timer = self._loop.call_later(UNREAD_TIMEOUT_S, self._check_reading, unread_bytes)
 
     def _check_reading(self, unread_bytes: int) -> None:
         if self.transport is None:
             return
         if self.transport.get_write_buffer_size() < unread_bytes:
-            self._expect_reading(self.transport.get_write_buffer_size())
+            self._expect_reading()
             return
         logger.info("client %s is disconnected: it does not read its responses", self._requests.caller.host)
         self.close()

@@ -311,9 +311,8 @@ class RequestLoop:
             await self._link.drained()
             if self._passthrough is not None:
                 self._passthrough.taken(len(frame))
-        elif self._link.transport is not None:
-            for piece in answer:
-                self._link.transport.write(piece)
+        else:
+            self._link.write_pieces(answer)
             await self._link.drained()
 
 

@@ -104,7 +104,6 @@ class ShareApis:
         served.rhythm.came(self._job.now_ms())
         renews = body.is_renew_ack
         outcomes = self._acknowledgements.send(caller, context.session, acknowledgements, renews)
-        waiting = asyncio.gather(*outcomes.values()) if outcomes else None
         try:
             faults = self._topics.faults(caller, context.partitions)
             readable = [key for key in context.partitions if key not in faults]
@@ -117,15 +116,15 @@ class ShareApis:
                 response.faults(faults)
                 if readable or not faults:
                     await self._records(served, readable, request, response)
-            if waiting is not None:
-                response.acknowledged(dict(zip(outcomes, await waiting, strict=True)))
+            if outcomes:
+                response.acknowledged(await wait_for_all(outcomes))
             now_ms = self._job.now_ms()
             response.withdraw(lambda key, found: served.withdraw(key, found, now_ms))
         finally:
             served.stopped_waiting()
             served.rhythm.went(response.record_count, self._job.now_ms())
-            if waiting is not None:
-                waiting.cancel()
+            for outcome in outcomes.values():
+                outcome.cancel()
 
     async def _records(
         self,

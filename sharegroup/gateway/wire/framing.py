@@ -99,6 +99,21 @@ class FrameProtocol(asyncio.BufferedProtocol):
             self.transport.write(length)
             self.transport.write(frame)
 
+    def write_pieces(self, pieces: list[bytes | bytearray | memoryview]) -> None:
+        """Send what belongs together, if there still is a connection; the list is empty then.
+
+        What a slow reader has no room for is copied, in one go: a view would keep the memory around it as long.
+        """
+        transport = self.transport
+        for i, piece in enumerate(pieces):
+            if transport is None or transport.is_closing():
+                break
+            if transport.get_write_buffer_size():
+                transport.write(b"".join(pieces[i:]))
+                break
+            transport.write(piece)
+        pieces.clear()
+
     def hold_frames(self) -> None:
         """Hand out no frame and read no more, until `release_frames`."""
         self.is_held = True

@@ -175,3 +175,53 @@ def test_drained() -> None:
         return was_waiting
 
     assert asyncio.run(wait())
+
+
+class Socket(asyncio.Transport):
+    """A transport that takes `room` bytes at once and keeps the rest."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self.writes: list[bytes | bytearray | memoryview] = []
+        self.is_gone = False
+        self._room = room
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.writes.append(data)
+
+    def get_write_buffer_size(self) -> int:
+        return max(0, sum(map(len, self.writes)) - self._room)
+
+    def is_closing(self) -> bool:
+        return self.is_gone
+
+
+@pytest.mark.parametrize(
+    ("room", "writes"),
+    [
+        (100, ["a", "bb", "ccc", "dddd"]),
+        (6, ["a", "bb", "ccc", "dddd"]),
+        (4, ["a", "bb", "ccc", "dddd"]),
+        (2, ["a", "bb", "cccdddd"]),
+        (0, ["a", "bbcccdddd"]),
+    ],
+)
+def test_pieces_go_out_as_they_are_while_there_is_room_and_the_rest_is_copied(room: int, writes: list[str]) -> None:
+    frames, to = Frames(), Socket(room)
+    frames.connection_made(to)
+    sent = [memoryview(text.encode()) for text in ("a", "bb", "ccc", "dddd")]
+    pieces_to_send = list(sent)
+    frames.write_pieces(pieces_to_send)
+    assert [bytes(data).decode() for data in to.writes] == writes
+    assert to.writes[0] is sent[0]
+    assert pieces_to_send == []  # nothing keeps their memory
+
+
+def test_a_connection_that_is_gone_takes_no_pieces() -> None:
+    frames, to = Frames(), Socket(100)
+    frames.connection_made(to)
+    to.is_gone = True
+    frames.write_pieces([b"late"])
+    frames.connection_lost(None)
+    frames.write_pieces([b"later"])
+    assert to.writes == []

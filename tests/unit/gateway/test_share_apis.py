@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -188,6 +189,27 @@ def test_the_end_of_the_connection_comes_behind_the_acknowledgements_that_came_w
             (RELEASE_MEMBER, "orders"),
         ]
         await fetching
+
+    run(test)
+
+
+def test_a_connection_that_ends_while_an_acknowledgement_is_on_its_way_leaves_nothing_unseen() -> None:
+    async def test(gateway: Gateway) -> None:
+        problems: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
+        await gateway.fetch(0, ORDERS)
+        gateway.hand_out(0, 9)
+        gateway.part().holdings.asked([AcknowledgementBatch(0, 9, (1,))], "another request")
+        gateway.rows()
+        fetching = asyncio.ensure_future(gateway.fetch(1, ORDERS, reject=((0, 9),), max_wait_ms=LONG_MS))
+        await gateway.until(lambda: gateway.job.rows)
+        fetching.cancel()
+        await asyncio.wait([fetching])
+        for _ in range(10):
+            await asyncio.sleep(0)  # for what was cancelled with it
+        del fetching
+        gc.collect()
+        assert problems == []
 
     run(test)
 
