@@ -24,7 +24,13 @@ from sharegroup.gateway.server import REFRESH_INTERVAL_S
 from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.upstream.listeners import Listeners
-from sharegroup.gateway.wire.headers import encode_request, read_header
+from sharegroup.gateway.wire.headers import (
+    EncodedResponse,
+    decode_response,
+    encode_pieces,
+    encode_request,
+    read_header,
+)
 from sharegroup.gateway.wire.request import Caller, Handler, Request, Route
 from sharegroup.gateway.wire.request_decoding import decode_request
 from sharegroup.protocol import messages as share_messages
@@ -292,6 +298,10 @@ class _Process:
             self.disconnected(connection)
             connection.end()
             return
+        # Clients are given what they decode of what is sent.
+        if isinstance(response, EncodedResponse):
+            sent = memoryview(b"".join(encode_pieces(response, version, header.correlation_id)))[4:]
+            response = decode_response(share_messages.ShareFetchResponse, version, sent)
         answered(response, self._around.clock.now_ms)
 
     def disconnected(self, connection: GatewayConnection) -> None:
