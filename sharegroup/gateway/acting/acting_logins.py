@@ -106,10 +106,11 @@ class ActingLogins:
         raise UpstreamUnavailableError(f"no broker can be asked about a login: {problem}")
 
     def join(self, login: PassedOnLogin, names: Iterable[Key] = ()) -> ClientRights:
-        """The rights of a user, which all of his connections share; each has to `leave`."""
+        """The rights of a user, which all of his connections share; each has to `leave`. `names` are needed too."""
         rights, count = self._users.get(login, (None, 0))
         if rights is None:
-            rights = ClientRights(ClientBrokers(self.cluster, self.settings_of(login)), self._share_groups, names)
+            rights = ClientRights(ClientBrokers(self.cluster, self.settings_of(login)), self._share_groups)
+        rights.expect(names)
         self._users[login] = rights, count + 1
         return rights
 

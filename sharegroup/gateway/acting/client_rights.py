@@ -77,16 +77,13 @@ class ClientBrokers:
 
 
 class ClientRights:
-    """One user's. `share_groups` gives the groups that are not the brokers'; `names` are asked for from the start."""
+    """One user's. `share_groups` gives the groups that are not the brokers'."""
 
-    def __init__(
-        self,
-        brokers: ClientBrokers,
-        share_groups: Callable[[], Awaitable[Iterable[str]]],
-        names: Iterable[Key] = (),
-    ) -> None:
+    def __init__(self, brokers: ClientBrokers, share_groups: Callable[[], Awaitable[Iterable[str]]]) -> None:
         self._brokers, self._share_groups = brokers, share_groups
-        self._names = dict.fromkeys(names)
+        self._names: dict[Key, None] = {}
+        #: Not asked for yet.
+        self._expected: set[Key] = set()
         self._known: dict[Key, _Known] = {}
         self._operations: dict[Key, Collection[int]] = {}
         self._has_group_configs = True
@@ -94,8 +91,12 @@ class ClientRights:
 
     @property
     def names(self) -> Collection[Key]:
-        """What was asked for by name."""
-        return self._names.keys()
+        """What was asked for by name, or is yet to be."""
+        return self._names.keys() | self._expected
+
+    def expect(self, names: Iterable[Key]) -> None:
+        """Requests need these too, without naming them: a share session goes on that named them under another login."""
+        self._expected |= {key for key in names if key not in self._names}
 
     async def of(self, node_id: int, named: Named) -> BrokerRights:
         """The rights that a request on a broker's port needs. Raises UpstreamUnavailableError."""
@@ -117,12 +118,13 @@ class ClientRights:
     # -- what is kept ------------------------------------------------------------------------------------------------
 
     async def _have(self, node_id: int, names: Collection[Key], this_once: Collection[Key]) -> None:
-        for key in names:
+        named = [*self._expected, *names]
+        for key in named:
             self._names.pop(key, None)
             self._names[key] = None
         while len(self._names) > MAX_NAMES:
             self._names.pop(next(iter(self._names)))
-        keys = {*names, *this_once}
+        keys = {*named, *this_once}
         if self._newer_than(FRESH_S, keys):
             return
         try:
@@ -130,6 +132,8 @@ class ClientRights:
         except UpstreamUnavailableError:
             if not self._newer_than(LAST_RESORT_S, keys):
                 raise
+        else:
+            self._expected.difference_update(named)
 
     def _newer_than(self, age_s: float, keys: Iterable[Key]) -> bool:
         since = asyncio.get_running_loop().time() - age_s
@@ -200,7 +204,7 @@ class ClientRights:
                 continue
             if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 found[Resource.TOPIC, topic.name] = _ABSENT  # who may not describe it is told something else
-            elif not topic.error_code:
+            elif _is_allowed(topic.error_code):
                 found[Resource.TOPIC, topic.name] = topic.authorized_operations
         return found
 

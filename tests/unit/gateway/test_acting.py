@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.protocol import admin, metadata, sasl
 
-from sharegroup.config import parse_config
+from sharegroup.config import Config, parse_config
 from sharegroup.errors import ErrorCode, InvalidConfigError
-from sharegroup.gateway.acting import client_rights
-from sharegroup.gateway.acting.acting_logins import check_settings
+from sharegroup.gateway.acting import acting_logins, client_rights
+from sharegroup.gateway.acting.acting_logins import ActingLogins, check_settings
 from sharegroup.gateway.acting.broker_rights import CLUSTER, BrokerRights, Key
 from sharegroup.gateway.acting.client_rights import FRESH_S, LAST_RESORT_S, ClientBrokers, ClientRights
 from sharegroup.gateway.acting.exchanges import PassedOnExchange, user_of_password, user_of_token
@@ -26,6 +26,7 @@ from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.security.sasl_exchange import LoginRefusedError
 from sharegroup.gateway.security.sasl_server import SaslServer
 from sharegroup.gateway.upstream.broker_login import PassedOnLogin
+from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from sharegroup.gateway.wire import headers as wire
 from sharegroup.gateway.wire.request import Caller
@@ -39,10 +40,17 @@ from tests.unit.gateway.scripted_upstream import ScriptedUpstream
 
 ORDERS: Key = (Resource.TOPIC, "orders")
 BILLING: Key = (Resource.GROUP, "billing")
-UNKNOWN_TOPIC, TOPIC_DENIED, GROUP_DENIED = 3, 29, 30
+UNKNOWN_TOPIC, LEADER_NOT_AVAILABLE, TOPIC_DENIED, GROUP_DENIED = 3, 5, 29, 30
 TRANSACTION_DENIED, LOADING, INVALID_GROUP_ID = 53, 14, 24
 READ, DESCRIBE = {int(Operation.READ), int(Operation.DESCRIBE)}, {int(Operation.DESCRIBE)}
 DESCRIBE_GROUPS, FIND_COORDINATOR = 15, 10
+FIRST, SECOND = (PassedOnLogin("OAUTHBEARER", token) for token in (b"first", b"second"))
+_PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+LOGIN_OF_GATEWAY = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "PLAIN",
+    "sasl.jaas.config": f'{_PLAIN} required username="g" password="p";',
+}
 
 
 # -- the login ---------------------------------------------------------------------------------------------------------
@@ -105,6 +113,13 @@ def test_a_token_says_whom_it_names() -> None:
             user_of_token("sub", wrong.decode())
 
 
+def acting_config(keys: Mapping[str, str] | None = None, kafka: Mapping[str, str] | None = None) -> Config:
+    """With a login to pass on, unless `kafka` says otherwise."""
+    job = {"bootstrap.servers": "b:1", "kafka": dict(LOGIN_OF_GATEWAY if kafka is None else kafka)}
+    gateway = {**(keys or {}), "gateway.upstream.identity": "client"}
+    return parse_config({"job": job, "gateway": gateway}, "test")
+
+
 @pytest.mark.parametrize(
     ("keys", "problem"),
     [
@@ -116,22 +131,13 @@ def test_a_token_says_whom_it_names() -> None:
     ],
 )
 def test_settings(keys: dict[str, str], problem: str | None) -> None:
-    def config(kafka: dict[str, str]) -> Any:
-        given = {"job": {"bootstrap.servers": "b:1", "kafka": kafka}, "gateway": {**keys}}
-        given["gateway"]["gateway.upstream.identity"] = "client"
-        return parse_config(given, "test")
-
-    login = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN"}
-    login["sasl.jaas.config"] = (
-        'org.apache.kafka.common.security.plain.PlainLoginModule required username="g" password="p";'
-    )
     if problem is None:
-        check_settings(config(login))
+        check_settings(acting_config(keys))
     else:
         with pytest.raises(InvalidConfigError, match=problem):
-            check_settings(config(login))
+            check_settings(acting_config(keys))
     with pytest.raises(InvalidConfigError, match="there is no login to pass on"):
-        check_settings(config({}))
+        check_settings(acting_config(keys, kafka={}))
 
 
 # -- what a request names ----------------------------------------------------------------------------------------------
@@ -253,11 +259,15 @@ class Answers(ScriptedUpstream):
         return SimpleNamespace(coordinators=coordinators)
 
 
-def rights_of(brokers: Answers, names: Iterable[Key] = (), share_groups: Iterable[str] = ()) -> ClientRights:
+def rights_of(brokers: Answers, share_groups: Iterable[str] = ()) -> ClientRights:
     async def groups() -> Iterable[str]:
         return share_groups
 
-    return ClientRights(cast(ClientBrokers, brokers), groups, names)
+    return ClientRights(cast(ClientBrokers, brokers), groups)
+
+
+async def no_groups() -> Iterable[str]:
+    return ()
 
 
 def run(test: Callable[[], Awaitable[None]]) -> None:
@@ -313,12 +323,65 @@ def test_an_answer_counts_for_seconds_and_then_all_names_are_asked_for_again() -
     run(test)
 
 
-def test_names_of_an_earlier_login_are_asked_for_from_the_start() -> None:
+def test_names_of_an_earlier_login_are_asked_for_with_what_a_request_names() -> None:
     async def test() -> None:
         brokers = Answers({"orders": READ}, {"billing": READ})
-        before = rights_of(brokers)
+        before, after = rights_of(brokers), rights_of(brokers)
         await before.of(1, named(ORDERS, BILLING))
-        after = rights_of(brokers, before.names)
+        after.expect(before.names)
+        assert set(after.names) == {ORDERS, BILLING}  # for the login after that
+        assert (await after.of(1, named(BILLING))).allows(Operation.READ, "topic", "orders")
+
+    run(test)
+
+
+def test_they_are_where_another_connection_came_first() -> None:
+    """It has asked for the group alone, a moment ago; a session that goes on names no more than that either."""
+
+    async def test() -> None:
+        brokers = Answers({"orders": READ}, {"billing": READ})
+        rights = rights_of(brokers)
+        await rights.of(1, named(BILLING))
+        rights.expect([ORDERS, BILLING])
+        for _ in range(2):
+            assert (await rights.of(1, named(BILLING))).allows(Operation.READ, "topic", "orders")
+        assert brokers.count("MetadataRequest") == 1
+
+    run(test)
+
+
+def test_without_an_answer_they_are_not_refused_but_asked_for_again() -> None:
+    """A group that was known a moment ago is no reason to go on without the topics of its session."""
+
+    async def test() -> None:
+        brokers = Answers({"orders": LEADER_NOT_AVAILABLE}, {"billing": READ})
+        rights = rights_of(brokers)
+        await rights.of(1, named(BILLING))
+        rights.expect([ORDERS])
+        coming = asyncio.ensure_future(rights.of(1, named(BILLING)))
+        await _given_up(brokers, "MetadataRequest")
+        with pytest.raises(UpstreamUnavailableError):
+            await coming
+        brokers.topic_rights["orders"] = READ
+        assert (await rights.of(1, named(BILLING))).allows(Operation.READ, "topic", "orders")
+
+    run(test)
+
+
+@pytest.mark.parametrize("another_was_first", [False, True])
+def test_a_session_goes_on_under_the_next_login(monkeypatch: pytest.MonkeyPatch, another_was_first: bool) -> None:
+    """As of a member whose tokens are renewed; it may have opened another connection just before."""
+
+    async def test() -> None:
+        brokers = Answers({"orders": READ}, {"billing": READ})
+        monkeypatch.setattr(acting_logins, "ClientBrokers", lambda *_: brokers)
+        logins = ActingLogins(acting_config(), {}, cast(UpstreamCluster, brokers), no_groups, lambda: 0)
+        before = logins.join(FIRST)
+        await before.of(1, named(ORDERS, BILLING))
+        if another_was_first:
+            await logins.join(SECOND).of(1, named(BILLING))
+        after = logins.join(SECOND, before.names)
+        logins.leave(FIRST)
         assert (await after.of(1, named(BILLING))).allows(Operation.READ, "topic", "orders")
 
     run(test)
@@ -391,10 +454,10 @@ def test_a_question_without_an_answer_is_asked_again_and_what_was_known_counts_m
     run(test)
 
 
-async def _given_up(brokers: Answers) -> None:
+async def _given_up(brokers: Answers, request: str = "DescribeGroupsRequest") -> None:
     """The question that is asked now has been asked for long enough."""
-    before = brokers.count("DescribeGroupsRequest")
-    while brokers.count("DescribeGroupsRequest") == before:
+    before = brokers.count(request)
+    while brokers.count(request) == before:
         await asyncio.sleep(0.01)
     advance(FRESH_S + 1)
 
