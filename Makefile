@@ -1,49 +1,53 @@
-# make setup    everything there is to install, into .venv and a cache that clones share
-# make demo     a share group at work: broker, job and consumers, on this machine
-# make test     every check: lint, types, import directions, all tests
-# make unit     the unit tests, in seconds
+# make demo         a share group at work: broker, job and consumers, on this machine
+# make test         lint, types, import directions, and the tests that show each capability once (run before a push)
+# make test-all     the tests that `make test` leaves out
+# make unit         the unit tests
+# make setup        install what `make demo` needs, into .venv and a cache that clones share
+# make setup-dev    install what `make test` needs as well
+# make pythons      the unit tests on each supported Python that is installed
 # make properties   the unit tests again and again, each time with fresh seeds and in another order
-# make simulate the job and the gateways in virtual time, 2,000 hours of it with faults, on all cores
-# make kills    the job killed at each commit step, with its checkpoint and without (make test: at half of them)
-# make clients  clients of all kinds through the gateway, on brokers of all releases that are tried (make test: a few)
-# make bench    the benchmarks
-# make soak     the job under a steady load for an hour: does anything grow? The report: tests/reports/soak.md
-# make lock     requirements.lock anew from pyproject.toml
-# make clean    back to a fresh clone (the cache stays)
+# make simulate     the job and the gateways in virtual time, 2,000 hours of it with faults, on all cores
+# make kills        the job killed at each commit step, with its checkpoint and without
+# make clients      clients of all kinds through the gateway, on brokers of all releases that are tried
+# make bench        the benchmarks
+# make soak         the job under a steady load for an hour: does anything grow? The report: tests/reports/soak.md
+# make lock         renew requirements.lock from pyproject.toml
+# make clean        back to a fresh clone (the cache stays)
 #
-# make PYTHON=python3.12 setup uses that Python; JAVA_HOME names the Java.
+# Each target first installs what it needs. make PYTHON=python3.12 ... uses that Python; JAVA_HOME names the Java.
 
 PYTHON ?=
 VENV := .venv
 PY := $(VENV)/bin/python
-PIP := $(PY) -m pip --no-input --disable-pip-version-check
 STAMPS := $(VENV)/.stamps
 
-# What a bare "make" says: the lines above.
+# A bare "make" prints the lines above.
 .PHONY: help
 help:
 	@sed -n '/^# make/s/^# //p' $(firstword $(MAKEFILE_LIST))
 
-.PHONY: setup
-setup: preflight $(STAMPS)/jars
-	@echo "setup: ready"
+.PHONY: setup setup-dev
+setup: $(STAMPS)/demo $(STAMPS)/jars-spark+broker
+	@echo "setup: ready for make demo"
 
-# Each time, because Java may go and come; a venv that exists is not checked against PYTHON again.
+setup-dev: $(STAMPS)/dev $(STAMPS)/jars-spark+broker
+	@echo "setup: ready for make test"
+
+# Checked each time, because Java may go and come. An environment that exists is not checked against PYTHON again.
 .PHONY: preflight
 preflight:
 	@scripts/preflight.sh $(PYTHON) >/dev/null
 
-$(STAMPS)/packages: requirements.lock pyproject.toml | preflight
-	@echo "setup: installing the locked Python packages into $(VENV) (minutes, the first time)"
-	@test -x $(PY) || scripts/quietly.sh "$$(scripts/preflight.sh $(PYTHON))" -m venv $(VENV)
-	@scripts/quietly.sh $(PIP) install --require-hashes -r requirements.lock
-	@echo "setup: installing this package beside them"
-	@scripts/quietly.sh $(PIP) install --no-deps --no-build-isolation -e .
+# The packages of one extra of pyproject.toml: $(STAMPS)/demo, $(STAMPS)/dev.
+$(STAMPS)/demo $(STAMPS)/dev: requirements.lock pyproject.toml | preflight
+	@echo "setup: installing the Python packages for $(@F) into $(VENV)"
+	@VENV=$(VENV) scripts/quietly.sh scripts/install.sh $(@F) $(PYTHON)
 	@mkdir -p $(STAMPS) && touch $@
 
-$(STAMPS)/jars: conf/ivy.xml $(STAMPS)/packages
-	@echo "setup: fetching the JARs that are not in the cache yet"
-	@$(PY) -m sharegroup.testkit.jars
+# JAR sets of conf/ivy.xml, joined by "+": $(STAMPS)/jars-spark+broker. Packages come first: they bring Ivy.
+$(STAMPS)/jars-%: conf/ivy.xml
+	@test -e $(STAMPS)/demo || $(MAKE) --no-print-directory $(STAMPS)/demo
+	@$(PY) -m sharegroup.testkit.jars $(subst +, ,$*)
 	@touch $@
 
 .PHONY: demo
@@ -51,42 +55,54 @@ demo: setup
 	@$(PY) jobs/demo.py
 
 .PHONY: lint
-lint: setup
+lint: $(STAMPS)/dev
 	$(VENV)/bin/ruff check --no-cache
 	$(VENV)/bin/ruff format --check
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
-# What tests' JVMs start from; made while the linters run.
-$(STAMPS)/spark.jsa: $(STAMPS)/jars
+# The class archive that the tests' JVMs start from; made while the linters run.
+$(STAMPS)/spark.jsa: $(STAMPS)/jars-spark+broker
 	@$(PY) -m tests.class_archive
 
+# The slowest tiers and files first, so that no process is left with a long file at the end.
+TESTS := --ignore=tests/benchmarks --numprocesses=2 --dist=loadfile --no-loadscope-reorder
+
 .PHONY: test
-test: setup
+test: setup-dev $(STAMPS)/jars-tools
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint $(STAMPS)/spark.jsa
-	$(PY) -m pytest --ignore=tests/benchmarks --numprocesses=2 --dist=loadfile --no-loadscope-reorder
+	$(PY) -m pytest $(TESTS) -m "not thorough and not long"
+
+.PHONY: test-all
+test-all: setup-dev $(STAMPS)/spark.jsa $(STAMPS)/jars-tools+broker-3.9+s3+s3-server pythons
+	$(PY) -m pytest $(TESTS) -m thorough
 
 .PHONY: unit
-unit: $(STAMPS)/packages
+unit: $(STAMPS)/dev
 	$(PY) -m pytest tests/unit --numprocesses=2 --hypothesis-profile=quick
 
-# Seeds that `make test` does not have: as many runs as RUNS says. What fails is printed with what runs it again.
-RUNS ?= 50
-# Exits 1 when a promise was broken, and tells how.
+# Pythons beside the one of .venv, each with an environment of its own.
+.PHONY: pythons
+pythons: $(STAMPS)/dev
+	@scripts/pythons.sh
+
+# Exits 1 when a promise was broken, and prints what happened.
 .PHONY: simulate
 simulate: setup
 	$(PY) -m sharegroup.testkit.simulate --seeds 0:2000 --hours 1
 
 .PHONY: kills
-kills: setup $(STAMPS)/spark.jsa
+kills: setup-dev $(STAMPS)/spark.jsa
 	$(PY) -m pytest tests/integration/test_kills.py -m long
 
 .PHONY: clients
-clients: setup $(STAMPS)/spark.jsa
+clients: setup-dev $(STAMPS)/spark.jsa $(STAMPS)/jars-tools+streams+broker-3.9+broker-3.7+broker-2.8
 	$(PY) -m pytest tests/integration/test_gateway_any_client.py -m long
 
+# As many runs as RUNS says. What fails is printed with what runs it again.
+RUNS ?= 50
 .PHONY: properties
-properties: $(STAMPS)/packages
+properties: $(STAMPS)/dev
 	@for run in $$(seq $(RUNS)); do \
 		echo "properties: run $$run of $(RUNS)"; \
 		$(PY) -m pytest tests/unit --numprocesses=2 --quiet --hypothesis-profile=fresh \
@@ -94,23 +110,21 @@ properties: $(STAMPS)/packages
 	done
 
 .PHONY: bench
-bench: setup
+bench: setup-dev
 	$(PY) -m tests.benchmarks
 
 .PHONY: soak
-soak: setup
+soak: setup-dev
 	$(PY) -m tests.benchmarks.soak
 
-# uv, because pip cannot lock for several Python versions at once. --upgrade: a lock is renewed as a whole.
+# --upgrade: a lock is renewed as a whole.
 .PHONY: lock
-lock: $(STAMPS)/packages
-	$(PY) -m venv build/uv
-	build/uv/bin/pip install --quiet uv
-	build/uv/bin/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --upgrade \
+lock: $(STAMPS)/dev
+	$(VENV)/bin/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --upgrade \
 		--no-emit-index-url --custom-compile-command "make lock" --quiet --output-file requirements.lock
 
 .PHONY: clean
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis \
+	rm -rf $(VENV) $(VENV)-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis \
 		spark-warehouse metastore_db derby.log var
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,13 +1,15 @@
 """The JARs of `conf/ivy.xml`, resolved once by the Ivy that PySpark ships and kept in a cache that all clones share.
 
     jars("spark")                          # -> [.../spark/delta-spark_4.2_2.13-4.4.0.jar, ...]
-    python -m sharegroup.testkit.jars                  # resolves what `make test` needs, showing progress
+    python -m sharegroup.testkit.jars spark broker     # fetches these sets at the same time, showing progress
     python -m sharegroup.testkit.jars --list spark     # the paths of one, as spark-submit --jars takes them
 
 The cache is `$SHAREGROUP_CACHE`, else `$XDG_CACHE_HOME/sharegroup`, else `~/.cache/sharegroup`:
 
     jars/<hash of ivy.xml>/<conf>/*.jar    complete by construction: filled under another name, then renamed
     ivy/                                   Ivy's own cache, so that configurations share their downloads
+
+A configuration is fetched when something first asks for its JARs; `make` fetches those of a target before it runs.
 """
 
 import argparse
@@ -21,19 +23,29 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 IVY_XML = Path(__file__).resolve().parents[2] / "conf" / "ivy.xml"
-CONFS = ("spark", "broker", "broker-3.9", "broker-3.7", "broker-2.8", "tools", "streams", "s3", "s3-server")
-#: Those of long tests: resolved when they are asked for.
-ON_REQUEST = frozenset({"broker-3.7", "broker-2.8", "streams"})
+IVY_SETTINGS = IVY_XML.with_name("ivysettings.xml")
+#: The configurations of ivy.xml, with what each is for and its size.
+CONFS = {
+    "spark": "what Spark needs for Delta and Kafka, 23 MB",
+    "broker": "a Kafka broker, 44 MB",
+    "broker-3.9": "a Kafka 3.9 broker, 48 MB",
+    "broker-3.7": "a Kafka 3.7 broker, 46 MB",
+    "broker-2.8": "a Kafka 2.8 broker, 50 MB",
+    "tools": "Kafka's command-line tools, 44 MB",
+    "streams": "a Kafka Streams example, 70 MB",
+    "s3": "what Spark needs for S3, 13 MB",
+    "s3-server": "an S3 server, 18 MB",
+}
 MIN_JAVA = 17
 #: JVM options for what does not live for long: no second compiler, which would only take the cores from the start, and
 #: no collector threads.
 QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 
-_DOWNLOADED = re.compile(r"\[SUCCESSFUL ] [^#]+#(?P<name>[^;]+);(?P<rev>[^!]+)!")
 _JAVA_VERSION = re.compile(r'version "(?:1\.)?(?P<major>\d+)')
 
 
@@ -51,7 +63,7 @@ def jars(conf: str) -> list[Path]:
         raise JarsError(f"no such configuration in conf/ivy.xml: {conf} (there are {', '.join(CONFS)})")
     target = _target(conf)
     if not target.is_dir():
-        with _locked(_cache()):  # Ivy's cache is not safe for two processes at once
+        with _locked(_cache() / f"lock-{conf}"):
             if not target.is_dir():
                 _resolve(conf, target)
     return sorted(target.glob("*.jar"))
@@ -93,35 +105,31 @@ def _target(conf: str) -> Path:
 
 
 @contextmanager
-def _locked(cache: Path) -> Iterator[None]:
-    """Holds the cache's lock file; the kernel drops the lock when its holder dies."""
-    cache.mkdir(parents=True, exist_ok=True)
-    with (cache / "lock").open("w") as lock:
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock file; the kernel drops the lock when its holder dies."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
 
 def _resolve(conf: str, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    _say(f"those of {conf}, into {target}")
+    _say(f"fetching {CONFS[conf]}")
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{conf}-") as scratch:
         _run_ivy(conf, Path(scratch) / conf)
         (Path(scratch) / conf).rename(target)
+    _say(f"fetched {conf}, into {target}")
 
 
 def _run_ivy(conf: str, destination: Path) -> None:
-    command = [java(), "-jar", str(_ivy_jar()), "-ivy", str(IVY_XML), "-cache", str(_cache() / "ivy")]
+    command = [java(), "-jar", str(_ivy_jar()), "-settings", str(IVY_SETTINGS), "-ivy", str(IVY_XML)]
+    command += ["-cache", str(_cache() / "ivy")]
     command += ["-confs", conf, "-types", "jar", "bundle"]  # some artifacts, snakeyaml's for one, are OSGi bundles
     command += ["-retrieve", str(destination / "[artifact]-[revision](-[classifier]).[ext]")]
-    said: list[str] = []
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy:
-        assert ivy.stdout is not None  # stdout=PIPE above
-        for line in ivy.stdout:
-            said.append(line)
-            if downloaded := _DOWNLOADED.search(line):
-                _show(f"  {downloaded['name']} {downloaded['rev']}")
-    _show("")
+    ivy = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if ivy.returncode != 0:
+        said = ivy.stdout.splitlines(keepends=True)
         raise JarsError(f"Ivy could not resolve the {conf} JARs of conf/ivy.xml:\n{_complaints(said)}")
 
 
@@ -143,26 +151,18 @@ def _say(text: str) -> None:
     print(f"jars: {text}", file=sys.stderr, flush=True)
 
 
-def _show(text: str) -> None:
-    """On a terminal, in the place of what was shown before: a line for each of a hundred files helps nobody."""
-    if sys.stderr.isatty():
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-
-
 def main(command_line: list[str]) -> int:
-    """Resolves the named configurations; when none is named, all but those `ON_REQUEST`."""
+    """Fetch the named configurations at the same time."""
     parser = argparse.ArgumentParser(
         prog="python -m sharegroup.testkit.jars",
         description="Fetches the JARs of conf/ivy.xml that are not there yet, into a cache that all clones share.",
     )
-    parser.add_argument(
-        "conf", nargs="*", help=f"what they are for: {', '.join(CONFS)} (without one: all of `make test`)"
-    )
+    parser.add_argument("conf", nargs="+", help=f"what they are for: {', '.join(CONFS)}")
     parser.add_argument("--list", action="store_true", help="print the paths, with commas")
     arguments = parser.parse_args(command_line)
-    of_tests = [conf for conf in CONFS if conf not in ON_REQUEST]
     try:
-        found = [str(path) for conf in arguments.conf or of_tests for path in jars(conf)]
+        with ThreadPoolExecutor(len(arguments.conf)) as threads:
+            found = [str(path) for paths in threads.map(jars, arguments.conf) for path in paths]
     except JarsError as error:
         _say(str(error))
         return 1

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from sharegroup.testkit.embedded_kafka import EmbeddedKafka
     from tests.integration.conftest import NewTopic
 
+pytestmark = pytest.mark.thorough
+
 RECORDS = 20
 #: Of a kind that begins at a topic's start.
 MOVES, STAYS = "earliest-0", "earliest-1"

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from sharegroup.testkit.embedded_kafka import EmbeddedKafka
     from tests.integration.conftest import NewTopic
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.timeout(600)
 def test_killed_in_a_batch_on_a_cluster_the_job_comes_back_and_goes_on(

@@ -17,6 +17,8 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from sharegroup.testkit import embedded_kafka
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka, EmbeddedKafkaError
 
+pytestmark = pytest.mark.thorough
+
 
 def is_open(port: int) -> bool:
     with socket.socket() as probe:

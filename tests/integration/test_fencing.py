@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from sharegroup.testkit.embedded_kafka import EmbeddedKafka
     from tests.integration.conftest import NewTopic
 
+pytestmark = pytest.mark.thorough
+
 EXIT_STALE, EXIT_FENCED = 1, 3
 #: Two jobs that start at once share the machine with each other.
 _STARTS_S = 400

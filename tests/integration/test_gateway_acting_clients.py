@@ -19,6 +19,8 @@ from tests.integration.secured_clients import OAUTHBEARER, Secrets
 from tests.integration.share_members import Group, Member, keys, once
 from tests.integration.waiting import wait_until
 
+pytestmark = pytest.mark.thorough
+
 ALICE, MALLORY = "alice", "mallory"
 CONSOLE = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
 MECHANISMS = ("PLAIN", OAUTHBEARER)

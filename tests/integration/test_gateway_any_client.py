@@ -24,6 +24,8 @@ from sharegroup.testkit.share_group_job import ShareGroupJobRun
 from tests.integration.client_programs import CLIENTS, NEWEST, Program, Python
 from tests.integration.waiting import wait_until
 
+pytestmark = pytest.mark.thorough
+
 RECORDS, PARTITIONS = 25, 2
 RELEASES = (NEWEST, "3.9", "3.7", "2.8")
 

@@ -33,6 +33,8 @@ from tests.integration.lone_gateway import lone_gateway
 from tests.processes.served_clients import Client
 from tests.unit.gateway.wire_bytes import framed
 
+pytestmark = pytest.mark.thorough
+
 FRAMES, FRAMES_OF_AN_EXAMPLE = 100_000, 4_000
 CLIENTS = 200
 #: What the whole of them may add to the gateway's memory after the first example.

@@ -87,6 +87,7 @@ def test_workers_are_gateways_that_know_each_other_and_end_together(config: Path
         assert first.terminate() == 0
 
 
+@pytest.mark.thorough
 def test_a_gateway_that_dies_is_named_no_more_and_is_when_it_is_back(pair: Pair) -> None:
     pair.one.kill()
     wait_until(lambda: brokers_told(pair.two) == {BROKER: pair.two.addresses[BROKER]}, "its row counts no more")
@@ -110,6 +111,7 @@ def test_who_comes_by_the_standby_port_is_told_the_gateway_that_lives(pair: Pair
 
 
 @pytest.mark.parametrize("ends", ["killed", "drained"])
+@pytest.mark.thorough
 def test_a_producer_and_a_consumer_that_know_one_gateway_go_on_at_the_other(
     pair: Pair, new_topic: NewTopic, ends: str
 ) -> None:

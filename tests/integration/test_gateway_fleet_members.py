@@ -89,6 +89,7 @@ def test_a_librdkafka_member_goes_on_at_the_gateway_that_lives(
         assert member.deliveries.keys() == keys(1, 3 * ROUND)
 
 
+@pytest.mark.thorough
 def test_a_java_member_goes_on_at_the_gateway_that_lives(
     share_group_job: ShareGroupJobRun,
     gateways: tuple[GatewayProcess, GatewayProcess],

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from sharegroup.testkit.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
+pytestmark = pytest.mark.thorough
+
 ALICE, MALLORY = "alice", "mallory"
 ROUNDS, CLIENTS, FRAMES_OF_A_CLIENT = 10, 40, 25
 #: Of the gateway's memory, whatever comes.

@@ -36,6 +36,8 @@ from tests.integration.test_gateway_tools import (  # noqa: F401 - collected her
 )
 from tests.integration.waiting import wait_until
 
+pytestmark = pytest.mark.thorough
+
 PARTITIONS, RECORDS = 4, 50
 
 

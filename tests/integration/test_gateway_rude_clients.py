@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from sharegroup.testkit.embedded_kafka import EmbeddedKafka
     from tests.integration.conftest import NewTopic
 
+pytestmark = pytest.mark.thorough
+
 MIB = 1_048_576
 
 

@@ -105,6 +105,7 @@ def test_librdkafka(
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.thorough
 def test_java(
     door: GatewayProcess, mechanism: str, share_group_job: ShareGroupJobRun, new_topic: NewTopic, secrets: Secrets
 ) -> None:
@@ -134,6 +135,7 @@ def test_who_may_not_use_the_group_is_told_so(
         assert once(member)
 
 
+@pytest.mark.thorough
 def test_a_member_outlives_its_tokens(
     share_group_job: ShareGroupJobRun, new_topic: NewTopic, secrets: Secrets, tmp_path: Path
 ) -> None:

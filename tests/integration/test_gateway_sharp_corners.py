@@ -45,6 +45,7 @@ RECORDS = 50
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.thorough
 def test_a_group_that_is_told_to_start_at_the_earliest_and_joined_at_once_does_so(
     gateway: GatewayProcess, new_topic: NewTopic, unique_name: Callable[[str], str]
 ) -> None:
@@ -109,6 +110,7 @@ ATTACKERS_IDS = [str(uuid.UUID(int=number)) for number in range(1, 6)]
 
 
 @pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.thorough
 def test_what_a_member_holds_is_safe_from_its_neighbours(
     gateway: GatewayProcess, share_group_job: ShareGroupJobRun, new_topic: NewTopic, seed: int
 ) -> None:

@@ -120,6 +120,7 @@ def refusals(member: Member) -> set[int]:
     return {error.args[0].code() for error in answers}
 
 
+@pytest.mark.thorough
 def test_a_java_client_ends_when_another_one_takes_its_name(
     gateway: GatewayProcess, group: Group, tmp_path: Path
 ) -> None:

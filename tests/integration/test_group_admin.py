@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from sharegroup.testkit.raw_member import RequestClient
     from tests.integration.conftest import NewTopic
 
+pytestmark = pytest.mark.thorough
+
 R = TypeVar("R", AlterOffsetsResponse, DeleteOffsetsResponse, DeleteGroupResponse, AlterConfigsResponse)
 
 LOCK = "share.record.lock.duration.ms"

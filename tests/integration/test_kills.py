@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from sharegroup.testkit.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from sharegroup.testkit.embedded_kafka import EmbeddedKafka
     from tests.integration.conftest import NewTopic
 
+pytestmark = pytest.mark.thorough
+
 BUCKET = "lake"
 
 

@@ -18,6 +18,8 @@ from sharegroup.testkit.submitted_job import ROOT
 from tests.integration.ports import named_ports
 from tests.integration.waiting import wait_until
 
+pytestmark = pytest.mark.thorough
+
 PAGE = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
 GROUP, TABLES = "billing", "data/tables"
 PORTS = (9092, 9191, 9193, 9404, 9405, 9180)

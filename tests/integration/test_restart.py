@@ -102,6 +102,7 @@ def test_locks_and_requests_outlive_the_job_and_its_checkpoint(
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.thorough
 def test_a_restart_that_says_so_gives_the_job_more_shuffle_partitions(
     kafka: EmbeddedKafka, new_topic: NewTopic, tmp_path: Path
 ) -> None:
@@ -127,6 +128,7 @@ def test_a_restart_that_says_so_gives_the_job_more_shuffle_partitions(
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.thorough
 def test_an_older_checkpoint_of_the_same_query_is_refused(kafka: EmbeddedKafka, tmp_path: Path) -> None:
     """As restored from a backup; the tables have batches that it does not know."""
     with ShareGroupJobRun(tmp_path, kafka.bootstrap_servers, prefix="older-", master="local[1]") as job:

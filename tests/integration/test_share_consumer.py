@@ -195,6 +195,7 @@ def test_a_group_that_reads_committed_gets_nothing_else(
     assert values == {b"committed": 30}
 
 
+@pytest.mark.thorough
 def test_a_topic_made_again_is_read_from_its_start(
     spark: SparkSession, kafka: EmbeddedKafka, job: ShareGroupJobRun, topic: str, tmp_path: Path
 ) -> None:
@@ -262,6 +263,7 @@ def test_a_failed_batch_comes_back(
     assert {2} <= {counts[0] for counts in deliveries.seen.values()} <= {1, 2}
 
 
+@pytest.mark.thorough
 def test_a_wrong_result_releases_the_batch_and_a_lasting_fault_ends_the_query(
     spark: SparkSession, kafka: EmbeddedKafka, job: ShareGroupJobRun, topic: str, tmp_path: Path
 ) -> None:
@@ -280,6 +282,7 @@ def test_a_wrong_result_releases_the_batch_and_a_lasting_fault_ends_the_query(
     assert logged(job, group_id)["release"] >= 2
 
 
+@pytest.mark.thorough
 def test_a_slow_member_holds_up_nobody(
     spark: SparkSession, kafka: EmbeddedKafka, job: ShareGroupJobRun, topic: str, tmp_path: Path
 ) -> None:
@@ -310,6 +313,7 @@ def test_a_slow_member_holds_up_nobody(
     assert set(slow.seen).isdisjoint(fast.seen)
 
 
+@pytest.mark.thorough
 def test_a_static_member_stays_through_a_restart_until_it_leaves_for_good(
     spark: SparkSession, kafka: EmbeddedKafka, job: ShareGroupJobRun, topic: str, tmp_path: Path
 ) -> None:
@@ -393,6 +397,7 @@ def test_a_sink_leaves_out_what_it_has(
     assert keys_in(tmp_path / "sink") == sorted(sent)
 
 
+@pytest.mark.thorough
 def test_a_sink_appends_nothing_without_its_locks(
     spark: SparkSession, kafka: EmbeddedKafka, job: ShareGroupJobRun, topic: str, tmp_path: Path
 ) -> None:
@@ -414,6 +419,7 @@ def test_a_sink_appends_nothing_without_its_locks(
     assert keys_in(tmp_path / "sink") == sorted(sent)
 
 
+@pytest.mark.thorough
 def test_a_batch_run_again_leaves_out_what_another_member_did(
     spark: SparkSession, kafka: EmbeddedKafka, job: ShareGroupJobRun, topic: str, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -475,6 +481,7 @@ spark.stop()
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("is_still_member", [True, False])
+@pytest.mark.thorough
 def test_a_batch_that_was_killed_after_its_append_is_there_once(
     kafka: EmbeddedKafka,
     job: ShareGroupJobRun,

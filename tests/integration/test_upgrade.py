@@ -23,6 +23,8 @@ from tests.integration.waiting import wait_until
 if TYPE_CHECKING:
     from sharegroup.testkit.embedded_kafka import EmbeddedKafka
 
+pytestmark = pytest.mark.thorough
+
 
 @pytest.mark.timeout(300)
 def test_a_job_goes_on_from_the_checkpoint_of_the_version_before(kafka: EmbeddedKafka, tmp_path: Path) -> None:

@@ -218,6 +218,7 @@ def test_a_password_s_session_ends_where_that_is_configured(tokens: dict[str, ob
     assert run(test, {**tokens, "gateway.connections.max.reauth.ms": 3_600_000}) == 3_600_000
 
 
+@pytest.mark.thorough
 def test_librdkafka_renews_its_session(tokens: dict[str, object], issuer: Issuer, scripted: Scripted) -> None:
     """On the connection that it has, before the session ends, with a token that is new by then."""
     lifetime_s = 20

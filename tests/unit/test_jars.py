@@ -65,13 +65,29 @@ def test_jars_are_resolved_once_and_kept_by_the_content_of_ivy_xml(
     assert [path.name for path in first] == ["a.jar", "b.jar"]
     assert re.fullmatch(r"jars/[0-9a-f]{16}/spark", first[0].parent.relative_to(cache).as_posix())
     assert runs.read_text().splitlines() == ["ran"]
-    assert capsys.readouterr().err == f"jars: those of spark, into {first[0].parent}\n"
+    assert capsys.readouterr().err.splitlines() == [
+        "jars: fetching what Spark needs for Delta and Kafka, 23 MB",
+        f"jars: fetched spark, into {first[0].parent}",
+    ]
 
     changed = tmp_path / "ivy.xml"
     changed.write_text(IVY_XML.read_text() + "<!-- changed -->")
     monkeypatch.setattr(module, "IVY_XML", changed)
 
     assert jars("spark")[0].parent != first[0].parent
+    assert runs.read_text().splitlines() == ["ran", "ran"]
+
+
+def test_several_sets_are_fetched_by_one_command(
+    tmp_path: Path, cache: Path, runs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install_java(tmp_path / "jdk", FAKE_JAVA, monkeypatch)
+
+    assert module.main(["--list", "spark", "broker"]) == 0
+
+    assert [Path(path).parent.name for path in capsys.readouterr().out.strip().split(",")] == ["spark"] * 2 + [
+        "broker"
+    ] * 2
     assert runs.read_text().splitlines() == ["ran", "ran"]
 
 

@@ -189,7 +189,7 @@ class UpstreamCluster:
         """Ask for the topics that are to be looked at, all in one request."""
         await asyncio.sleep(0)  # for those that are named in the same moment
         names, self._next_names, self._next_look = self._next_names, set(), None
-        asked = asyncio.get_running_loop().time()
+        asked, this_look = asyncio.get_running_loop().time(), asyncio.current_task()
         try:
             self._known.learn_of(names, await asyncio.wait_for(self._metadata(names), LOOK_TIMEOUT_S))
         except (TimeoutError, UpstreamUnavailableError) as error:
@@ -197,7 +197,7 @@ class UpstreamCluster:
         finally:
             self._seen |= dict.fromkeys(names, asked)
             for name in names:
-                if self._looks.get(name) is asyncio.current_task():
+                if self._looks.get(name) is this_look:
                     del self._looks[name]
 
     async def _metadata(self, names: Collection[str] | None = None) -> MetadataResponse:

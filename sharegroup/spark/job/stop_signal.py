@@ -16,10 +16,15 @@ from pyspark.sql import SparkSession
 
 
 class StopSignal:
-    """A flag that SIGTERM and SIGINT set, whichever of the two processes it was sent to."""
+    """The signal to stop, and the stop itself.
+
+    The main thread waits for SIGTERM or SIGINT, whichever of the two processes it was sent to, and prepares the stop
+    (it silences Spark's log). Only then does it request the stop, and batches that begin later refuse to run.
+    """
 
     def __init__(self, spark: SparkSession) -> None:
         self._event = threading.Event()
+        self._requested = False
         gateway: Any = spark.sparkContext._gateway
         ensure_callback_server_started(gateway)
         jvm = gateway.jvm
@@ -32,15 +37,15 @@ class StopSignal:
 
     @property
     def requested(self) -> bool:
-        """Whether SIGTERM came."""
-        return self._event.is_set()
+        """Whether batches that begin now must stop."""
+        return self._requested
 
     def request(self) -> None:
-        """Set the flag, as SIGTERM would."""
-        self._event.set()
+        """Make batches stop that begin from now on."""
+        self._requested = True
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for the flag; whether it is set."""
+        """Wait for the signal; return whether it was received."""
         return self._event.wait(timeout_s)
 
 

@@ -1,0 +1,30 @@
+#!/bin/sh
+# Installs this package and the packages of one of its extras into a virtual environment, in the versions and with the
+# hashes of requirements.lock. Makes the environment if it is not there.
+#
+#   scripts/install.sh EXTRA [PYTHON]     EXTRA is demo or dev; PYTHON is as scripts/preflight.sh takes it
+#
+# VENV names the environment (.venv). The installer is the uv on the PATH, else the locked uv.
+set -eu
+
+extra=$1
+venv=${VENV:-.venv}
+python=$(scripts/preflight.sh ${2:+"$2"})
+export UV_PYTHON_DOWNLOADS=never
+
+if uv=$(command -v uv) && "$uv" --version >/dev/null 2>&1; then
+    [ -x "$venv/bin/python" ] || "$uv" venv --quiet --python "$python" "$venv"
+else
+    uv=$venv/bin/uv
+    if [ ! -x "$uv" ]; then
+        [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
+        sed -n '/^uv==/,/^    # via/p' requirements.lock >"$venv/uv.lock"
+        "$venv/bin/python" -m pip --no-input --disable-pip-version-check install \
+            --quiet --require-hashes --no-deps --requirement "$venv/uv.lock"
+    fi
+fi
+
+# uv refuses a package whose hash is not in the lock.
+"$uv" pip install --quiet --python "$venv/bin/python" --constraint requirements.lock \
+    --requirement pyproject.toml --extra "$extra"
+"$uv" pip install --quiet --python "$venv/bin/python" --no-deps --no-build-isolation --editable .

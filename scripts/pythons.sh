@@ -1,0 +1,27 @@
+#!/bin/sh
+# Runs the unit tests on each supported Python that is installed, but for the one of .venv, which `make test` tests.
+# Looks on the PATH and among pyenv's. Each has an environment of its own, .venv-3.12 for example, which later runs reuse.
+set -eu
+
+# Prints a Python of the version; nothing if there is none.
+find_python() {
+    for candidate in "python$1" "${PYENV_ROOT:-$HOME/.pyenv}"/versions/"$1".*/bin/python; do
+        if "$candidate" --version >/dev/null 2>&1; then
+            echo "$candidate"
+            return
+        fi
+    done
+}
+
+tested=$(.venv/bin/python -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+for version in 3.11 3.12 3.13; do
+    [ "$version" != "$tested" ] || continue
+    python=$(find_python "$version")
+    if [ -z "$python" ]; then
+        echo "pythons: Python $version is not installed; its tests are skipped"
+        continue
+    fi
+    echo "pythons: the unit tests on Python $version"
+    VENV=.venv-$version scripts/quietly.sh scripts/install.sh dev "$python"
+    ".venv-$version/bin/python" -m pytest tests/unit --numprocesses=2 --quiet --hypothesis-profile=quick
+done
