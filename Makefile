@@ -42,7 +42,7 @@ preflight:
 $(STAMPS)/demo $(STAMPS)/dev: requirements.lock pyproject.toml | preflight
 	@echo "setup: installing the Python packages for $(@F) into $(VENV)"
 	@VENV=$(VENV) scripts/quietly.sh scripts/install.sh $(@F) $(PYTHON)
-	@mkdir -p $(STAMPS) && touch $@
+	@mkdir -p $(STAMPS) && touch $(STAMPS)/demo $@
 
 # JAR sets of conf/ivy.xml, joined by "+": $(STAMPS)/jars-spark+broker. Packages come first: they bring Ivy.
 $(STAMPS)/jars-%: conf/ivy.xml
@@ -65,8 +65,8 @@ lint: $(STAMPS)/dev
 $(STAMPS)/spark.jsa: $(STAMPS)/jars-spark+broker
 	@$(PY) -m tests.class_archive
 
-# The slowest tiers and files first, so that no process is left with a long file at the end.
-TESTS := --ignore=tests/benchmarks --numprocesses=2 --dist=loadfile --no-loadscope-reorder
+# Three processes for two cores: tests of the job wait for it half of their time.
+TESTS := --ignore=tests/benchmarks --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 
 .PHONY: test
 test: setup-dev $(STAMPS)/jars-tools

@@ -72,6 +72,8 @@ class QueryRun:
         self._commits = 0
         self.batches = 0
         self.rejected = 0
+        #: Whether a batch that has read a request is through since the start of the query.
+        self.has_answered = False
 
     def lead(self, leader_epoch: int, checkpoint: Checkpoint | None, last_leader_epoch: Callable[[str], int]) -> None:
         """Take the lead of the query's tables, and complete what the last leader owed.
@@ -104,6 +106,7 @@ class QueryRun:
         self._hand_over.write(HandOverChange(batch.deadlines, batch.waiting, dict(self.steps.positions)))
         self._observer.finished()
         self.batches += 1
+        self.has_answered |= bool(batch.positions)
         self._commits += batch.has_effects
         if self._commits >= self._upkeep_interval:
             self._commits = 0

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from sharegroup.engine import rows
 from sharegroup.engine.output import Output
+from sharegroup.protocol.probe import PROBE
 
 __all__ = ["RefusedRequests"]
 
@@ -27,7 +28,8 @@ class RefusedRequests(ABC):
         for line in rows.in_order(lines):
             if line.request is not None:
                 output.read(line.request)
-                self._refuse(line.request, output)
+                if line.request.value != PROBE:
+                    self._refuse(line.request, output)
         return output
 
     def dump(self) -> str | None:

@@ -22,6 +22,7 @@ from sharegroup.group_coordinator.results import Configure, CoordinatorResult, F
 from sharegroup.group_coordinator.share_group import ShareGroup
 from sharegroup.json_text import from_json, to_json
 from sharegroup.protocol.broadcasts import MemberLeftBroadcast
+from sharegroup.protocol.probe import PROBE
 from sharegroup.protocol.response_rows import share_group_refusal
 from sharegroup.protocol.share_group_requests import (
     AlterConfigsRequest,
@@ -87,7 +88,8 @@ class ShareGroupOperator:
         """Apply an input row: a request, the group's rows from the tables, or a tick."""
         if row.request is not None:
             self._output.read(row.request)
-            self._take_request(row.request)
+            if row.request.value != PROBE:
+                self._take_request(row.request)
         elif row.kind == rows.LOAD and self._restored is None:
             self._group = self._loaded(table_records(from_json(row.body)))
         elif row.kind == rows.TICK:

@@ -11,6 +11,7 @@ from kafka.errors import KafkaError, MessageSizeTooLargeError
 
 from sharegroup.errors import ErrorCode, ShareGroupError
 from sharegroup.protocol.broadcasts import EVERYBODY, NewLeaderBroadcast, encode_broadcast
+from sharegroup.protocol.probe import PROBE
 from sharegroup.protocol.response_records import LISTS, as_record, records_of, rows_of
 from sharegroup.protocol.response_rows import without_content
 
@@ -87,6 +88,10 @@ class KafkaRowProducer:
     def announce_leader(self) -> None:
         """Tell all who read responses that a job begins to serve share-partitions. Raises KafkaUnavailableError."""
         self._broadcast([_Row(EVERYBODY, encode_broadcast(NewLeaderBroadcast()))])
+
+    def send_probe(self, topic: str) -> None:
+        """Append a probe to a request topic (`protocol.probe`). Raises KafkaUnavailableError."""
+        self._produce(topic, [_Row("", PROBE.encode())])
 
     def _broadcast(self, rows: Sequence[_Row]) -> None:
         """Produce rows to every partition of the response topic: whoever reads it may read only one of them."""

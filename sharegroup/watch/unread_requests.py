@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from sharegroup.errors import InvalidRequestRow
+from sharegroup.protocol.probe import PROBE_TYPE
 from sharegroup.protocol.row_fields import MAX_INT32, is_integer, json_object
 from sharegroup.protocol.share_partition_requests import ACKNOWLEDGE
 from sharegroup.types import AcknowledgeType, WaitsFor
@@ -63,6 +64,8 @@ class UnreadRequests:
             return 0
         own_ms = row.get("linger_ms")
         linger_ms = min(own_ms, MOST_MS) if is_integer(own_ms, 0, MAX_INT32) else 0
+        if row.get("type") == PROBE_TYPE:
+            return 0
         if not row.get("reply_to"):
             linger_ms = self._rules.linger_ms
         elif row.get("type") == ACKNOWLEDGE:

@@ -52,9 +52,10 @@ def kafka_with_share_groups() -> Iterator[EmbeddedKafka]:
         yield broker
 
 
-@pytest.fixture(params=["gateway", "kafka"])
+@pytest.fixture(params=["gateway", pytest.param("kafka", marks=pytest.mark.thorough)])
 def served(request: pytest.FixtureRequest) -> Served:
-    """Our gateway, and Kafka's own share groups: each test runs against both."""
+    """Our gateway and Kafka's own share groups. `make test` runs each test against the gateway, `make test-all` against
+    Kafka."""
     from tests.integration.served import Served
 
     if request.param == "kafka":

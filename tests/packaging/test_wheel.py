@@ -15,6 +15,7 @@ from importlib.metadata import Distribution, distribution
 from pathlib import Path
 
 import pytest
+from uv import find_uv_bin
 
 from packaging.requirements import Requirement
 
@@ -28,10 +29,15 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = folder / "source"
     for name in ("sharegroup", "pyproject.toml", "README.md", "LICENSE"):
         _copy(ROOT / name, source / name)
-    pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
-    subprocess.run([*pip, "--wheel-dir", str(folder), str(source)], check=True)
+    build = ["build", "--wheel", "--no-build-isolation", "--python", sys.executable, "--out-dir", str(folder)]
+    _uv(*build, str(source))
     (built,) = folder.glob("*.whl")
     return built
+
+
+def _uv(*arguments: str) -> None:
+    """Run the locked uv, without a download."""
+    subprocess.run([find_uv_bin(), "--quiet", "--offline", *arguments], check=True)
 
 
 def _copy(source: Path, to: Path) -> None:
@@ -50,8 +56,7 @@ def environment(folder: Path, wheel: Path, extra: str = "") -> Path:
     paths = sysconfig.get_paths(vars={"base": str(folder), "platbase": str(folder)})
     site = Path(paths["purelib"])
     python = str(folder / "bin" / "python")
-    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", "--no-index", str(wheel)]
-    subprocess.run(pip, check=True)
+    _uv("pip", "install", "--python", python, "--no-deps", "--no-index", str(wheel))
     for found in _required(_installed(site), extra):
         _link(found, site)
     return folder / "bin"

@@ -23,6 +23,7 @@ class Query:
     is_active: bool = True
     ended_by: BaseException | None = None
     batches: int = 0
+    has_answered: bool = True
 
     def end(self, by: BaseException, batches: int = 0) -> None:
         self.is_active, self.ended_by, self.batches = False, by, batches
@@ -63,6 +64,16 @@ def unavailable() -> KafkaUnavailableError:
 def test_a_query_that_runs_is_left_alone() -> None:
     job = Job()
     assert job.run(100)
+    assert job.starts == [0]
+
+
+def test_a_query_runs_when_it_has_answered_a_request() -> None:
+    job = Job()
+    job.supervisor.watch()
+    job.query.has_answered = False
+    assert not job.run(10)
+    job.query.has_answered = True
+    assert job.run(1)
     assert job.starts == [0]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from sharegroup.protocol.probe import PROBE
 from sharegroup.protocol.share_partition_requests import AcknowledgeRequest, FetchRequest, UnacquireRequest
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, OffsetRange, WaitsFor
 from sharegroup.watch.unread_requests import MOST_MS, NOBODY, LingerRules, UnreadRequests
@@ -86,6 +87,10 @@ def test_a_wrong_time_is_none(linger_ms: object) -> None:
 @pytest.mark.parametrize("value", [ACKNOWLEDGEMENT, fetch(300), b"no row at all"])
 def test_where_nothing_lingers_nothing_does(value: bytes) -> None:
     assert lingers_ms(value, rules=None) == 0
+
+
+def test_a_probe_does_not_linger() -> None:
+    assert lingers_ms(PROBE.encode()) == 0
 
 
 def test_the_first_that_is_due_takes_the_others_along() -> None:

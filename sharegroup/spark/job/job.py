@@ -52,11 +52,11 @@ _TABLES = {
     group_coordinator_query.NAME: GROUP_COORDINATOR_TABLES,
     share_partition_query.NAME: SHARE_PARTITION_TABLES,
 }
-#: How often the queries are looked after.
 #: How long the end of the job waits for rows that are written behind the answers; a start would write them.
 _LATER_END_S = 10.0
 #: A log that grows is written once in so long while little comes: a commit costs as much for one batch as for many.
 _LATER_REST_S = 1.0
+#: How often the queries are looked after.
 _WATCH_S = 0.2
 #: For a commit of mirrored offsets that is on its way.
 _MIRROR_END_S = 3.0
@@ -175,15 +175,24 @@ class ShareGroupJob:
         job, name = self._config.job, share_partition_query.NAME
         producer = self._producer(name, job.group_requests_topic)
         outputs = share_partition_query.share_partition_outputs
-        return self._query(name, outputs, self._steps(name, producer), producer.announce_leader)
+
+        def on_lead() -> None:
+            producer.announce_leader()
+            producer.send_probe(job.partition_requests_topic)
+
+        return self._query(name, outputs, self._steps(name, producer), on_lead)
 
     def _group_coordinator(self) -> JobQuery:
-        name = group_coordinator_query.NAME
-        steps = self._steps(name, self._producer(name, self._config.job.partition_requests_topic))
+        job, name = self._config.job, group_coordinator_query.NAME
+        producer = self._producer(name, job.partition_requests_topic)
+        steps = self._steps(name, producer)
         outputs = group_coordinator_query.group_coordinator_outputs
-        return self._query(
-            name, outputs, steps, lambda: write_static_configs(steps, self._config, int(time.time() * 1000))
-        )
+
+        def on_lead() -> None:
+            write_static_configs(steps, self._config, int(time.time() * 1000))
+            producer.send_probe(job.group_requests_topic)
+
+        return self._query(name, outputs, steps, on_lead)
 
     def _query(
         self,

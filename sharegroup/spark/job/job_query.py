@@ -69,6 +69,11 @@ class JobQuery:
         return self._run.batches
 
     @property
+    def has_answered(self) -> bool:
+        """Whether a batch that has read a request is through; the probe of a start is one."""
+        return self._run.has_answered
+
+    @property
     def has_started(self) -> bool:
         """Whether there is a query of Spark's."""
         return self._query is not None

@@ -55,6 +55,10 @@ class Supervised(Protocol):
     def batches(self) -> int:
         """How many batches it has run."""
 
+    @property
+    def has_answered(self) -> bool:
+        """Whether a batch that has read a request is through."""
+
 
 class Supervisor:
     """`starts` are the queries by name: each starts one, or raises. Nothing is done outside of `watch`."""
@@ -66,13 +70,13 @@ class Supervisor:
         self._failures = {name: _Failures(name) for name in starts}
 
     def watch(self) -> bool:
-        """Start what is due; whether all queries run. Raises what ends the job."""
+        """Start what is due; return whether all queries run and answer requests. Raises what ends the job."""
         for name in self._starts:
             if name not in self._due:
                 self._look_after(name, self._running[name])
             elif self._clock() >= self._due[name]:
                 self._start(name)
-        return not self._due
+        return not self._due and all(query.has_answered for query in self._running.values())
 
     def _start(self, name: str) -> None:
         try:

@@ -256,6 +256,11 @@ class StreamingQuery:
         """How many batches it has run."""
         return self.parts.run.batches
 
+    @property
+    def has_answered(self) -> bool:
+        """Always: a simulated job appends no probe, and nobody waits until it reports that it runs."""
+        return True
+
     # -- the simulation's ------------------------------------------------------------------------------------------
 
     def wake(self, delay_ms: float) -> None:

@@ -9,6 +9,7 @@ import pytest
 from sharegroup.engine import rows
 from sharegroup.engine.output import Output
 from sharegroup.engine.unkeyed_requests import UnkeyedRequests
+from sharegroup.protocol.probe import PROBE
 
 from .shard_driver import ShardDriver, answered, fetch
 
@@ -45,6 +46,12 @@ def test_rows_come_in_the_order_of_their_kinds_and_requests_as_in_their_partitio
 def test_an_unknown_kind_is_told() -> None:
     with pytest.raises(ValueError, match="unknown kind of row: 'color'"):
         rows.decode("color\tred")
+
+
+def test_a_probe_is_read_and_nothing_else() -> None:
+    line = ShardDriver().line(PROBE.encode(), 7)
+    output = UnkeyedRequests("").run([line], 5)
+    assert Output.decode(output.encode()) == Output("", 5, positions={0: 1})
 
 
 def test_rows_that_name_no_share_partition_are_answered_where_somebody_asks() -> None:

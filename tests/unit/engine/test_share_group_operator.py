@@ -15,6 +15,7 @@ from sharegroup.engine.output import Output
 from sharegroup.engine.parked_heartbeats import PARKED_MS
 from sharegroup.engine.share_group_operator import ShareGroupOperator
 from sharegroup.errors import ErrorCode
+from sharegroup.protocol.probe import PROBE
 from sharegroup.protocol.share_group_requests import (
     AlterConfigsRequest,
     HeartbeatRequest,
@@ -301,6 +302,12 @@ def test_a_refused_request_in_its_name_takes_no_answer_from_a_member() -> None:
     refused = group.send(heartbeat("stranger", 7), at=5)
     assert refused.responses[0]["error_code"] == ErrorCode.FENCED_MEMBER_EPOCH
     assert [response["id"] for response in group.send(initialized(0, 1), at=10).responses] == ["h1"]
+
+
+def test_a_probe_is_read_and_nothing_else() -> None:
+    group = GroupDriver()
+    assert group.send(PROBE.encode(), at=5) == Output(GROUP, T0 + 5, positions={2: 1})
+    assert group.state is None
 
 
 def test_a_repeated_notice_changes_nothing() -> None:
