@@ -61,8 +61,8 @@ lint: $(STAMPS)/dev
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
 
-# The class archive that the tests' JVMs start from; made while the linters run.
-$(STAMPS)/spark.jsa: $(STAMPS)/jars-spark+broker
+# The class archives that the tests' JVMs start from; made while the linters run. The demo makes them too.
+$(STAMPS)/spark.jsa: | $(STAMPS)/jars-spark+broker
 	@$(PY) -m tests.class_archive
 
 # Three processes for two cores: tests of the job wait for it half of their time.

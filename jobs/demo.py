@@ -1,17 +1,20 @@
-"""A share group at work, on this machine: `make demo`.
+"""Runs a share group on this machine: `make demo`.
 
-A broker, a topic with 2 partitions and 40,000 records, the share-group job, and four members, more than there are
-partitions: three that know nothing of this project, confluent-kafka's unmodified ShareConsumer, which come through the
-gateway, and a Spark job. Half-way the share-group job is killed with SIGKILL and started again. In the end SQL over the
-Delta tables tells what became of the records, and an audit goes through them one by one.
+The demo starts a broker, a topic with 2 partitions and 40,000 records, the share-group job and four members, which is
+more than there are partitions. Three members are confluent-kafka's unmodified ShareConsumer, connected to the gateway;
+the fourth is a Spark job. When half of the records are finished the share-group job is killed with SIGKILL and started
+again. At the end SQL queries over the Delta tables show what happened to the records, and an audit checks each of them.
 
-Exit 0: every record reached exactly one final state and none was lost. Exit 1: something is wrong, and is told.
-Everything that the demo writes is in var/demo, and stays there to be looked at.
+Exit 0: every record reached exactly one final state and none was lost. Exit 1: the output says what is wrong.
+Everything that the demo writes is in var/demo and stays there.
+
+The first run in a virtual environment also makes class-data archives, from which later runs start faster.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import signal
 import sys
@@ -25,9 +28,11 @@ from typing import NoReturn
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the checkout, when the package is not installed
 
+import psutil
 from deltalake.exceptions import TableNotFoundError
 from rich.console import Console
 
+from sharegroup.testkit.class_archive import BROKER, SPARK
 from sharegroup.testkit.delivery_audit import Progress, audit, progress
 from sharegroup.testkit.demo.display import Display
 from sharegroup.testkit.demo.parts import (
@@ -39,7 +44,7 @@ from sharegroup.testkit.demo.parts import (
     TOPIC,
     KafkaClient,
     broker,
-    last_words,
+    job_stage,
     produce,
     share_group_job,
     spark_member,
@@ -53,7 +58,7 @@ from sharegroup.testkit.table_sql import query, shown
 
 CLIENTS = 3
 REFRESH_S = 1.0
-#: From the members' start, ten times what it takes on an idle machine.
+#: The longest time until all records are finished: ten times what an idle machine needs.
 PATIENCE_S = 600.0
 QUERIES = {
     "How often the finished records were delivered, and how they ended": """\
@@ -71,11 +76,11 @@ To try next, on the tables that are left in {tables}:
 FROM delivery_log WHERE partition = 0 AND 5000 BETWEEN first_offset AND last_offset ORDER BY time"
   .venv/bin/python -m sharegroup.testkit.table_sql {tables}
   cat {home}/job.log
-They show the way of a record that nobody got done with, what else there is to ask for, and the job's log."""
+They show the history of a record that no member could process, the other queries there are, and the job's log."""
 
 
 class Demo:
-    """The parts, in the order in which `run` starts them; what was started ends with it, whatever happens."""
+    """The parts, in the order in which `run` starts them. Every process ends with `run`, also after an error."""
 
     def __init__(self, records: int) -> None:
         self._records = records
@@ -84,32 +89,36 @@ class Demo:
         self._log_end_offsets = {(TOPIC, p): len(range(p, records, PARTITIONS)) for p in range(PARTITIONS)}
 
     def run(self) -> int:
-        """The demo; returns the exit code."""
+        """Run the demo; return the exit code."""
         shutil.rmtree(HOME, ignore_errors=True)
         HOME.mkdir(parents=True)
         with ExitStack() as stack:
+            if not BROKER.exists:
+                os.environ["KAFKA_OPTS"] = " ".join(BROKER.recording_options())
+                stack.callback(BROKER.keep)
             kafka = broker()
             write_config(kafka.bootstrap_servers)
-            # Both take their time, and the job waits for its broker.
+            # The job waits for its broker, so both start at the same time.
             starting = stack.enter_context(ThreadPoolExecutor(1)).submit(kafka.start)
             stack.callback(kafka.stop)
-            job = stack.enter_context(share_group_job())
+            self._job = stack.enter_context(share_group_job())
+            stack.callback(lambda: self._job.kill())
             self._display.wait("a Kafka broker", starting.done)
             starting.result()
             clients = self._clients(self._prepared(kafka, stack), stack)
-            self._await(job, RUNNING, "the share-group job, which starts Spark")
-            members = [*clients, self._spark_member(kafka, clients[0], job, stack)]
+            self._await_job("the share-group job, which starts Spark")
+            members = [*clients, self._spark_member(kafka, clients[0], stack)]
             with self._display.on():
-                problems = self._watch(job, members)
-            problems += self._end(job, members)
-        self._tell_by_sql()
+                problems = self._watch(members)
+            problems += self._end(members)
+        self._show_by_sql()
         acknowledged = sum((client.did() for client in members if isinstance(client, KafkaClient)), Counter())
         counts = ", ".join(f"{what} {count:,}" for what, count in sorted(acknowledged.items())) or "nothing"
         self._console.print(f"\nThe unmodified ShareConsumers acknowledged: {counts}", highlight=False)
         return self._verdict(problems + audit(str(TABLES), GROUP_ID, self._log_end_offsets))
 
     def _prepared(self, kafka: EmbeddedKafka, stack: ExitStack) -> GatewayProcess:
-        """Records to read, and a gateway to read them through."""
+        """Create and fill the topic, and start a gateway."""
         self._display.say(f"a Kafka broker on {kafka.bootstrap_servers}")
         kafka.create_topic(TOPIC, partitions=PARTITIONS)
         produce(kafka.bootstrap_servers, self._records)
@@ -119,27 +128,25 @@ class Demo:
         return gateway
 
     def _clients(self, gateway: GatewayProcess, stack: ExitStack) -> list[KafkaClient]:
-        """The Kafka clients; they wait for the job, as they do whenever it is away."""
+        """Start the Kafka clients. They wait for the job, as they do whenever it does not run."""
         self._display.say(f"starting {CLIENTS} unmodified Kafka clients at the gateway")
         numbers = range(1, CLIENTS + 1)
         return [stack.enter_context(KafkaClient(gateway.bootstrap_servers, number)) for number in numbers]
 
-    def _spark_member(
-        self, kafka: EmbeddedKafka, first: KafkaClient, job: LoggedProcess, stack: ExitStack
-    ) -> LoggedProcess:
-        """The Spark job, when the first records are there: it needs time to start, and would keep them waiting."""
+    def _spark_member(self, kafka: EmbeddedKafka, first: KafkaClient, stack: ExitStack) -> LoggedProcess:
+        """Start the Spark job after the first delivery: its start would delay that."""
         self._display.say("the share-group job runs")
-        said = job.log_path
-        self._display.wait("the first records", lambda: first.has_logged(KafkaClient.FIRST), lambda: last_words(said))
+        self._display.wait("the first records", lambda: first.has_logged(KafkaClient.FIRST))
         self._display.say(f"delivered: {first.await_log(KafkaClient.FIRST).strip()}")
         self._display.say("starting a fourth member, a Spark job")
         return stack.enter_context(spark_member(kafka.bootstrap_servers))
 
-    def _await(self, process: LoggedProcess, text: str, what: str, since: int = 0) -> None:
-        self._display.wait(what, lambda: process.has_logged(text, since), lambda: last_words(process.log_path))
+    def _await_job(self, what: str, since: int = 0) -> None:
+        log = self._job.log_path
+        self._display.wait(what, lambda: self._job.has_logged(RUNNING, since), lambda: job_stage(log, since))
 
-    def _watch(self, job: LoggedProcess, members: list[LoggedProcess]) -> list[str]:
-        """Until every record is finished, with the kill half-way; the problem when patience ends first."""
+    def _watch(self, members: list[LoggedProcess]) -> list[str]:
+        """Wait until every record is finished, and kill the job half-way; return the problem if that takes too long."""
         deadline = time.monotonic() + PATIENCE_S
         was_killed = False
         while time.monotonic() < deadline:
@@ -148,37 +155,44 @@ class Demo:
             if now.finished >= self._records and now.start_offsets == self._log_end_offsets:
                 return []
             if now.finished >= self._records / 2 and not was_killed:
-                self._kill_and_restart(job)
+                self._kill_and_restart()
                 was_killed = True
-            for process in (job, *members):
+            for process in (self._job, *members):
                 process.check_alive()
-            time.sleep(REFRESH_S)  # a display's rhythm, not a condition
+            time.sleep(REFRESH_S)  # the rhythm of a display, not a condition
         return [f"not finished after {PATIENCE_S:.0f} s; logs: {HOME}/*.log"]
 
-    def _kill_and_restart(self, job: LoggedProcess) -> None:
-        seen = job.log_path.stat().st_size
-        job.kill()
-        self._display.say("the share-group job was killed (SIGKILL); starting it again; the members go on")
-        begin = time.monotonic()
-        job.start()
-        self._await(job, RUNNING, "the share-group job to come back", seen)
-        self._display.say(f"the share-group job runs again, after {time.monotonic() - begin:.1f} s")
+    def _kill_and_restart(self) -> None:
+        since = self._job.log_path.stat().st_size
+        self._job.kill()
+        self._display.say("the share-group job was killed (SIGKILL) and is started again; the members keep running")
+        begin, finished = time.monotonic(), _progress().finished
+        if not SPARK.exists:
+            self._job = share_group_job(SPARK.recording_options())
+        self._job.start()
+        self._await_job("the share-group job to come back", since)
+        self._display.say(f"the share-group job runs again after {time.monotonic() - begin:.1f} s")
+        self._display.wait("the first records after the restart", lambda: _progress().finished > finished)
+        self._display.say(f"records are finished again {time.monotonic() - begin:.1f} s after the kill")
 
-    def _end(self, job: LoggedProcess, members: list[LoggedProcess]) -> list[str]:
-        """Members first, all at once, for they leave the group; what did not end well."""
+    def _end(self, members: list[LoggedProcess]) -> list[str]:
+        """End the members, all at once, then the job; return what did not end well."""
         *_, spark = members
-        self._await(spark, "the members are running", "the Spark job, to end it in order")
+        self._display.wait("the Spark job, to end it in order", lambda: spark.has_logged("the members are running"))
         with ThreadPoolExecutor(len(members)) as pool:
             ends = [pool.submit(member.terminate) for member in members]
             self._display.wait("the members to leave", lambda: all(end.done() for end in ends))
             codes = [end.result() for end in ends]
-            end = pool.submit(job.terminate)
+            jvms = psutil.Process(self._job.pid).children()
+            end = pool.submit(self._job.terminate)
             self._display.wait("the share-group job to end", end.done)
+        self._display.wait("its JVM to end", lambda: not any(jvm.is_running() for jvm in jvms))
+        SPARK.keep()
         names = [member.log_path.stem for member in members]
-        ended = dict(zip([*names, job.log_path.stem], [*codes, end.result()], strict=True))
+        ended = dict(zip([*names, self._job.log_path.stem], [*codes, end.result()], strict=True))
         return [f"{name} ended with exit code {code}" for name, code in ended.items() if code]
 
-    def _tell_by_sql(self) -> None:
+    def _show_by_sql(self) -> None:
         for title, statement in QUERIES.items():
             self._console.print(f"\n[bold]{title}[/bold]\n[dim]{statement}[/dim]", highlight=False, soft_wrap=True)
             self._console.print(shown(query(str(TABLES), statement)))

@@ -18,6 +18,7 @@ else
     uv=$venv/bin/uv
     if [ ! -x "$uv" ]; then
         [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
+        "$venv/bin/python" -m pip --version >/dev/null 2>&1 || "$venv/bin/python" -m ensurepip >/dev/null
         sed -n '/^uv==/,/^    # via/p' requirements.lock >"$venv/uv.lock"
         "$venv/bin/python" -m pip --no-input --disable-pip-version-check install \
             --quiet --require-hashes --no-deps --requirement "$venv/uv.lock"

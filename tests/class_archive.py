@@ -1,37 +1,33 @@
-"""The classes that a Spark JVM of this project loads, as an archive that it starts from: a third of a start's CPU time.
+"""Makes the class-data archives from which the JVMs of the tests start (`sharegroup.testkit.class_archive`).
 
-    python -m tests.class_archive      # makes it, by a run of the job (`make test` does)
-
-Tests start Spark some fifty times. A JVM that cannot use the archive, because it is another one, goes on without it.
+python -m tests.class_archive      # runs a broker and the job for one member; `make test` does it once
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from pathlib import Path
 
+from sharegroup.testkit.class_archive import BROKER, SPARK
 from sharegroup.testkit.jars import QUICK_START
 
-ARCHIVE = Path(sys.prefix) / ".stamps" / "spark.jsa"
 #: None of the tests' JVMs lives for long: to compile queries for speed only takes the cores from the start.
 NO_CODEGEN = ("-Dspark.sql.codegen.wholeStage=false", "-Dspark.sql.codegen.factoryMode=NO_CODEGEN")
 
 
 def spark_options() -> str:
     """SPARK_SUBMIT_OPTS of the tests."""
-    archive = [f"-XX:SharedArchiveFile={ARCHIVE}"] if ARCHIVE.exists() else []
-    return " ".join([*QUICK_START, *NO_CODEGEN, *archive])
+    return " ".join([*QUICK_START, *NO_CODEGEN, *SPARK.options()])
 
 
-def make(path: Path) -> None:
-    """Run the job for one member, and have its JVM write the archive when it ends."""
+def make() -> None:
+    """Run a broker and the job for one member, whose JVMs write the archives when they end."""
     from sharegroup.testkit.embedded_kafka import EmbeddedKafka
     from sharegroup.testkit.share_group_job import ShareGroupJobRun
 
-    new = path.with_suffix(".new")
-    os.environ["SPARK_SUBMIT_OPTS"] = " ".join([*QUICK_START, *NO_CODEGEN, f"-XX:ArchiveClassesAtExit={new}"])
+    os.environ["KAFKA_OPTS"] = " ".join([*QUICK_START, *BROKER.recording_options()])
+    os.environ["SPARK_SUBMIT_OPTS"] = " ".join([*QUICK_START, *NO_CODEGEN, *SPARK.recording_options()])
     with (
         tempfile.TemporaryDirectory() as directory,
         EmbeddedKafka(heap="-Xmx256m") as kafka,
@@ -42,11 +38,9 @@ def make(path: Path) -> None:
         kafka.create_topic("orders")
         job.warm_up("orders")
         job.process.terminate()
-    if new.exists():
-        new.replace(path)
-    else:
-        print(f"{path.name}: this Java made none; the tests run without it")
+    if not (SPARK.keep() and BROKER.keep()):
+        print("class archive: this Java made none; the tests run without it")
 
 
 if __name__ == "__main__":
-    make(ARCHIVE)
+    make()

@@ -1,8 +1,9 @@
-"""The demo's screen never stands still for long."""
+"""The demo prints a line every few seconds."""
 
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -10,6 +11,7 @@ from rich.console import Console
 from sharegroup.testkit.delivery_audit import Progress
 from sharegroup.testkit.demo import display as module
 from sharegroup.testkit.demo.display import WORD_S, Display
+from sharegroup.testkit.demo.parts import job_stage
 
 
 class Clock:
@@ -37,7 +39,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def test_what_is_waited_for_is_told_again_and_again(clock: Clock) -> None:
+def test_a_wait_prints_its_stage_every_few_seconds(clock: Clock) -> None:
     screen = Console(file=io.StringIO(), width=120)
     Display(screen, "group", 10).wait("the job", lambda: clock.now > 7, lambda: f"at {clock.now:.0f}")
     said = lines(screen)
@@ -50,7 +52,7 @@ def test_what_is_waited_for_is_told_again_and_again(clock: Clock) -> None:
     assert all(after - before <= WORD_S + 0.2 for before, after in zip(times, [*times[1:], clock.now], strict=True))
 
 
-def test_where_there_is_no_terminal_a_state_is_a_line_and_said_once(clock: Clock) -> None:
+def test_without_a_terminal_unchanged_progress_is_printed_seldom(clock: Clock) -> None:
     screen = Console(file=io.StringIO(), width=120)
     display = Display(screen, "group", 10)
     now = Progress(start_offsets={("t", 0): 4})
@@ -61,3 +63,14 @@ def test_where_there_is_no_terminal_a_state_is_a_line_and_said_once(clock: Clock
     assert lines(screen) == [
         "   2.0 s        4 of 10 finished,      2 rec/s, in flight 0, lag 6, deliveries 1x 4",
     ]
+    clock.now += WORD_S
+    display.show(now, {("t", 0): 10})
+    assert len(lines(screen)) == 2
+
+
+def test_the_stage_of_a_job_is_the_last_that_its_log_has(tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    assert job_stage(log) == "Python starts"
+    log.write_text("a: starting Spark; tables in x\nb: Spark has started; checking topics\n")
+    assert job_stage(log) == "topics and tables are checked"
+    assert job_stage(log, since=log.stat().st_size) == "Python starts"

@@ -85,7 +85,7 @@ class ShareGroupJob:
 
     def run(self) -> None:
         """Start, watch, stop. Raises FencedLeaderError when another job took the lead, StaleCheckpointError."""
-        logger.info("looking for topics and tables, and who leads them")
+        logger.info("Spark has started; checking topics, tables and the leader")
         self._metrics.start()
         try:
             self._run()

@@ -10,6 +10,7 @@ import argparse
 import dataclasses
 import logging
 import sys
+import threading
 from pathlib import Path
 
 from sharegroup.config import NO_CELL, Config, load_config
@@ -48,7 +49,11 @@ def _absolute(config: Config) -> Config:
 
 
 def _run(config: Config) -> int:
-    from sharegroup.spark.job.job import ShareGroupJob  # Spark starts only when the configuration is right
+    # Spark starts only when the configuration is right. Its JVM starts while the modules of the job are imported.
+    from pyspark import SparkContext
+
+    threading.Thread(target=SparkContext._ensure_initialized, name="start-jvm", daemon=True).start()
+    from sharegroup.spark.job.job import ShareGroupJob
     from sharegroup.spark.job.job_session import job_session
     from sharegroup.spark.job.stop_signal import StopSignal
 

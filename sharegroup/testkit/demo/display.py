@@ -1,4 +1,4 @@
-"""The demo's screen: lines that stay, what is waited for, and a table that renews itself."""
+"""The demo's screen: progress lines, and a table that is updated in place."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rich.table import Table
 
 from sharegroup.testkit.delivery_audit import Progress, TopicPartition
 
-#: Nobody looks at a still screen for longer.
+#: The longest time without a line.
 WORD_S = 3.0
 _POLL_S = 0.1
 
 
 class Display:
-    """On a terminal a table that renews itself, elsewhere a line each time."""
+    """Shows progress: on a terminal in a table that is updated in place, elsewhere in lines."""
 
     def __init__(self, console: Console, title: str, records: int) -> None:
         self._console, self._title, self._records = console, title, records
@@ -26,10 +26,11 @@ class Display:
         self._last = (self._begin, 0)
         self._live: Live | None = None
         self._shown: Progress | None = None
+        self._said = self._begin
 
     @contextmanager
     def on(self) -> Iterator[None]:
-        """While this lasts, `show` renews the table in place."""
+        """Inside the block, `show` updates the table in place."""
         if not self._console.is_terminal:
             yield
             return
@@ -38,26 +39,25 @@ class Display:
         self._live = None
 
     def say(self, text: str) -> None:
-        """Print a line that stays, with the seconds since the beginning."""
+        """Print a line with the seconds since the beginning."""
+        self._said = time.monotonic()
         self._console.print(f"{time.monotonic() - self._begin:6.1f} s  {text}", highlight=False, soft_wrap=True)
 
-    def wait(self, what: str, is_done: Callable[[], bool], stands: Callable[[], str] = lambda: "") -> None:
-        """Return when it is done; tells what is waited for, and after a while how that stands, again and again."""
+    def wait(self, what: str, is_done: Callable[[], bool], stage: Callable[[], str] = lambda: "") -> None:
+        """Return when it is done. Prints what it waits for, and every `WORD_S` seconds the stage that is reached."""
         self.say(f"waiting for {what}")
-        said = time.monotonic()
         while not is_done():
-            if time.monotonic() - said >= WORD_S:
-                said = time.monotonic()
-                self.say(f"  still waiting for {what}{(how := stands()) and ': '}{how}")
-            time.sleep(_POLL_S)  # other processes are asked, there is nothing to wait on
+            if time.monotonic() - self._said >= WORD_S:
+                self.say(f"  still waiting for {what}{(reached := stage()) and ': '}{reached}")
+            time.sleep(_POLL_S)  # polls other processes; there is nothing to wait on
 
     def show(self, now: Progress, log_end_offsets: Mapping[TopicPartition, int]) -> None:
-        """Tell how far the work is: in the table, or on a line if anything has changed."""
+        """Show how far the work is: in the table, or in a line when something has changed or `WORD_S` have passed."""
         rate = self._rate(now.finished)
         lag = now.lag(log_end_offsets)
         deliveries = "  ".join(f"{count}x {records:,}" for count, records in sorted(now.deliveries.items())) or "-"
         if self._live is None:
-            if now != self._shown:
+            if now != self._shown or time.monotonic() - self._said >= WORD_S:
                 self.say(
                     f"{now.finished:>7,} of {self._records:,} finished, {rate:>6,.0f} rec/s, "
                     f"in flight {now.acquired.total():,}, lag {lag:,}, deliveries {deliveries}"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 import socket
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from sharegroup.testkit.class_archive import SPARK
 from sharegroup.testkit.embedded_kafka import HOST, EmbeddedKafka
 from sharegroup.testkit.jars import QUICK_START
 from sharegroup.testkit.local_spark import local_settings, pyspark_environment
@@ -38,7 +39,14 @@ groups:
 _JVM = (*QUICK_START, "-Dspark.sql.codegen.wholeStage=false", "-Dspark.sql.codegen.factoryMode=NO_CODEGEN")
 #: A second core brings a second Python worker, each with a second of imports, and no record earlier.
 _MASTER = "local[1]"
-_LOG_LINE = re.compile(r"^\S+ \S+ (?:INFO|WARNING|ERROR) \S+: (.*)$", re.MULTILINE)
+#: What a job logs while it starts, and the stage that begins with it.
+_STAGES = (
+    ("starting Spark", "Spark starts"),
+    ("Spark has started", "topics and tables are checked"),
+    ("query group_coordinator leads", "the second query starts"),
+    ("query share_partition leads", "the first micro-batches run"),
+    (RUNNING, "it runs"),
+)
 
 
 def write_config(bootstrap_servers: str) -> None:
@@ -53,9 +61,10 @@ def broker() -> EmbeddedKafka:
         return EmbeddedKafka(port=probe.getsockname()[1])
 
 
-def share_group_job() -> LoggedProcess:
-    """The job, as `sharegroup job` runs it."""
-    return _spark("job", ["-m", "sharegroup.spark.job.run_job", "--config", str(HOME / "share_group.yaml")])
+def share_group_job(options: Sequence[str] = ()) -> LoggedProcess:
+    """The job, as `sharegroup job` runs it; `options` are more options of its JVM."""
+    command = ["-m", "sharegroup.spark.job.run_job", "--config", str(HOME / "share_group.yaml")]
+    return _spark("job", command, options=options)
 
 
 def spark_member(bootstrap_servers: str) -> LoggedProcess:
@@ -65,9 +74,10 @@ def spark_member(bootstrap_servers: str) -> LoggedProcess:
     return _spark("spark_member", [str(ROOT / "jobs" / "demo_consumers.py"), *arguments], "nice", "-n", "5")
 
 
-def _spark(what: str, arguments: list[str], *prefix: str) -> LoggedProcess:
+def _spark(what: str, arguments: list[str], *prefix: str, options: Sequence[str] = ()) -> LoggedProcess:
     environment = pyspark_environment(_MASTER, "1g", local_settings())
-    environment |= {"SPARK_SUBMIT_OPTS": " ".join(_JVM), "PYTHONPATH": str(ROOT)}
+    jvm = " ".join([*_JVM, *SPARK.options(), *options])
+    environment |= {"SPARK_SUBMIT_OPTS": jvm, "PYTHONPATH": str(ROOT)}
     command = [*prefix, sys.executable, *arguments]
     return LoggedProcess(what, command, HOME / f"{what}.log", environment=environment, working_directory=HOME)
 
@@ -89,10 +99,10 @@ class KafkaClient(LoggedProcess):
         return Counter(json.loads(lines[-1])) if lines and lines[-1].startswith("{") else Counter()
 
 
-def last_words(log_path: Path) -> str:
-    """What a process logged last, without time and name."""
-    found = _LOG_LINE.findall(log_path.read_text(errors="replace"))
-    return str(found[-1])[:100] if found else ""
+def job_stage(log_path: Path, since: int = 0) -> str:
+    """How far a job's start is, from the bytes of its log behind `since`."""
+    log = log_path.read_bytes()[since:].decode(errors="replace") if log_path.exists() else ""
+    return next((stage for text, stage in reversed(_STAGES) if text in log), "Python starts")
 
 
 def produce(bootstrap_servers: str, records: int) -> None:
