@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
+from types import TracebackType
 
 from sharegroup.errors import StopRequested
 from sharegroup.topics.kafka_client_log import set_up_kafka_client_log
@@ -25,6 +27,17 @@ class _NoStops(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """logging's: whether the record is written."""
         return not (record.exc_info and isinstance(record.exc_info[1], StopRequested))
+
+
+def end_quietly_with_the_jvm() -> None:
+    """Print no stack trace when Spark's JVM closes the connection to this process at its end."""
+    print_error = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if not isinstance(error, EOFError | BrokenPipeError | ConnectionResetError):
+            print_error(kind, error, trace)
+
+    sys.excepthook = hook
 
 
 def set_up_log(level: int = logging.INFO, of_kafka_clients: int = logging.WARNING) -> None:

@@ -96,6 +96,7 @@ class _ShippedReader(SimpleDataSourceStreamReader):
         if self._made is None:
             if self._archive not in sys.path:
                 sys.path.insert(0, self._archive)
+            importlib.import_module("sharegroup.spark.log_set_up").end_quietly_with_the_jvm()
             module_name, _, class_name = self._name.partition(":")
             reader_class: Any = getattr(importlib.import_module(module_name), class_name)
             self._made = reader_class(json.loads(self._options))

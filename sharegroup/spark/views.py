@@ -19,6 +19,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from delta.tables import DeltaTable
+from kafka.errors import KafkaTimeoutError
 from pyspark.sql import SparkSession
 
 from sharegroup.errors import ShareGroupError
@@ -82,9 +83,12 @@ def create_log_end_offsets(
     """
     poll = LogPoll(python_properties(bootstrap_servers, kafka or {}))
     try:
-        ends = poll.ends([partition for topic in topics for partition in poll.partitions_of(topic)])
+        partitions = [partition for topic in topics for partition in poll.partitions_of(topic)]
+        ends = poll.ends(partitions)
     finally:
         poll.close()
+    if missing := sorted(set(partitions) - ends.keys()):
+        raise KafkaTimeoutError(f"no log end offset of {len(missing)} partitions, {missing[0]} for example")
     rows = [(partition.topic, partition.partition, offset) for partition, offset in ends.items()]
     spark.createDataFrame(rows, _LOG_END_SCHEMA).createOrReplaceTempView(LOG_END_OFFSETS)
 

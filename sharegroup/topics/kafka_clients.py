@@ -19,6 +19,9 @@ logger = logging.getLogger(__name__)
 
 #: How much of a name that may be long is logged.
 _NAMED = 100
+#: How long a broker may take to answer, in ms. By Kafka's default of 30 s all groups would wait for a leader that is
+#: paused or cut off, although the brokers elect another one after a few seconds.
+_REQUEST_TIMEOUT_MS = 3_000
 #: For a producer's unsent rows, when it is closed.
 _CLOSE_TIMEOUT_S = 1
 
@@ -42,7 +45,8 @@ def spark_options(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str,
     that the poll has sent ahead: half a second at Kafka's default of fetch.max.wait.ms, in each task that has read all
     there is. Spark only polls for records that are there, so a fetch never has to wait.
     """
-    options = {"fetch.max.wait.ms": "1", **kafka, "bootstrap.servers": bootstrap_servers}
+    timeouts = dict.fromkeys(("request.timeout.ms", "socket.connection.setup.timeout.ms"), str(_REQUEST_TIMEOUT_MS))
+    options = {"fetch.max.wait.ms": "1", **timeouts, **kafka, "bootstrap.servers": bootstrap_servers}
     return {f"kafka.{name}": value for name, value in options.items()}
 
 
@@ -121,9 +125,8 @@ class KafkaRowProducer:
 
     def _open(self) -> KafkaProducer:
         try:
-            return KafkaProducer(
-                **self._settings, acks="all", enable_idempotence=True, linger_ms=1, compression_type=None
-            )
+            settings = {"request_timeout_ms": _REQUEST_TIMEOUT_MS, **self._settings}
+            return KafkaProducer(**settings, acks="all", enable_idempotence=True, linger_ms=1, compression_type=None)
         except KafkaError as error:
             raise KafkaUnavailableError(f"cannot connect to Kafka: {error}") from error
 
@@ -183,4 +186,5 @@ def _error_row(row: _Row) -> _Row:
 def offsets_consumer(settings: Mapping[str, Any], read_committed: bool = False, **more: Any) -> KafkaConsumer:
     """A consumer without a group, for looking at offsets; `read_committed` makes the end the last stable offset."""
     isolation = "read_committed" if read_committed else "read_uncommitted"
+    settings = {"request_timeout_ms": _REQUEST_TIMEOUT_MS, **settings}
     return KafkaConsumer(**settings, group_id=None, enable_auto_commit=False, isolation_level=isolation, **more)

@@ -1,10 +1,11 @@
-"""What the leaders of logs answer, as far as it is believed: for the topic that a name stands for, before and after.
+"""What the leaders of logs answer. An answer counts only if the name stood for the same topic before and after it.
 
-No leader holds up the others, and none is believed that answered for another topic of the name than it was asked of.
+All leaders are asked in one call. A leader that does not answer costs only its own partitions.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Protocol, TypeVar
 
@@ -15,17 +16,17 @@ from sharegroup.watch.listing import TopicIdPartition
 from sharegroup.watch.partition_leaders import PartitionLeaders
 from sharegroup.watch.topic_identities import TopicDescription, TopicIdentities
 
-#: How long a leader may take to say where its logs end: all groups wait meanwhile.
-LOG_TIMEOUT_MS = 1_000
+logger = logging.getLogger(__name__)
 
 _Found = TypeVar("_Found")
 
 
 class Logs(Protocol):
-    """The brokers: see `LogPoll`. Whatever is raised means that a leader, or the cluster, did not answer."""
+    """The brokers: see `LogPoll`. Partitions whose leaders do not answer are left out; an exception means that nobody
+    answered."""
 
     def describe(self, topics: Collection[str]) -> Mapping[str, TopicDescription | None]:
-        """Each topic; None for one that is not there, nothing for one that cannot be told."""
+        """Each topic; None for one that does not exist. A topic of which nothing is known is left out."""
 
     def ends(
         self, partitions: Collection[TopicPartition], read_committed: bool = False
@@ -38,8 +39,8 @@ class Logs(Protocol):
     def at_time(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
         """The first offset at or after a time (ms), None where there is none."""
 
-    def forget_leaders(self) -> None:
-        """Look for the leaders anew before the next question."""
+    def forget(self, topics: Collection[str]) -> None:
+        """Nobody asks for these topics any more."""
 
 
 class LogAnswers:
@@ -73,20 +74,15 @@ class LogAnswers:
             before.update(self._known(known, {p: logs[p] for p in partitions}))
             ends = self._logs.ends(partitions)
             # A log whose end has fallen may be another one, with a start of its own.
-            asked = [
-                p for p in partitions if p in from_start or p not in before or ends[p] < before[p].log_end_offset
-            ]  # fmt: skip
-            starts = self._logs.starts(asked)
-            of_committed = [p for p in partitions if p.topic in committed]
+            asked = [p for p in ends if p in from_start or p not in before or ends[p] < before[p].log_end_offset]
+            starts = {p: before[p].log_start_offset for p in ends if p in before and p not in asked}
+            starts |= self._logs.starts(asked)
+            of_committed = [p for p in ends if p.topic in committed]
             stable = self._logs.ends(of_committed, read_committed=True) if of_committed else {}
             return {
-                p: LogOffsets(
-                    starts[p] if p in starts else before[p].log_start_offset,
-                    ends[p],
-                    stable.get(p),
-                    self._topics.has_id(p.topic),
-                )
-                for p in partitions
+                p: LogOffsets(starts[p], ends[p], stable.get(p), self._topics.has_id(p.topic))
+                for p in ends
+                if p in starts and (p in stable or p.topic not in committed)
             }
 
         found = self._ask(logs, ask, now_ms)
@@ -106,6 +102,8 @@ class LogAnswers:
         """Nobody asks for these topics any more."""
         self._leaders.forget(topics)
         self._topics.forget(topics)
+        if topics:
+            self._logs.forget(topics)
 
     def offsets_at(
         self, partitions: Collection[TopicPartition], time_ms: int, now_ms: int
@@ -134,20 +132,19 @@ class LogAnswers:
         ask: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, _Found]],
         now_ms: int,
     ) -> dict[TopicPartition, _Found]:
-        """What those say that have a leader; a topic that is away holds up no other for longer than the timeout."""
+        """What those answer that have a leader; the others are tried again later."""
         self._now_ms = now_ms
-        found: dict[TopicPartition, _Found] = {}
-        silent: set[int] = set()
-        for (topic, leader), of_leader in self._leaders.askable(partitions, now_ms).items():
-            if leader in silent:
-                continue
-            try:
-                found |= ask(of_leader)
-            except Exception as error:  # noqa: BLE001 - kafka-python raises more than KafkaError
-                problem = f"{type(error).__name__}: {error}"
-                self._leaders.unanswered(topic, leader, of_leader, problem, now_ms + LOG_TIMEOUT_MS)
-                self._logs.forget_leaders()
-                silent.add(leader)
-            else:
-                self._leaders.answered(topic, of_leader)
-        return found
+        askable = self._leaders.askable(partitions, now_ms)
+        if not askable:
+            return {}
+        found: Mapping[TopicPartition, _Found] = {}
+        try:
+            found = ask([partition for of_leader in askable.values() for partition in of_leader])
+        except Exception as error:  # noqa: BLE001 - kafka-python raises more than KafkaError
+            logger.debug("log offsets cannot be polled: %s: %s", type(error).__name__, error)
+        for (topic, leader), of_leader in askable.items():
+            answered = [partition for partition in of_leader if partition in found]
+            self._leaders.answered(topic, answered)
+            if len(answered) < len(of_leader):
+                self._leaders.unanswered(topic, leader, set(of_leader) - set(answered), now_ms)
+        return dict(found)

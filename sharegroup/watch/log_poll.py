@@ -1,78 +1,76 @@
-"""Log offsets, asked of the brokers by a consumer without a group."""
+"""Log offsets and topics as the brokers report them, for the threads of the job."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
-from kafka.errors import OffsetNotAvailableError
+from kafka import KafkaConsumer, TopicPartition
+from kafka.errors import KafkaConnectionError
 
 from sharegroup.errors import ErrorCode
+from sharegroup.kafka_clients.log_offsets import EARLIEST, LATEST, LogOffsetsClient
+from sharegroup.kafka_clients.loop_thread import LoopThread
+from sharegroup.kafka_clients.unavailable import UpstreamUnavailableError
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID, topic_id_text
 from sharegroup.topics.kafka_clients import offsets_consumer
+from sharegroup.types import is_topic_name
 from sharegroup.watch.topic_identities import TopicDescription
 
 _WAITER_BYTES = 65_536
-#: How long a broker may take to say who leads.
-_METADATA_TIMEOUT_MS = 5_000
+_NO_RECORD = -1
 
 
 class LogPoll:
-    """Log offsets of topic partitions by a Kafka consumer without a group.
+    """Asks the leaders of topic partitions; `settings` are kafka-python's.
 
-    For where logs start and end it asks up to `timeout_ms` (without one: as long as a request may take) while one of
-    the partitions has no leader.
+    Of log offsets only those are returned whose leaders answer. A leader that does not answer delays one call by up to
+    2 s; after that its partitions are left out at once until it answers again.
     """
 
-    def __init__(self, settings: Mapping[str, Any], timeout_ms: int | None = None) -> None:
+    def __init__(self, settings: Mapping[str, Any]) -> None:
         self._settings = settings
-        self._timeout_ms = timeout_ms
-        self._consumers: dict[bool, KafkaConsumer] = {}
-        self._admin: KafkaAdminClient | None = None
+        self._loop = LoopThread("log offsets")
+        self._client = LogOffsetsClient(settings)
 
     def ends(self, partitions: Collection[TopicPartition], read_committed: bool = False) -> dict[TopicPartition, int]:
-        """Log end offsets, or last stable offsets, of all of these partitions. Raises KafkaError."""
-        return self._of_all(self._consumer(read_committed).end_offsets, partitions)
+        """Log end offsets, or last stable offsets."""
+        return self._offsets(dict.fromkeys(partitions, LATEST), read_committed)
 
     def starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Log start offsets of all of these partitions. Raises KafkaError."""
-        return self._of_all(self._consumer(False).beginning_offsets, partitions)
+        """Log start offsets."""
+        return self._offsets(dict.fromkeys(partitions, EARLIEST))
 
     def at_time(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The first offset at or after a time (ms) for each partition, None where there is none. Raises KafkaError.
-
-        A broker may have to look for it in old segments: it has as long as a request may take.
-        """
-        found = self._consumer(False).offsets_for_times(dict(times)) if times else {}
-        return {partition: None if at is None else at.offset for partition, at in found.items()}
+        """The first offset at or after a time (ms) for each partition, None where there is none."""
+        found = self._offsets(times)
+        return {partition: None if offset == _NO_RECORD else offset for partition, offset in found.items()}
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
-        """All partitions of a topic."""
-        return [TopicPartition(topic, p) for p in sorted(self._consumer(False).partitions_for_topic(topic) or ())]
+        """All partitions of a topic, none where it does not exist. Raises KafkaConnectionError."""
+        (found,) = self._topics([topic])
+        return sorted(TopicPartition(topic, partition.partition_index) for partition in found.partitions)
 
     def describe(self, topics: Collection[str]) -> dict[str, TopicDescription | None]:
-        """Each of these topics, None for one that is not there; one that the broker will not tell of is left out.
+        """Each of these topics, None for one that does not exist; one that the broker does not report is left out.
 
-        Asked as an administrator: what a consumer asks for, the broker may create. Raises KafkaError.
+        Raises KafkaConnectionError.
         """
-        if not topics:
-            return {}
-        if self._admin is None:
-            self._admin = KafkaAdminClient(**{**self._settings, "request_timeout_ms": _METADATA_TIMEOUT_MS})
-        described = self._admin.describe_topics(list(topics))
+        names = [name for name in topics if is_topic_name(name)]
         return {
-            topic["name"]: None if topic["error_code"] else _description(topic)
-            for topic in described
-            if topic["error_code"] in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            topic.name: None if topic.error_code else _description(topic)
+            for topic in (self._topics(names) if names else ())
+            if topic.error_code in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         }
 
-    def forget_leaders(self) -> None:
-        """Connect anew: a consumer asks the leader that it knows on and on, and never forgets a topic."""
-        for consumer in self._consumers.values():
-            consumer.close()
-        self._consumers = {}
+    def forget(self, topics: Collection[str]) -> None:
+        """Nobody asks for these topics any more."""
+
+        async def forget() -> None:
+            self._client.forget(topics)
+
+        self._loop.run(forget())
 
     def waiter(self) -> KafkaConsumer:
         """A new consumer that waits until a partition has something unread; it reads not much of it."""
@@ -80,33 +78,21 @@ class LogPoll:
 
     def close(self) -> None:
         """Close the connections."""
-        self.forget_leaders()
-        if self._admin is not None:
-            self._admin.close()
-            self._admin = None
+        self._loop.close(self._client.close)
 
-    def _consumer(self, read_committed: bool) -> KafkaConsumer:
-        if read_committed not in self._consumers:
-            self._consumers[read_committed] = offsets_consumer(self._settings, read_committed)
-        return self._consumers[read_committed]
+    def _offsets(self, times: Mapping[TopicPartition, int], read_committed: bool = False) -> dict[TopicPartition, int]:
+        return self._loop.run(self._client.offsets(times, read_committed)) if times else {}
 
-    def _of_all(
-        self,
-        ask: Callable[[list[TopicPartition], int | None], dict[TopicPartition, int]],
-        partitions: Collection[TopicPartition],
-    ) -> dict[TopicPartition, int]:
-        """kafka-python raises KeyError when a partition is so new that its leader does not know its offset yet."""
-        if not partitions:
-            return {}
+    def _topics(self, names: Collection[str]) -> list[Any]:
         try:
-            return ask(list(partitions), self._timeout_ms)
-        except KeyError as error:
-            raise OffsetNotAvailableError(f"no offset yet of {error}") from None
+            return self._loop.run(self._client.topics(names))
+        except UpstreamUnavailableError as error:
+            raise KafkaConnectionError(f"no broker gives metadata: {error}") from error
 
 
-def _description(topic: Mapping[str, Any]) -> TopicDescription:
-    topic_id = topic["topic_id"] or NO_TOPIC_ID  # None from a broker that knows no ids
+def _description(topic: Any) -> TopicDescription:
+    topic_id = topic.topic_id or NO_TOPIC_ID  # None from a broker that knows no ids
     if not isinstance(topic_id, uuid.UUID):
         topic_id = uuid.UUID(topic_id)  # older versions of kafka-python give the text
-    leaders = {p["partition_index"]: p["leader_id"] for p in topic["partitions"] if p["leader_id"] >= 0}
+    leaders = {p.partition_index: p.leader_id for p in topic.partitions if p.leader_id >= 0}
     return TopicDescription("" if topic_id == NO_TOPIC_ID else topic_id_text(topic_id), leaders)

@@ -1,8 +1,7 @@
 """Which partitions can be asked for their log offsets: those that have a leader.
 
-A Kafka client asks and asks until a leader answers, for half a minute. One deleted topic, or one partition without a
-leader, would hold up every group's offsets for so long, at each poll. So who leads is looked up first, with nobody
-waiting for what is not there, and what did not answer is looked up anew, each time after a longer while.
+Who leads is looked up first, so that no request waits for a partition without a leader. A partition that was not
+answered for is looked up again, each time after a longer pause.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from sharegroup.types import is_topic_name
 logger = logging.getLogger(__name__)
 
 #: How long a topic in trouble is left alone, at first and at most; the time doubles in between.
-FIRST_RETRY_MS, MAX_RETRY_MS = 250, 10_000
+FIRST_RETRY_MS, MAX_RETRY_MS = 250, 2_000
 _NAMED_IN_LOG = 10
 
 
 @dataclass
 class _Trouble:
-    """The partitions of a topic that cannot be asked, or did not answer; `logged` is what was said of them."""
+    """The partitions of a topic that cannot be asked or did not answer, and which problems were logged."""
 
     partitions: set[TopicPartition] = field(default_factory=set)
     logged: set[str] = field(default_factory=set)
@@ -58,14 +57,16 @@ class PartitionLeaders:
         trouble.partitions.difference_update(partitions)
         if not trouble.partitions:
             del self._troubles[topic]
-            logger.warning("log offsets of topic %s can be polled again", topic)
+            if trouble.logged:
+                logger.warning("log offsets of topic %s can be polled again", topic)
 
-    def unanswered(
-        self, topic: str, leader: int, partitions: Collection[TopicPartition], problem: str, now_ms: int
-    ) -> None:
-        """These partitions of a topic are left alone for a while. What else their leader led is looked up anew."""
+    def unanswered(self, topic: str, leader: int, partitions: Collection[TopicPartition], now_ms: int) -> None:
+        """Ask for these partitions of a topic again after a pause. What else their leader led is looked up again.
+
+        Nothing is logged: the client logs a broker that does not answer (`kafka_clients.silent_brokers`).
+        """
         self._leaders = {partition: led_by for partition, led_by in self._leaders.items() if led_by != leader}
-        self._leave_alone(topic, partitions, problem, now_ms)
+        self._leave_alone(topic, partitions, "", now_ms)
 
     def forget(self, topics: Collection[str]) -> None:
         """Nobody asks for these topics any more."""
@@ -102,7 +103,7 @@ class PartitionLeaders:
         trouble.partitions.update(partitions)
         trouble.wait_ms = min(2 * trouble.wait_ms or FIRST_RETRY_MS, MAX_RETRY_MS)
         trouble.retry_at_ms = now_ms + trouble.wait_ms
-        if problem not in trouble.logged:
+        if problem and problem not in trouble.logged:
             trouble.logged.add(problem)
             logger.warning("log offsets of topic %s cannot be polled: %s", topic, problem)
 

@@ -71,21 +71,25 @@ class RequestClock:
         self._clock = SafeClock()
         self._waiter: KafkaConsumer | None = None
         self._waits_from: dict[int, int] = {}
+        #: The next offset that the waiter reads. Its own `position` may block while a leader does not answer.
+        self._looked: dict[TopicPartition, int] = {}
         self._unread = UnreadRequests(rules)
 
     def observe(self, now_ms: int, positions: Mapping[int, int]) -> tuple[bool, int]:
         """Whether unread requests are there, and the safe time (ms), given the next unread offset of each partition.
 
-        `now_ms` must have been taken before. Raises KafkaError.
+        `now_ms` must have been taken before. While the leader of a partition does not answer, the safe time stays.
+        Raises KafkaError while no broker gives metadata.
         """
         if not self._partitions:
             self._partitions = self._poll.partitions_of(self._topic)
         if now_ms - self._starts_ms >= self._idle_poll_ms:
-            self._starts = {tp.partition: offset for tp, offset in self._poll.starts(self._partitions).items()}
+            self._starts |= {tp.partition: offset for tp, offset in self._poll.starts(self._partitions).items()}
             self._starts_ms = now_ms
         ends = {tp.partition: offset for tp, offset in self._poll.ends(self._partitions).items()}
         read = self._read(positions)
-        self._clock.observe(now_ms, ends)
+        if len(ends) == len(self._partitions):
+            self._clock.observe(now_ms, ends)  # else there may be requests that nobody knows of
         return any(end > read[p] for p, end in ends.items()), self._clock.safe_ms(read)
 
     def are_due(self, positions: Mapping[int, int], waiting: Mapping[str, WaitsFor] = NOBODY) -> bool:
@@ -127,8 +131,9 @@ class RequestClock:
         read = self._read(positions)
         if read != self._waits_from:
             for partition in self._partitions:
-                if self._waiter.position(partition) != read[partition.partition]:
+                if self._looked.get(partition) != read[partition.partition]:
                     self._waiter.seek(partition, read[partition.partition])
+                    self._looked[partition] = read[partition.partition]
             self._waits_from, self._unread = read, UnreadRequests(self._rules)
         return self._unread
 
@@ -136,6 +141,8 @@ class RequestClock:
         """Add requests that were not seen yet, as soon as there are some."""
         assert self._waiter is not None
         found = self._waiter.poll(timeout_ms=timeout_ms, max_records=_LOOK_RECORDS)
+        for partition, records in found.items():
+            self._looked[partition] = records[-1].offset + 1
         values = (record.value or b"" for records in found.values() for record in records)
         self._unread.add(values, waiting, _monotonic_ms())
 

@@ -30,7 +30,7 @@ from kafka.protocol.admin import (
 from kafka.structs import OffsetAndMetadata
 
 from sharegroup.errors import ErrorCode
-from sharegroup.gateway.upstream.connection import UpstreamConnection
+from sharegroup.kafka_clients.connection import UpstreamConnection
 from sharegroup.protocol.messages import (
     AlterShareGroupOffsetsRequest,
     AlterShareGroupOffsetsResponse,

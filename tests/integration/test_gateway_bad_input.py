@@ -24,7 +24,7 @@ from sharegroup.config import Config, GatewayConfig, JobConfig
 from sharegroup.gateway.clients.client_connection import ClientConnection
 from sharegroup.gateway.server import Gateway, running_gateway
 from sharegroup.gateway.upstream.passthrough import MAX_UNTAKEN_BYTES
-from sharegroup.gateway.wire import headers as wire
+from sharegroup.kafka_clients import headers as wire
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
 from sharegroup.testkit.gateway_process import GatewayProcess
 from tests.integration.conftest import NewTopic

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from kafka.protocol.admin import DeleteGroupsRequest
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
-from sharegroup.gateway.wire import headers as wire
+from sharegroup.kafka_clients import headers as wire
 from sharegroup.protocol.messages import (
     AlterShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsRequest,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from sharegroup.errors import ErrorCode
-from sharegroup.gateway.upstream.connection import UpstreamConnection
+from sharegroup.kafka_clients.connection import UpstreamConnection
 from sharegroup.protocol.messages import (
     ShareGroupDescribeRequest,
     ShareGroupDescribeResponse,

@@ -17,8 +17,8 @@ from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdRespons
 from kafka.record import MemoryRecords
 
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.gateway.wire import headers as wire
-from sharegroup.gateway.wire.framing import FrameProtocol
+from sharegroup.kafka_clients import headers as wire
+from sharegroup.kafka_clients.framing import FrameProtocol
 
 TOPIC = "requests"
 NEWEST = {0: 13, 18: 4, 22: 5}

@@ -11,9 +11,9 @@ import pytest
 from kafka.protocol.admin import DescribeConfigsRequest, DescribeConfigsResponse, DescribeGroupsResponse
 
 from sharegroup.gateway.clients.request_loop import RequestLoop
-from sharegroup.gateway.upstream.connection import LARGE_BYTES, UpstreamConnection
-from sharegroup.gateway.wire import headers as wire
-from sharegroup.gateway.wire.headers import RequestHeader
+from sharegroup.kafka_clients import headers as wire
+from sharegroup.kafka_clients.connection import LARGE_BYTES, UpstreamConnection
+from sharegroup.kafka_clients.headers import RequestHeader
 
 VERSION, CORRELATION_ID = 2, 1
 

@@ -28,7 +28,7 @@ from kafka.protocol.metadata import (
 )
 
 from sharegroup.admin import ShareGroupAdmin, connecting
-from sharegroup.gateway.wire import headers as wire
+from sharegroup.kafka_clients import headers as wire
 from sharegroup.protocol.messages import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 
 LOADING, NOT_COORDINATOR, NOT_AUTHORIZED, HANG_UP = 14, 16, 30, -100

@@ -10,11 +10,11 @@ import pytest
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataRequest, MetadataResponse
 
 from sharegroup.gateway.upstream import cluster as upstream_cluster
-from sharegroup.gateway.upstream.broker_connections import METADATA_TIMEOUT_S
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
-from sharegroup.gateway.wire import headers as wire
-from sharegroup.gateway.wire.framing import FrameProtocol
+from sharegroup.kafka_clients import headers as wire
+from sharegroup.kafka_clients.broker_connections import METADATA_TIMEOUT_S
+from sharegroup.kafka_clients.connection import UpstreamUnavailableError
+from sharegroup.kafka_clients.framing import FrameProtocol
 from tests.processes.loop_clock import advance
 
 ClusterOf = Callable[..., UpstreamCluster]

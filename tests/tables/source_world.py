@@ -112,8 +112,8 @@ class World:
     def at_time(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         return {partition: 42 for partition in times if self._log(partition)}
 
-    def forget_leaders(self) -> None:
-        pass
+    def forget(self, topics: Collection[str]) -> None:
+        """Nothing is remembered."""
 
     def _log(self, partition: TopicPartition) -> tuple[int, int, int]:
         self._check_there()

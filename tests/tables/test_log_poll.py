@@ -1,81 +1,77 @@
-"""Log offsets when the client library has none."""
+"""What is made of the brokers' answers about topics."""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import pytest
-from kafka import TopicPartition
-from kafka.errors import KafkaError
+from kafka.errors import KafkaConnectionError
+from kafka.protocol.metadata import MetadataResponse
 
+from sharegroup.kafka_clients.unavailable import UpstreamUnavailableError
 from sharegroup.watch import log_poll
 from sharegroup.watch.log_poll import LogPoll
 from sharegroup.watch.topic_identities import TopicDescription
 
-OLD, NEW = TopicPartition("orders", 0), TopicPartition("orders", 1)
+_Topic = MetadataResponse.MetadataResponseTopic
 
 
-class Consumer:
-    """Like kafka-python's, which looks up what it was asked for among what it got."""
+class Client:
+    """In place of LogOffsetsClient."""
 
-    def end_offsets(self, partitions: Sequence[TopicPartition], timeout_ms: int | None) -> dict[TopicPartition, int]:
-        assert timeout_ms == 70
-        found = {OLD: 5}
-        return {partition: found[partition] for partition in partitions}
+    def __init__(self, settings: object) -> None:
+        self.asked: list[Collection[str]] = []
 
-    beginning_offsets = end_offsets
+    async def topics(self, names: Collection[str]) -> list[Any]:
+        self.asked.append(names)
+        if "away" in names:
+            raise UpstreamUnavailableError("none of three brokers answers")
+        topic_id = uuid.UUID(int=1)
+        known = {
+            "orders": (0, topic_id),
+            "old-broker": (0, None),
+            "zero": (0, uuid.UUID(int=0)),
+            "gone": (3, uuid.UUID(int=0)),
+            "forbidden": (29, topic_id),
+            "starting": (5, topic_id),
+        }
+        partition_of = _Topic.MetadataResponsePartition
+        partitions = [partition_of(partition_index=p, leader_id=at) for p, at in ((0, 4), (1, -1), (2, 5))]
+        return [
+            _Topic(name=name, error_code=known[name][0], topic_id=known[name][1], partitions=partitions)
+            for name in names
+        ]
+
+    def close(self) -> None:
+        pass
 
 
 @pytest.fixture
-def poll(monkeypatch: pytest.MonkeyPatch) -> LogPoll:
-    monkeypatch.setattr(log_poll, "offsets_consumer", lambda *_: Consumer())
-    return LogPoll({}, timeout_ms=70)
+def poll(monkeypatch: pytest.MonkeyPatch) -> Iterator[LogPoll]:
+    monkeypatch.setattr(log_poll, "LogOffsetsClient", Client)
+    made = LogPoll({})
+    yield made
+    made.close()
 
 
-def test_the_offsets_of_a_partition_that_is_too_new_are_no_surprise(poll: LogPoll) -> None:
-    asks: list[Any] = [poll.ends, poll.starts]
-    for ask in asks:
-        assert ask([]) == {}
-        assert ask([OLD]) == {OLD: 5}
-        with pytest.raises(KafkaError, match="partition=1"):
-            ask([OLD, NEW])
-
-
-class Admin:
-    """Like kafka-python's, with the topics of `MetadataResponse`."""
-
-    def __init__(self, **_: object) -> None:
-        pass
-
-    def describe_topics(self, names: Sequence[str]) -> list[dict[str, Any]]:
-        topic_id = uuid.UUID(int=1)
-        leaders = [{"partition_index": p, "leader_id": at} for p, at in ((0, 4), (1, -1), (2, 5))]
-        known = {
-            "orders": (0, topic_id, leaders),
-            "text": (0, str(topic_id), leaders),
-            "old-broker": (0, None, leaders),
-            "zero": (0, uuid.UUID(int=0), []),
-            "gone": (3, uuid.UUID(int=0), []),
-            "forbidden": (29, topic_id, []),
-            "starting": (5, topic_id, []),
-        }
-        fields = ("error_code", "topic_id", "partitions")
-        return [{"name": name, **dict(zip(fields, known[name], strict=True))} for name in names]
-
-
-def test_topics_are_described_by_what_the_broker_will_tell_of_them(
-    poll: LogPoll, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(log_poll, "KafkaAdminClient", Admin)
-    names = ["orders", "text", "old-broker", "zero", "gone", "forbidden", "starting"]
-    assert poll.describe([]) == {}
+def test_a_topic_is_described_by_what_the_broker_reports(poll: LogPoll) -> None:
     leaders = {0: 4, 2: 5}
-    assert poll.describe(names) == {
+    assert poll.describe(["orders", "old-broker", "zero", "gone", "forbidden", "starting"]) == {
         "orders": TopicDescription("AAAAAAAAAAAAAAAAAAAAAQ", leaders),
-        "text": TopicDescription("AAAAAAAAAAAAAAAAAAAAAQ", leaders),
         "old-broker": TopicDescription("", leaders),
-        "zero": TopicDescription("", {}),
+        "zero": TopicDescription("", leaders),
         "gone": None,
     }
+
+
+def test_brokers_are_not_asked_for_nothing_nor_for_impossible_names(poll: LogPoll) -> None:
+    assert poll.describe([]) == {}
+    assert poll.describe(["bad name"]) == {}
+    assert poll.ends([]) == poll.starts([]) == poll.at_time({}) == {}
+
+
+def test_without_any_broker_there_is_an_error(poll: LogPoll) -> None:
+    with pytest.raises(KafkaConnectionError, match="none of three brokers answers"):
+        poll.describe(["away"])

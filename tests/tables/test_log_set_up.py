@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from pathlib import Path
 
 import pytest
@@ -77,3 +78,15 @@ def record(error: BaseException) -> logging.LogRecord:
 def test_a_stop_that_was_asked_for_is_no_trouble(own_root: logging.Handler) -> None:
     assert not own_root.filter(record(StopRequested("stops before batch 7")))
     assert own_root.filter(record(ValueError("why")))
+
+
+def test_a_lost_connection_to_the_jvm_leaves_no_stack_trace(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
+    log_set_up.end_quietly_with_the_jvm()
+    for error in (BrokenPipeError(), EOFError(), ConnectionResetError()):
+        sys.excepthook(type(error), error, None)
+    assert capsys.readouterr().err == ""
+    sys.excepthook(ValueError, ValueError("a defect"), None)
+    assert "a defect" in capsys.readouterr().err

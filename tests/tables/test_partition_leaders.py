@@ -50,7 +50,7 @@ def test_a_partition_without_a_leader_is_looked_up_less_and_less_often(caplog: p
         leaders.answered("orders", [O0])
         looked_up_at += [now_ms] * (len(cluster.asked) - before)
     waited = [after - before for before, after in itertools.pairwise(looked_up_at)]
-    assert waited == [FIRST_RETRY_MS * 2**n for n in range(6)] + [MAX_RETRY_MS] * (len(waited) - 6)
+    assert waited == [min(FIRST_RETRY_MS * 2**n, MAX_RETRY_MS) for n in range(len(waited))]
     assert cluster.asked[1:] == [["orders"]] * len(waited)
     assert caplog.messages == ["log offsets of topic orders cannot be polled: no leader of partition 1"]
 
@@ -65,7 +65,7 @@ def test_what_comes_back_is_asked_again_and_soon_the_next_time(caplog: pytest.Lo
     assert found == {("orders", 3): [O0]}
     leaders.answered("orders", [O0])
     assert caplog.messages[1:] == ["log offsets of topic orders can be polled again"]
-    leaders.unanswered("orders", 3, [O0], "silence", 80_000)
+    leaders.unanswered("orders", 3, [O0], 80_000)
     assert leaders.askable([O0], 80_000 + FIRST_RETRY_MS - 1) == {}
     assert leaders.askable([O0], 80_000 + FIRST_RETRY_MS) == {("orders", 3): [O0]}
 
@@ -74,7 +74,7 @@ def test_a_leader_that_does_not_answer_is_doubted_in_its_other_topics_too() -> N
     cluster = Cluster(orders={0: 1, 1: 2}, bills={0: 1})
     leaders = PartitionLeaders(cluster.look_up)
     leaders.askable(ALL, 0)
-    leaders.unanswered("orders", 1, [O0], "silence", 1_000)
+    leaders.unanswered("orders", 1, [O0], 1_000)
     cluster.topics = {"orders": {0: 2, 1: 2}, "bills": {0: 2}}
     assert leaders.askable(ALL, 1_001) == {("bills", 2): [BILLS], ("orders", 2): [O1]}
     assert leaders.askable(ALL, 2_000) == {("bills", 2): [BILLS], ("orders", 2): [O0, O1]}
@@ -90,9 +90,9 @@ def test_one_that_leads_but_never_answers_is_asked_less_and_less_often(caplog: p
         leaders.answered("orders", [O1])
         if found:
             asked += 1
-            leaders.unanswered("orders", 1, [O0], "silence", now_ms)
-    assert asked < 15
-    assert caplog.messages == ["log offsets of topic orders cannot be polled: silence"]
+            leaders.unanswered("orders", 1, [O0], now_ms)
+    assert asked <= 60_000 // MAX_RETRY_MS + 5
+    assert caplog.messages == []  # the client logs it
 
 
 @pytest.mark.parametrize("fault", [KafkaTimeoutError("nobody there"), ValueError("what kafka-python thinks of it")])

@@ -73,8 +73,8 @@ class OrdersLogs:
     def at_time(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         return dict.fromkeys(times)
 
-    def forget_leaders(self) -> None:
-        """There is one."""
+    def forget(self, topics: Collection[str]) -> None:
+        """Nothing is remembered."""
 
 
 class TwoQueries:

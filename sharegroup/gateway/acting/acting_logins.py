@@ -16,10 +16,10 @@ from sharegroup.gateway.acting.named import Named, named_in
 from sharegroup.gateway.security.acl import Resource
 from sharegroup.gateway.security.sasl_exchange import LoginRefusedError
 from sharegroup.gateway.security.sasl_server import SaslServer
-from sharegroup.gateway.upstream.broker_login import PASSED_ON_LOGIN, PassedOnLogin
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.gateway.upstream.connection import UpstreamConnection, UpstreamUnavailableError
-from sharegroup.gateway.upstream.unavailable import UpstreamLoginRefusedError
+from sharegroup.kafka_clients.broker_login import PASSED_ON_LOGIN, PassedOnLogin
+from sharegroup.kafka_clients.connection import UpstreamConnection, UpstreamUnavailableError
+from sharegroup.kafka_clients.unavailable import UpstreamLoginRefusedError
 from sharegroup.topics.client_settings import ClientSettings
 
 #: A login at a broker, its connection included.

@@ -24,10 +24,10 @@ from sharegroup.gateway.acting.named import Named
 from sharegroup.gateway.security.acl import Operation, Resource
 from sharegroup.gateway.upstream.any_broker import from_any_broker
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.gateway.upstream.connection import Features, UpstreamUnavailableError
 from sharegroup.gateway.upstream.coordinators import Coordinator, find_coordinators
 from sharegroup.gateway.upstream.node_connections import NodeConnections
-from sharegroup.gateway.wire.headers import Response
+from sharegroup.kafka_clients.connection import Features, UpstreamUnavailableError
+from sharegroup.kafka_clients.headers import Response
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 from sharegroup.topics.client_settings import ClientSettings
 

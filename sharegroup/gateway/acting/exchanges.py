@@ -9,7 +9,7 @@ import jwt
 from sharegroup.gateway.security.oauth_bearer import MAX_MESSAGE_BYTES, OAUTHBEARER, parse_message
 from sharegroup.gateway.security.password_exchanges import PLAIN
 from sharegroup.gateway.security.sasl_exchange import Answer, LoginRefusedError
-from sharegroup.gateway.upstream.broker_login import PassedOnLogin
+from sharegroup.kafka_clients.broker_login import PassedOnLogin
 
 _REFUSED = "the brokers refuse the login"
 _MALFORMED = "the message is not one of the mechanism"

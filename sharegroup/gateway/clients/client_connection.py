@@ -17,10 +17,10 @@ from sharegroup.gateway.clients.connections import Connections
 from sharegroup.gateway.clients.keepalive import end_when_vanished
 from sharegroup.gateway.clients.request_loop import RequestLoop, Service
 from sharegroup.gateway.security.tls import certificate_principal
-from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
-from sharegroup.gateway.wire.framing import FrameProtocol
-from sharegroup.gateway.wire.headers import MalformedRequestError, UnknownVersionError
 from sharegroup.gateway.wire.request import Caller
+from sharegroup.kafka_clients.connection import UpstreamUnavailableError
+from sharegroup.kafka_clients.framing import FrameProtocol
+from sharegroup.kafka_clients.headers import MalformedRequestError, UnknownVersionError
 
 logger = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from sharegroup.gateway.clients.login_turns import THREADS, LoginTurns
 from sharegroup.gateway.security import Security, audit
 from sharegroup.gateway.security.oauth_bearer import OAUTHBEARER
 from sharegroup.gateway.security.sasl_server import SaslServer, SaslState
-from sharegroup.gateway.wire.headers import MalformedRequestError
 from sharegroup.gateway.wire.request import Caller, Request
+from sharegroup.kafka_clients.headers import MalformedRequestError
 from sharegroup.topics.client_settings import ClientSettings
 
 #: Logins that wait for the brokers at the same time, which takes no processor here.

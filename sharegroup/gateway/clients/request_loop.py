@@ -24,11 +24,11 @@ from sharegroup.gateway.handlers.pass_through import PassThrough
 from sharegroup.gateway.security import audit
 from sharegroup.gateway.security.sasl_server import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from sharegroup.gateway.upstream.passthrough import Passthrough
-from sharegroup.gateway.wire import headers as wire
-from sharegroup.gateway.wire.framing import FrameProtocol, framed
-from sharegroup.gateway.wire.headers import AnyResponse, EncodedResponse, Piece, RequestHeader
 from sharegroup.gateway.wire.request import Caller, Request, Route, api_name
 from sharegroup.gateway.wire.request_decoding import decode_request
+from sharegroup.kafka_clients import headers as wire
+from sharegroup.kafka_clients.framing import FrameProtocol, framed
+from sharegroup.kafka_clients.headers import AnyResponse, EncodedResponse, Piece, RequestHeader
 from sharegroup.metrics.client_counts import PASSED_THROUGH, ClientCounts
 
 #: Answers that may be on their way to the client, and from upstream.

@@ -19,9 +19,9 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.stored_groups import StoredGroups
 from sharegroup.gateway.upstream.any_broker import from_any_broker
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from sharegroup.gateway.upstream.coordinators import Coordinator, find_coordinators
-from sharegroup.gateway.wire.headers import read_varint
+from sharegroup.kafka_clients.connection import UpstreamUnavailableError
+from sharegroup.kafka_clients.headers import read_varint
 from sharegroup.protocol.messages import ConsumerGroupDescribeRequest, StreamsGroupDescribeRequest
 
 logger = logging.getLogger(__name__)

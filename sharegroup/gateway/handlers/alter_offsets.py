@@ -11,8 +11,8 @@ from sharegroup.gateway.job_client.group_requests import GroupRequests
 from sharegroup.gateway.security import audit
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import Topic, UpstreamCluster
-from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from sharegroup.gateway.wire.request import Request
+from sharegroup.kafka_clients.connection import UpstreamUnavailableError
 from sharegroup.protocol.messages import AlterShareGroupOffsetsRequest, AlterShareGroupOffsetsResponse
 from sharegroup.protocol.share_group_requests import StartOffset
 from sharegroup.protocol.share_group_responses import PartitionError

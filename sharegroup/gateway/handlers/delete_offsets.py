@@ -11,8 +11,8 @@ from sharegroup.gateway.job_client.group_requests import GroupRequests
 from sharegroup.gateway.security import audit
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import Topic, UpstreamCluster
-from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from sharegroup.gateway.wire.request import Request
+from sharegroup.kafka_clients.connection import UpstreamUnavailableError
 from sharegroup.protocol.messages import DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsetsResponse
 from sharegroup.protocol.share_group_responses import TopicError
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID

@@ -24,8 +24,8 @@ from sharegroup.gateway.security import acl
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.configs import BROKER, GROUP, UpstreamConfigs, described
-from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from sharegroup.gateway.wire.request import Request
+from sharegroup.kafka_clients.connection import UpstreamUnavailableError
 
 logger = logging.getLogger(__name__)
 

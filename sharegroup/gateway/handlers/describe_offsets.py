@@ -10,9 +10,9 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.stored_groups import StoredGroups
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import Topic, UpstreamCluster
-from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from sharegroup.gateway.upstream.log_ends import TopicPartition, log_end_offsets
 from sharegroup.gateway.wire.request import Caller, Request
+from sharegroup.kafka_clients.connection import UpstreamUnavailableError
 from sharegroup.protocol.messages import DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID, topic_id_text
 from sharegroup.tables import SharePartitionOffset

@@ -14,8 +14,8 @@ from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
 from sharegroup.gateway.sessions.share_session import SessionKey
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from sharegroup.gateway.wire.request import Request
+from sharegroup.kafka_clients.connection import UpstreamUnavailableError
 from sharegroup.protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from sharegroup.protocol.share_group_requests import HeartbeatRequest
 from sharegroup.protocol.share_group_responses import HeartbeatResponse

@@ -18,8 +18,8 @@ from sharegroup.errors import RequestError
 from sharegroup.gateway.groups.stored_groups import StoredGroups
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from sharegroup.gateway.wire.request import Request
+from sharegroup.kafka_clients.connection import UpstreamUnavailableError
 
 logger = logging.getLogger(__name__)
 

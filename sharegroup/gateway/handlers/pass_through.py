@@ -15,10 +15,10 @@ from sharegroup.gateway.passing.rule import Rule
 from sharegroup.gateway.passing.rules import RULES
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.gateway.upstream.kept_connection import ConnectBackoff
 from sharegroup.gateway.upstream.passthrough import DELETE_TOPICS, Passthrough
-from sharegroup.gateway.wire.headers import RequestHeader, UnknownVersionError
 from sharegroup.gateway.wire.request import Caller
+from sharegroup.kafka_clients.headers import RequestHeader, UnknownVersionError
+from sharegroup.kafka_clients.kept_connection import ConnectBackoff
 from sharegroup.topics.client_settings import ClientSettings
 
 #: After a DeleteTopics: by then all brokers should know of it.

@@ -48,10 +48,10 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from sharegroup.errors import ShareGroupError
 from sharegroup.gateway.job_client.broker_clock import BrokerClock
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
-from sharegroup.gateway.upstream.kept_connection import KeptConnection
 from sharegroup.gateway.upstream.node_connections import NodeConnections
-from sharegroup.gateway.wire.headers import Response
+from sharegroup.kafka_clients.connection import UpstreamUnavailableError
+from sharegroup.kafka_clients.headers import Response
+from sharegroup.kafka_clients.kept_connection import KeptConnection
 from sharegroup.topics.client_settings import ClientSettings
 from sharegroup.topics.row_channel import partition_of
 

@@ -9,14 +9,14 @@ from kafka.protocol.api_message import ApiMessage
 
 from sharegroup.gateway.passing.rights import Rights
 from sharegroup.gateway.passing.rule import Case, Rule
-from sharegroup.gateway.wire.headers import (
+from sharegroup.gateway.wire.request_decoding import body_start, decode_untagged
+from sharegroup.kafka_clients.headers import (
     MalformedRequestError,
     RequestHeader,
     UnknownVersionError,
     decode_response,
     encode_versioned_response,
 )
-from sharegroup.gateway.wire.request_decoding import body_start, decode_untagged
 
 PRODUCE = 0
 #: Largest request that is read, but for a Produce, whose records are not: as objects its numbers take ten times more.

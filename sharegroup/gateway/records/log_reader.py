@@ -25,7 +25,7 @@ from sharegroup.errors import ErrorCode, ShareGroupError
 from sharegroup.gateway.records.batch_cache import BatchCache, CacheKey, Chunk
 from sharegroup.gateway.records.record_batches import read_batches
 from sharegroup.gateway.upstream.cluster import Leader, Topic, UpstreamCluster
-from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
+from sharegroup.kafka_clients.connection import UpstreamUnavailableError
 
 _Fetched = FetchResponse.FetchableTopicResponse.PartitionData
 

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from kafka.protocol.api_message import ApiMessage
 
-from sharegroup.gateway.upstream.connection import Features
-from sharegroup.gateway.wire.headers import Response
+from sharegroup.kafka_clients.connection import Features
+from sharegroup.kafka_clients.headers import Response
 
 
 class Brokers(Protocol):

@@ -10,11 +10,12 @@ from collections.abc import Callable, Collection, Iterable
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import MetadataResponse
 
-from sharegroup.gateway.upstream.broker_connections import Address, BrokerConnections
-from sharegroup.gateway.upstream.connection import Features, UpstreamUnavailableError
+from sharegroup.gateway.upstream.all_metadata import AllMetadata
 from sharegroup.gateway.upstream.known_topics import KnownTopics, Leader, Topic
 from sharegroup.gateway.upstream.metadata_snapshots import MetadataSnapshots
-from sharegroup.gateway.wire.headers import Response
+from sharegroup.kafka_clients.broker_connections import Address, BrokerConnections
+from sharegroup.kafka_clients.connection import Features, UpstreamUnavailableError
+from sharegroup.kafka_clients.headers import Response
 from sharegroup.topics.client_settings import ClientSettings
 
 __all__ = ["Leader", "Topic", "UpstreamCluster"]
@@ -32,9 +33,10 @@ class UpstreamCluster:
 
     def __init__(self, settings: ClientSettings) -> None:
         self._connections = BrokerConnections(settings)
+        self._all_metadata = AllMetadata(self._connections)
         self._known = KnownTopics()
         #: What clients are shown of it.
-        self.snapshots = MetadataSnapshots(self._connections.metadata_bytes)
+        self.snapshots = MetadataSnapshots(self._all_metadata.as_bytes)
         self._refreshed = float("-inf")
         #: Whether the last look at all metadata was answered.
         self.is_reachable = False
@@ -201,4 +203,6 @@ class UpstreamCluster:
                     del self._looks[name]
 
     async def _metadata(self, names: Collection[str] | None = None) -> MetadataResponse:
-        return await self._connections.metadata(names)
+        if names is None:
+            return await self._all_metadata.decoded()
+        return await self._connections.metadata_of(names)

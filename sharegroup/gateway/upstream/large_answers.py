@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from sharegroup.gateway.upstream.connection import LARGE_BYTES, UpstreamUnavailableError
-from sharegroup.gateway.wire.headers import MalformedRequestError
+from sharegroup.kafka_clients.connection import LARGE_BYTES, UpstreamUnavailableError
+from sharegroup.kafka_clients.headers import MalformedRequestError
 
 T = TypeVar("T")
 

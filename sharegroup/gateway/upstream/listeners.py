@@ -6,8 +6,8 @@ import socket
 from collections.abc import Iterable, Mapping
 
 from sharegroup.config.advertised_listeners import STANDBY, AdvertisedListeners
-from sharegroup.gateway.upstream.broker_connections import Address
-from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
+from sharegroup.kafka_clients.broker_connections import Address
+from sharegroup.kafka_clients.connection import UpstreamUnavailableError
 
 
 class Listeners:

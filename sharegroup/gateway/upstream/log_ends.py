@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
+from sharegroup.kafka_clients.connection import UpstreamUnavailableError
 
 logger = logging.getLogger(__name__)
 

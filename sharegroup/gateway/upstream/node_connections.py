@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sharegroup.gateway.upstream.broker_connections import Address
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.gateway.upstream.kept_connection import KeptConnection
+from sharegroup.kafka_clients.broker_connections import Address
+from sharegroup.kafka_clients.kept_connection import KeptConnection
 from sharegroup.topics.client_settings import ClientSettings
 
 

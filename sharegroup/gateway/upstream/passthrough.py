@@ -6,9 +6,9 @@ import asyncio
 import struct
 from collections.abc import Callable
 
-from sharegroup.gateway.upstream.connection import UpstreamConnection, UpstreamUnavailableError
-from sharegroup.gateway.upstream.kept_connection import ConnectBackoff
-from sharegroup.gateway.wire.headers import MalformedRequestError, RequestHeader, read_varint, skip_tagged_fields
+from sharegroup.kafka_clients.connection import UpstreamConnection, UpstreamUnavailableError
+from sharegroup.kafka_clients.headers import MalformedRequestError, RequestHeader, read_varint, skip_tagged_fields
+from sharegroup.kafka_clients.kept_connection import ConnectBackoff
 from sharegroup.topics.client_settings import ClientSettings
 
 PRODUCE, DELETE_TOPICS = 0, 20

@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from kafka.protocol.api_key import ApiKey
 from kafka.protocol.api_message import ApiMessage
 
-from sharegroup.gateway.wire.headers import AnyResponse, RequestHeader
+from sharegroup.kafka_clients.headers import AnyResponse, RequestHeader
 
 
 class CallerRights(Protocol):

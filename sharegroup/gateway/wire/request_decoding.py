@@ -25,14 +25,14 @@ from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.data_container import DataContainer
 from kafka.protocol.schemas import ArrayField, BaseField, StructArrayField, StructField
 
-from sharegroup.gateway.wire.headers import (
+from sharegroup.gateway.wire.share_request_decoding import decode_share_acknowledge, decode_share_fetch
+from sharegroup.kafka_clients.headers import (
     MalformedRequestError,
     RequestHeader,
     UnknownVersionError,
     read_varint,
     skip_tagged_fields,
 )
-from sharegroup.gateway.wire.share_request_decoding import decode_share_acknowledge, decode_share_fetch
 from sharegroup.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest
 
 #: Most structs and strings in the arrays of a request, and tagged fields: five times the acknowledgement batches of the

@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sharegroup.gateway.wire.headers import MalformedRequestError, read_varint, skip_tagged_fields
+from sharegroup.kafka_clients.headers import MalformedRequestError, read_varint, skip_tagged_fields
 from sharegroup.types import AcknowledgementBatch
 
 _UUID_BYTES = 16

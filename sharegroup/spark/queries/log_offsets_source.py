@@ -26,7 +26,6 @@ from sharegroup.tables.pinned_tables import PinnedTables
 from sharegroup.watch.batch_rows import rows_between
 from sharegroup.watch.hand_over import HandOver
 from sharegroup.watch.hand_over_file import HandOverFileReader
-from sharegroup.watch.log_answers import LOG_TIMEOUT_MS
 from sharegroup.watch.log_offsets_planner import LogOffsetsPlanner, PlannerSettings
 from sharegroup.watch.log_poll import LogPoll
 from sharegroup.watch.request_clock import RequestClock, Waiting
@@ -56,7 +55,7 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
         self._hand_over = HandOverFileReader(options["hand_over"])
         configs = ConfigPoll(options["job_config"], options["tables_path"], options["storage_options"])
         settings = PlannerSettings(**{name: options[name] for name in PlannerSettings.__dataclass_fields__})
-        self._planner = LogOffsetsPlanner(self._tables, LogPoll(options["kafka"], LOG_TIMEOUT_MS), configs, settings)
+        self._planner = LogOffsetsPlanner(self._tables, LogPoll(options["kafka"]), configs, settings)
         requests = LogPoll(options["kafka"])
         rules = LingerRules(options["shards"], options["linger_ms"])
         self._clock = RequestClock(requests, options["requests_topic"], options["idle_poll_ms"], rules)

@@ -24,15 +24,15 @@ from sharegroup.gateway.server import REFRESH_INTERVAL_S
 from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.upstream.listeners import Listeners
-from sharegroup.gateway.wire.headers import (
+from sharegroup.gateway.wire.request import Caller, Handler, Request, Route
+from sharegroup.gateway.wire.request_decoding import decode_request
+from sharegroup.kafka_clients.headers import (
     EncodedResponse,
     decode_response,
     encode_pieces,
     encode_request,
     read_header,
 )
-from sharegroup.gateway.wire.request import Caller, Handler, Request, Route
-from sharegroup.gateway.wire.request_decoding import decode_request
 from sharegroup.protocol import messages as share_messages
 from sharegroup.tables import GroupListing, ShareGroupDescription, SharePartitionOffset
 from sharegroup.testkit.simulation.gateway_channel import SimulatedJobChannel

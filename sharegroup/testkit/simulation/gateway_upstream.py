@@ -15,7 +15,7 @@ from kafka.protocol.metadata import ApiVersionsResponse, MetadataResponse
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.records.log_reader import EARLIEST, IDS_FETCH_VERSION, NAMES_FETCH_VERSION, READ_COMMITTED
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.gateway.upstream.connection import Features, UpstreamUnavailableError
+from sharegroup.kafka_clients.connection import Features, UpstreamUnavailableError
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID, topic_id_of, topic_id_text
 from sharegroup.testkit.simulation.gateway_batch_bytes import batch_bytes, producer_id
 from sharegroup.testkit.simulation.kafka_log import (

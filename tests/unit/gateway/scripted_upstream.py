@@ -13,9 +13,9 @@ from sharegroup.gateway.job_client.group_requests import GroupRequests
 from sharegroup.gateway.job_client.job_channel import JobChannel
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import Leader, Topic
-from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
-from sharegroup.gateway.wire.headers import RequestHeader
 from sharegroup.gateway.wire.request import Caller, Request
+from sharegroup.kafka_clients.connection import UpstreamUnavailableError
+from sharegroup.kafka_clients.headers import RequestHeader
 from sharegroup.protocol.share_group_requests import (
     AdministratorRequest,
     AlterConfigsRequest,

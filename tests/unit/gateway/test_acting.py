@@ -25,13 +25,13 @@ from sharegroup.gateway.security.acl import Operation, Resource
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.security.sasl_exchange import LoginRefusedError
 from sharegroup.gateway.security.sasl_server import SaslServer
-from sharegroup.gateway.upstream.broker_login import PassedOnLogin
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
-from sharegroup.gateway.wire import headers as wire
 from sharegroup.gateway.wire.request import Caller
 from sharegroup.gateway.wire.request_decoding import decode_request
 from sharegroup.gateway.wire.share_request_decoding import ShareAcknowledge, ShareFetch
+from sharegroup.kafka_clients import headers as wire
+from sharegroup.kafka_clients.broker_login import PassedOnLogin
+from sharegroup.kafka_clients.connection import UpstreamUnavailableError
 from sharegroup.protocol import messages
 from tests.processes.loop_clock import advance
 from tests.unit.gateway.logins import Issuer, bearer

@@ -22,8 +22,8 @@ from sharegroup.gateway.handlers.api_versions import PRODUCE, ApiVersions
 from sharegroup.gateway.handlers.cluster import ClusterApis
 from sharegroup.gateway.upstream import any_broker
 from sharegroup.gateway.upstream.any_broker import from_any_broker
-from sharegroup.gateway.upstream.connection import Features, UpstreamUnavailableError
 from sharegroup.gateway.upstream.listeners import Listeners
+from sharegroup.kafka_clients.connection import Features, UpstreamUnavailableError
 from tests.unit.gateway.scripted_upstream import ALICE, EVERYTHING_ALLOWED, ScriptedUpstream, answer
 
 OWN, OTHER = ALICE.node_id, 2

@@ -10,7 +10,7 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 from sharegroup.gateway.handlers.api_versions import ApiVersions
 from sharegroup.gateway.security.acl import Acl
 from sharegroup.gateway.security.authorization import Authorization
-from sharegroup.gateway.upstream.connection import Features
+from sharegroup.kafka_clients.connection import Features
 from tests.unit.gateway.scripted_upstream import EVERYTHING_ALLOWED, ScriptedUpstream, answer
 
 VERSION = 4

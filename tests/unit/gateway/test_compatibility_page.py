@@ -21,7 +21,7 @@ from sharegroup.gateway.handlers.api_versions import (
     supported_features,
 )
 from sharegroup.gateway.server import Gateway
-from sharegroup.gateway.upstream.connection import Features
+from sharegroup.kafka_clients.connection import Features
 from tests.compatibility_page import ROOT, apis, section, table
 from tests.integration.client_programs import CLIENTS, NEWEST
 from tests.unit.gateway.scripted_upstream import EVERYTHING_ALLOWED, ScriptedUpstream, answer

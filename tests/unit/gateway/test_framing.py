@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharegroup.gateway.wire.framing import FrameProtocol
+from sharegroup.kafka_clients.framing import FrameProtocol
 from tests.unit.gateway.wire_bytes import framed
 
 MAX_FRAME_BYTES = 300_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from sharegroup.config.advertised_listeners import STANDBY, AdvertisedListeners
-from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from sharegroup.gateway.upstream.listeners import Listeners
+from sharegroup.kafka_clients.connection import UpstreamUnavailableError
 
 
 def test_a_broker_keeps_its_address_and_a_new_one_is_missing() -> None:

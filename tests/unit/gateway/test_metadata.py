@@ -18,9 +18,9 @@ from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream import metadata_snapshots
 from sharegroup.gateway.upstream.listeners import Listeners
 from sharegroup.gateway.upstream.metadata_snapshots import MetadataSnapshots
-from sharegroup.gateway.wire.headers import RequestHeader, decode_response, encode_pieces, encode_response
 from sharegroup.gateway.wire.metadata_bytes import MetadataBytes
 from sharegroup.gateway.wire.request import Request
+from sharegroup.kafka_clients.headers import RequestHeader, decode_response, encode_pieces, encode_response
 from tests.unit.gateway.scripted_upstream import ALICE, EVERYTHING_ALLOWED, ScriptedUpstream
 from tests.unit.gateway.test_metadata_bytes import response, topic
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.protocol.metadata import MetadataResponse
 
-from sharegroup.gateway.wire.headers import MalformedRequestError, decode_response, encode_response
 from sharegroup.gateway.wire.metadata_bytes import JoinedMetadata, MetadataBytes, pieces_of
+from sharegroup.kafka_clients.headers import MalformedRequestError, decode_response, encode_response
 
 VERSIONS = range(14)
 _Topic = MetadataResponse.MetadataResponseTopic

@@ -10,11 +10,11 @@ import pytest
 from kafka.protocol.metadata import MetadataResponse
 
 from sharegroup.gateway.upstream import metadata_snapshots
-from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
 from sharegroup.gateway.upstream.decoded_metadata import DecodedMetadata
 from sharegroup.gateway.upstream.metadata_snapshots import MetadataSnapshots
-from sharegroup.gateway.wire.headers import decode_response, encode_response
 from sharegroup.gateway.wire.metadata_bytes import MetadataBytes
+from sharegroup.kafka_clients.connection import UpstreamUnavailableError
+from sharegroup.kafka_clients.headers import decode_response, encode_response
 from tests.unit.gateway.test_metadata_bytes import response, topic
 
 T = TypeVar("T")

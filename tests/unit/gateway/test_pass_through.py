@@ -15,9 +15,9 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.handlers.pass_through import PassThrough
 from sharegroup.gateway.passing.passage import MAX_READ_BYTES, Passage
 from sharegroup.gateway.security.authorization import Authorization
-from sharegroup.gateway.upstream.connection import Features
-from sharegroup.gateway.wire.headers import MalformedRequestError, UnknownVersionError, encode_request, read_header
 from sharegroup.gateway.wire.request_decoding import decode_request
+from sharegroup.kafka_clients.connection import Features
+from sharegroup.kafka_clients.headers import MalformedRequestError, UnknownVersionError, encode_request, read_header
 from tests.unit.gateway.known_cluster import KnownCluster
 from tests.unit.gateway.passing_cases import ALICE, HIDDEN, listing
 

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.producer import ProduceRequest
 
-from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
-from sharegroup.gateway.upstream.kept_connection import FIRST_PAUSE_S, MAX_PAUSE_S, ConnectBackoff, KeptConnection
 from sharegroup.gateway.upstream.passthrough import Passthrough, expects_response
-from sharegroup.gateway.wire import headers as wire
-from sharegroup.gateway.wire.headers import MalformedRequestError, read_header
+from sharegroup.kafka_clients import headers as wire
+from sharegroup.kafka_clients.connection import UpstreamUnavailableError
+from sharegroup.kafka_clients.headers import MalformedRequestError, read_header
+from sharegroup.kafka_clients.kept_connection import FIRST_PAUSE_S, MAX_PAUSE_S, ConnectBackoff, KeptConnection
 
 VERSIONS = range(ProduceRequest.max_version + 1)
 

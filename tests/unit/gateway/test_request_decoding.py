@@ -14,10 +14,10 @@ from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.producer import ProduceRequest
 
 from sharegroup.gateway.clients.request_sizes import MAX_OWN_REQUEST_BYTES
-from sharegroup.gateway.wire import headers as wire
 from sharegroup.gateway.wire import request_decoding
-from sharegroup.gateway.wire.headers import MalformedRequestError, UnknownVersionError, read_header
 from sharegroup.gateway.wire.request_decoding import MAX_ELEMENTS, decode_request, decode_untagged
+from sharegroup.kafka_clients import headers as wire
+from sharegroup.kafka_clients.headers import MalformedRequestError, UnknownVersionError, read_header
 from sharegroup.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest
 from tests.unit.gateway.own_requests import DECODED_VERSIONS, bodies
 from tests.unit.gateway.wire_bytes import varint

@@ -15,8 +15,8 @@ from sharegroup.errors import ErrorCode
 from sharegroup.gateway.security.credentials import Credentials, ScramCredential, hash_password, load_credentials
 from sharegroup.gateway.security.password_exchanges import PlainExchange
 from sharegroup.gateway.security.sasl_server import SaslServer, SaslState, SaslStep, sasl_is_off
-from sharegroup.gateway.wire.headers import RequestHeader
 from sharegroup.gateway.wire.request import Caller, Request
+from sharegroup.kafka_clients.headers import RequestHeader
 from tests.unit.gateway.logins import password_mechanisms
 
 SCRAM, SCRAM_256 = "SCRAM-SHA-512", "SCRAM-SHA-256"

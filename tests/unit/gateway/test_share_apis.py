@@ -21,9 +21,9 @@ from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.sessions.member_partition import MemberPartition
 from sharegroup.gateway.upstream import cluster as upstream_cluster
 from sharegroup.gateway.upstream.listeners import Listeners
-from sharegroup.gateway.wire.headers import decode_response, encode_pieces, encode_request, read_header
 from sharegroup.gateway.wire.request import Caller, Request
 from sharegroup.gateway.wire.request_decoding import decode_request
+from sharegroup.kafka_clients.headers import decode_response, encode_pieces, encode_request, read_header
 from sharegroup.protocol.broadcasts import TopicDeletedBroadcast
 from sharegroup.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest, ShareFetchResponse
 from sharegroup.protocol.share_partition_requests import ACKNOWLEDGE, FETCH, RELEASE_MEMBER, UNACQUIRE

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sharegroup.gateway.wire.headers import encode_response
 from sharegroup.gateway.wire.share_fetch_bytes import ShareFetchBytes
+from sharegroup.kafka_clients.headers import encode_response
 from sharegroup.protocol.messages import ShareFetchResponse
 
 Topic = ShareFetchResponse.ShareFetchableTopicResponse

@@ -12,11 +12,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sharegroup.gateway.clients.request_sizes import MAX_OWN_REQUEST_BYTES
-from sharegroup.gateway.wire import headers as wire
 from sharegroup.gateway.wire import request_decoding
-from sharegroup.gateway.wire.headers import MalformedRequestError, read_header
 from sharegroup.gateway.wire.request_decoding import MAX_ELEMENTS, decode_request
 from sharegroup.gateway.wire.share_request_decoding import ShareAcknowledge, ShareFetch
+from sharegroup.kafka_clients import headers as wire
+from sharegroup.kafka_clients.headers import MalformedRequestError, read_header
 from sharegroup.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest
 from sharegroup.types import AcknowledgementBatch
 from tests.unit.gateway.own_requests import bodies

@@ -17,8 +17,8 @@ from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorRespo
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups import upstream_groups
 from sharegroup.gateway.groups.upstream_groups import KEPT_S, MAX_KEPT, DescribedGroup, UpstreamGroups
-from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
-from sharegroup.gateway.wire import headers as wire
+from sharegroup.kafka_clients import headers as wire
+from sharegroup.kafka_clients.connection import UpstreamUnavailableError
 from tests.unit.gateway.scripted_upstream import FixedTables, ScriptedUpstream
 
 NOT_FOUND = int(ErrorCode.GROUP_ID_NOT_FOUND)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sharegroup.gateway.upstream.connection import tls_context
+from sharegroup.kafka_clients.connection import tls_context
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from sharegroup.gateway.clients.frame_budget import SMALL_BYTES, FrameBudget
 from sharegroup.gateway.clients.waiting_frames import WaitingFrames
-from sharegroup.gateway.wire.framing import FrameProtocol
+from sharegroup.kafka_clients.framing import FrameProtocol
 
 T = TypeVar("T")
 MIB = 1_048_576

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
-from sharegroup.gateway.wire.headers import (
+from sharegroup.kafka_clients.headers import (
     MAX_TAGGED_FIELDS,
     MalformedRequestError,
     correlation_id,

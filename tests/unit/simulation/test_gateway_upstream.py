@@ -10,7 +10,7 @@ import pytest
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.records.batch_cache import BatchCache
 from sharegroup.gateway.records.log_reader import LogPosition, LogReader, LogReadError
-from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
+from sharegroup.kafka_clients.connection import UpstreamUnavailableError
 from sharegroup.protocol.topic_ids import made_topic_id
 from sharegroup.testkit.simulation.gateway_batch_bytes import record_offsets
 from sharegroup.testkit.simulation.gateway_upstream import BatchBytes, SimulatedUpstream, UpstreamFaults

@@ -15,8 +15,8 @@ from kafka.protocol.sasl import (
 )
 
 from sharegroup.errors import ErrorCode
-from sharegroup.gateway.upstream.unavailable import UpstreamLoginRefusedError, UpstreamUnavailableError
-from sharegroup.gateway.wire.headers import Response
+from sharegroup.kafka_clients.headers import Response
+from sharegroup.kafka_clients.unavailable import UpstreamLoginRefusedError, UpstreamUnavailableError
 from sharegroup.topics.client_settings import ClientSettings
 
 #: The key in `ClientSettings` of a PassedOnLogin, which is then used in place of kafka-python's sasl_*.

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
-from sharegroup.gateway.upstream.broker_login import log_in
-from sharegroup.gateway.upstream.unavailable import UpstreamUnavailableError
-from sharegroup.gateway.wire import headers as wire
-from sharegroup.gateway.wire.framing import FrameProtocol
-from sharegroup.gateway.wire.headers import Response
+from sharegroup.kafka_clients import headers as wire
+from sharegroup.kafka_clients.broker_login import log_in
+from sharegroup.kafka_clients.framing import FrameProtocol
+from sharegroup.kafka_clients.headers import Response
+from sharegroup.kafka_clients.unavailable import UpstreamUnavailableError
 from sharegroup.topics.client_settings import ClientSettings
 
 if TYPE_CHECKING:

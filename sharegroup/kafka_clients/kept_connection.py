@@ -11,8 +11,8 @@ import asyncio
 
 from kafka.protocol.api_message import ApiMessage
 
-from sharegroup.gateway.upstream.connection import Features, UpstreamConnection, UpstreamUnavailableError, features
-from sharegroup.gateway.wire.headers import Response
+from sharegroup.kafka_clients.connection import Features, UpstreamConnection, UpstreamUnavailableError, features
+from sharegroup.kafka_clients.headers import Response
 from sharegroup.topics.client_settings import ClientSettings
 
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.1, 1.0

@@ -1,4 +1,4 @@
-"""The connections to the upstream brokers: one to each, and one for metadata to whichever answers."""
+"""Connections to the brokers of a cluster: one to each, and one for metadata to whichever answers."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ from typing import TypeVar
 
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
-from sharegroup.gateway.upstream.connection import UpstreamUnavailableError
-from sharegroup.gateway.upstream.decoded_metadata import DecodedMetadata
-from sharegroup.gateway.upstream.kept_connection import KeptConnection
-from sharegroup.gateway.upstream.large_answers import read
-from sharegroup.gateway.wire.metadata_bytes import MetadataBytes
+from sharegroup.kafka_clients.connection import UpstreamUnavailableError
+from sharegroup.kafka_clients.kept_connection import KeptConnection
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 from sharegroup.topics.client_settings import ClientSettings
 
-#: How long a broker may take to be reached and to give its metadata, before the next one is asked. Requests of clients
-#: wait for it: even after some brokers that hang there is to be time left for them.
+#: How long a broker may take to be reached and to give its metadata before the next one is asked. Requests of clients
+#: wait for the answer, and some brokers may hang.
 METADATA_TIMEOUT_S = 5.0
 
 Address = tuple[str, int]
@@ -26,17 +23,19 @@ _Answer = TypeVar("_Answer")
 
 
 class BrokerConnections:
-    """Knows the bootstrap servers, and the brokers that it was told of. `settings` are kafka-python's."""
+    """Knows the bootstrap servers and the brokers of the newest metadata.
 
-    def __init__(self, settings: ClientSettings) -> None:
-        self._settings = settings
+    `settings` are kafka-python's. `metadata_timeout_s` is how long one broker may take to answer a Metadata request.
+    """
+
+    def __init__(self, settings: ClientSettings, metadata_timeout_s: float = METADATA_TIMEOUT_S) -> None:
+        self._settings, self._metadata_timeout_s = settings, metadata_timeout_s
         self._bootstrap = [_address(server) for server in settings["bootstrap_servers"]]
         self._by_node: dict[int, KeptConnection] = {}
         self._addresses: dict[int, Address] = {}
         self._present: list[int] = []
         self._for_metadata: dict[Address, KeptConnection] = {}
         self._last_answered: Address | None = None
-        self._decoded = DecodedMetadata()
 
     @property
     def node_ids(self) -> list[int]:
@@ -70,21 +69,14 @@ class BrokerConnections:
                 self._by_node[node_id] = KeptConnection(*address, self._settings)
                 self._addresses[node_id] = address
 
-    async def metadata(self, names: Collection[str] | None = None) -> MetadataResponse:
-        """About the named topics, or all; from any broker that answers. Raises UpstreamUnavailableError.
+    async def metadata_of(self, names: Collection[str]) -> MetadataResponse:
+        """Metadata of the named topics, from any broker that answers. Raises UpstreamUnavailableError.
 
-        First the one that did last is asked, and the bootstrap servers after all others.
+        The broker that answered last is asked first, the bootstrap servers after all others.
         """
-        if names is not None:
-            return await self._from_any(partial(self._named_metadata, names))
-        metadata = await self.metadata_bytes()
-        return await read(len(metadata.body), partial(self._decoded.decode, metadata))
+        return await self.from_any(partial(self._named_metadata, names))
 
-    async def metadata_bytes(self, max_version: int | None = None) -> MetadataBytes:
-        """About all topics, not decoded; asked as `metadata` asks. Raises UpstreamUnavailableError."""
-        return await self._from_any(partial(self._all_metadata, max_version))
-
-    async def _from_any(self, ask: Callable[[KeptConnection], Awaitable[_Answer]]) -> _Answer:
+    async def from_any(self, ask: Callable[[KeptConnection], Awaitable[_Answer]]) -> _Answer:
         """What `ask` gets by the connections for metadata alone."""
         problem: UpstreamUnavailableError | None = None
         present = [self._addresses[node_id] for node_id in self._present]
@@ -111,12 +103,12 @@ class BrokerConnections:
         if connection is None:
             connection = self._for_metadata[address] = KeptConnection(*address, self._settings)
         try:
-            return await asyncio.wait_for(ask(connection), METADATA_TIMEOUT_S)
+            return await asyncio.wait_for(ask(connection), self._metadata_timeout_s)
         except TimeoutError:
             if self._for_metadata.get(address) is connection:  # and not given up on by another who asked
                 del self._for_metadata[address]
             connection.close()
-            problem = f"broker {address[0]}:{address[1]} gave no metadata within {METADATA_TIMEOUT_S:g} s"
+            problem = f"broker {address[0]}:{address[1]} gave no metadata within {self._metadata_timeout_s:g} s"
             raise UpstreamUnavailableError(problem) from None
 
     @staticmethod
@@ -125,15 +117,8 @@ class BrokerConnections:
         topics = [topic(name=name, topic_id=NO_TOPIC_ID) for name in sorted(names)]
         asked = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         answer = await connection.ask(asked, MetadataResponse)
-        _check_knows_brokers(answer)
+        check_knows_brokers(answer)
         return answer
-
-    @staticmethod
-    async def _all_metadata(max_version: int | None, connection: KeptConnection) -> MetadataBytes:
-        asked = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-        metadata = await connection.ask(asked, MetadataBytes, max_version)
-        _check_knows_brokers(await read(0, lambda: metadata.without_topics))
-        return metadata
 
     def _answered(self, address: Address) -> None:
         """It is asked first from now on; what was begun with others ends."""
@@ -145,7 +130,8 @@ class BrokerConnections:
         self._for_metadata = kept
 
 
-def _check_knows_brokers(answer: MetadataResponse) -> None:
+def check_knows_brokers(answer: MetadataResponse) -> None:
+    """Raise UpstreamUnavailableError for the answer of a broker that has just started and knows no others."""
     if not answer.brokers:
         raise UpstreamUnavailableError("a broker does not know the cluster yet")
 

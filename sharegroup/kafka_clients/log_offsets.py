@@ -1,0 +1,139 @@
+"""Where logs begin and end, and who leads them: the control requests of the job, over one connection to each broker.
+
+One Metadata request names all topics. One ListOffsets request to each leader names all of its partitions, and all
+leaders are asked at the same time. A leader that does not answer costs only its own partitions, and a partition that it
+refuses only itself. Leaders are looked up again after such an error (NOT_LEADER_OR_FOLLOWER, for example), a lost
+connection and a timeout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
+
+from kafka import TopicPartition
+from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
+from kafka.protocol.metadata import MetadataResponse
+
+from sharegroup.errors import ErrorCode
+from sharegroup.kafka_clients.broker_connections import BrokerConnections
+from sharegroup.kafka_clients.silent_brokers import SilentBrokers
+from sharegroup.kafka_clients.unavailable import UpstreamUnavailableError
+from sharegroup.topics.client_settings import ClientSettings
+
+__all__ = ["EARLIEST", "LATEST", "LogOffsetsClient"]
+
+#: Timestamps of ListOffsets that stand for a log's start and end.
+EARLIEST, LATEST = -2, -1
+#: How long a broker may take to answer a Metadata or a ListOffsets request, in seconds.
+METADATA_TIMEOUT_S = 2.0
+OFFSETS_TIMEOUT_S = 2.0
+#: A leader may have to search old segments for a time.
+SEARCH_TIMEOUT_S = 10.0
+_CONSUMER, _NO_EPOCH = -1, -1
+
+_Topic = MetadataResponse.MetadataResponseTopic
+
+
+class LogOffsetsClient:
+    """For one event loop. `settings` are kafka-python's."""
+
+    def __init__(self, settings: ClientSettings) -> None:
+        self._brokers = BrokerConnections(settings, METADATA_TIMEOUT_S)
+        self._silent = SilentBrokers(self._brokers.to)
+        self._leaders: dict[TopicPartition, int] = {}
+
+    async def topics(self, names: Collection[str]) -> list[_Topic]:
+        """The metadata of these topics; each has an error code of its own. Raises UpstreamUnavailableError."""
+        metadata = await self._brokers.metadata_of(names)
+        self._brokers.learn(metadata)
+        for topic in metadata.topics:
+            for partition in topic.partitions:
+                self._leaders[TopicPartition(topic.name, partition.partition_index)] = partition.leader_id
+        return list(metadata.topics)
+
+    async def offsets(
+        self, times: Mapping[TopicPartition, int], read_committed: bool = False
+    ) -> dict[TopicPartition, int]:
+        """The first offset at or after a time in ms, or `EARLIEST` or `LATEST`, of each partition whose leader answers.
+
+        -1: there is no record at or after the time. With `read_committed` the latest offset is the last stable one.
+        Partitions without an answer are left out.
+        """
+        await self._look_up(p for p in times if self._leaders.get(p, -1) < 0)
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for partition in times:
+            if (leader := self._leaders.get(partition, -1)) >= 0:
+                by_leader.setdefault(leader, []).append(partition)
+        asked = (self._ask(leader, {p: times[p] for p in led}, read_committed) for leader, led in by_leader.items())
+        return {partition: offset for found in await asyncio.gather(*asked) for partition, offset in found.items()}
+
+    def forget(self, topics: Collection[str]) -> None:
+        """Forget the leaders of topics that nobody asks for any more."""
+        self._leaders = {p: leader for p, leader in self._leaders.items() if p.topic not in topics}
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._silent.close()
+        self._brokers.close()
+
+    async def _look_up(self, partitions: Iterable[TopicPartition]) -> None:
+        names = {partition.topic for partition in partitions}
+        if names:
+            try:
+                await self.topics(names)
+            except UpstreamUnavailableError:
+                return  # their leaders stay unknown, and their offsets too
+
+    async def _ask(
+        self, leader: int, times: Mapping[TopicPartition, int], read_committed: bool
+    ) -> dict[TopicPartition, int]:
+        if leader in self._silent:
+            self._lost(times)
+            return {}
+        is_search = any(time_ms >= 0 for time_ms in times.values())
+        timeout_s = SEARCH_TIMEOUT_S if is_search else OFFSETS_TIMEOUT_S
+        request = _request(times, read_committed)
+        try:
+            async with asyncio.timeout(timeout_s):  # to connect takes its time, too
+                answer = await self._brokers.to(leader).ask(request, ListOffsetsResponse, timeout_s=timeout_s)
+        except (TimeoutError, UpstreamUnavailableError) as error:
+            self._lost(times)
+            self._silent.add(leader, str(error) or f"no answer within {timeout_s:g} s")
+            return {}
+        found = {
+            TopicPartition(topic.name, partition.partition_index): partition.offset
+            for topic in answer.topics
+            for partition in topic.partitions
+            if partition.error_code == ErrorCode.NONE
+        }
+        self._lost(p for p in times if p not in found)
+        return found
+
+    def _lost(self, partitions: Iterable[TopicPartition]) -> None:
+        """Look up who leads these partitions before they are asked for again."""
+        for partition in partitions:
+            self._leaders.pop(partition, None)
+
+
+def _request(times: Mapping[TopicPartition, int], read_committed: bool) -> ListOffsetsRequest:
+    topics: dict[str, list[TopicPartition]] = {}
+    for partition in times:
+        topics.setdefault(partition.topic, []).append(partition)
+    topic_of = ListOffsetsRequest.ListOffsetsTopic
+    return ListOffsetsRequest(
+        replica_id=_CONSUMER,
+        isolation_level=int(read_committed),
+        topics=[
+            topic_of(
+                name=name,
+                partitions=[
+                    topic_of.ListOffsetsPartition(
+                        partition_index=partition.partition, current_leader_epoch=_NO_EPOCH, timestamp=times[partition]
+                    )
+                    for partition in partitions
+                ],
+            )
+            for name, partitions in topics.items()
+        ],
+    )

@@ -1,0 +1,49 @@
+"""An event loop on a thread of its own, for asyncio clients in code that is not asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+_Result = TypeVar("_Result")
+
+
+class LoopThread:
+    """Runs coroutines on an event loop of its own, whose daemon thread starts with the first one."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
+        """Run a coroutine and return its result, or raise what it raises."""
+        return asyncio.run_coroutine_threadsafe(work, self._started()).result()
+
+    def close(self, close: Callable[[], None]) -> None:
+        """Call `close` on the loop, then end the thread. Nothing may run meanwhile."""
+        if self._loop is None:
+            return
+
+        async def ended() -> None:
+            close()
+            await asyncio.sleep(0)  # for what was cancelled or closed
+
+        self.run(ended())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._loop = None
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            threading.Thread(target=_serve, args=(self._loop,), name=self._name, daemon=True).start()
+        return self._loop
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
