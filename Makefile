@@ -66,7 +66,7 @@ $(STAMPS)/spark.jsa: | $(STAMPS)/jars-spark+broker
 	@$(PY) -m tests.class_archive
 
 # Three processes for two cores: tests of the job wait for it half of their time.
-TESTS := --ignore=tests/benchmarks --numprocesses=3 --dist=loadfile --no-loadscope-reorder
+TESTS := --ignore=tests/benchmarks --numprocesses=3 --dist=loadgroup --no-loadscope-reorder
 
 .PHONY: test
 test: setup-dev $(STAMPS)/jars-tools

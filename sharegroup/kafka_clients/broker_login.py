@@ -23,6 +23,8 @@ from sharegroup.topics.client_settings import ClientSettings
 PASSED_ON_LOGIN = "passed_on_login"
 #: From here on the response says how long the session lasts (KIP-368). The gateway's own login has no use for that.
 LIFETIME_VERSION = 1
+#: As kafka-python's own clients have them.
+_DEFAULTS = {"sasl_kerberos_service_name": "kafka"}
 #: What a client says when it has read why its token is refused (RFC 7628, 3.2.3).
 _READ = b"\x01"
 
@@ -55,7 +57,7 @@ async def log_in(broker: Broker, host: str, settings: ClientSettings) -> int:
         return await _pass_on(broker, passed_on)
     name = settings.get("sasl_mechanism", "PLAIN")
     await _choose(broker, name)
-    mechanism = get_sasl_mechanism(name)(host=host, **{"sasl_mechanism": name, **settings})
+    mechanism = get_sasl_mechanism(name)(host=host, **{**_DEFAULTS, "sasl_mechanism": name, **settings})
     while not mechanism.is_done():
         response = await _say(broker, mechanism.auth_bytes(), 0)
         mechanism.receive(bytes(response.auth_bytes))

@@ -95,9 +95,15 @@ class LogOffsetsClient:
         timeout_s = SEARCH_TIMEOUT_S if is_search else OFFSETS_TIMEOUT_S
         request = _request(times, read_committed)
         try:
-            async with asyncio.timeout(timeout_s):  # to connect takes its time, too
-                answer = await self._brokers.to(leader).ask(request, ListOffsetsResponse, timeout_s=timeout_s)
+            connection = self._brokers.to(leader)
+        except UpstreamUnavailableError:
+            self._lost(times)
+            return {}
+        try:
+            async with asyncio.timeout(timeout_s):  # the connection may have to be made first
+                answer = await connection.ask(request, ListOffsetsResponse, timeout_s=timeout_s)
         except (TimeoutError, UpstreamUnavailableError) as error:
+            connection.close()  # so that the broker is asked over a new one
             self._lost(times)
             self._silent.add(leader, str(error) or f"no answer within {timeout_s:g} s")
             return {}
