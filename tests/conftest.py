@@ -76,8 +76,9 @@ def _group(item: pytest.Item, with_job: list[Path]) -> str:
 
 def _shares_job(item: pytest.Item) -> bool:
     """Whether the test uses the job of the whole session; the same name is also a fixture of some modules."""
-    definitions = item._fixtureinfo.name2fixturedefs.get("share_group_job", ())  # type: ignore[attr-defined]
-    return bool(definitions) and definitions[-1].scope == "session"
+    definitions = item._fixtureinfo.name2fixturedefs  # type: ignore[attr-defined]
+    found = definitions.get("share_group_job", ())
+    return (bool(found) and found[-1].scope == "session") or "served" in definitions
 
 
 def _has_own_limit(item: pytest.Item) -> bool:
