@@ -38,15 +38,15 @@ setup-dev: $(STAMPS)/dev $(STAMPS)/jars-spark+broker
 preflight:
 	@scripts/preflight.sh $(PYTHON) >/dev/null
 
-# The packages of one extra of pyproject.toml: $(STAMPS)/demo, $(STAMPS)/dev.
+# The packages of one extra of pyproject.toml: $(STAMPS)/demo, $(STAMPS)/dev. One after the other, also by `make -j`.
+$(STAMPS)/dev: | $(STAMPS)/demo
 $(STAMPS)/demo $(STAMPS)/dev: requirements.lock pyproject.toml | preflight
 	@echo "setup: installing the Python packages for $(@F) into $(VENV)"
 	@VENV=$(VENV) scripts/quietly.sh scripts/install.sh $(@F) $(PYTHON)
-	@mkdir -p $(STAMPS) && touch $(STAMPS)/demo $@
+	@mkdir -p $(STAMPS) && touch $@
 
 # JAR sets of conf/ivy.xml, joined by "+": $(STAMPS)/jars-spark+broker. Packages come first: they bring Ivy.
-$(STAMPS)/jars-%: conf/ivy.xml
-	@test -e $(STAMPS)/demo || $(MAKE) --no-print-directory $(STAMPS)/demo
+$(STAMPS)/jars-%: conf/ivy.xml | $(STAMPS)/demo
 	@$(PY) -m sharegroup.testkit.jars $(subst +, ,$*)
 	@touch $@
 
@@ -66,7 +66,7 @@ $(STAMPS)/spark.jsa: | $(STAMPS)/jars-spark+broker
 	@$(PY) -m tests.class_archive
 
 # Three processes for two cores: tests of the job wait for it half of their time.
-TESTS := --ignore=tests/benchmarks --numprocesses=3 --dist=loadgroup --no-loadscope-reorder
+TESTS := --ignore=tests/benchmarks --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 
 .PHONY: test
 test: setup-dev $(STAMPS)/jars-tools

@@ -25,7 +25,7 @@ else
     fi
 fi
 
-# uv refuses a package whose hash is not in the lock.
-"$uv" pip install --quiet --python "$venv/bin/python" --constraint requirements.lock \
-    --requirement pyproject.toml --extra "$extra"
+# Refuses a package, and what a package is built with, whose hash is not in the lock.
+"$uv" pip install --quiet --python "$venv/bin/python" --require-hashes --constraint requirements.lock \
+    --build-constraint requirements.lock --requirement pyproject.toml --extra "$extra"
 "$uv" pip install --quiet --python "$venv/bin/python" --no-deps --no-build-isolation --editable .

@@ -3,7 +3,7 @@
 import os
 import re
 import uuid
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,46 +47,16 @@ os.environ.setdefault("KAFKA_OPTS", " ".join(QUICK_START))
 os.environ.setdefault("SPARK_SUBMIT_OPTS", spark_options())
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
-    """Mark each test with its tier, so that `-m "unit or spark"` and the like work, and put tests into groups.
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks each test with its tier, so that `-m "unit or spark"` and the like work.
 
-    A process of pytest-xdist takes a group as a whole. Tests that share a job form two groups and tests that share a
-    Spark session one, so that no more of them are started; every other file is a group of its own. Long groups come
-    first, so that no process is left with a long one at the end.
+    In several processes the longest files come first, so that none of them is left to one process at the end.
     """
     for item in items:
         if (tier := _tier(item)) in TIERS:
             item.add_marker(tier)
-    if "PYTEST_XDIST_WORKER" not in os.environ:
-        yield
-        return
-    with_job = sorted({item.path for item in items if _shares_job(item)})
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(_group(item, with_job)))
-    yield  # the tests are shuffled, and xdist reads the groups
-    items.sort(key=lambda item: (not _shares_job(item), _tier(item) != "spark", _has_own_limit(item), _rank(item)))
-
-
-def _group(item: pytest.Item, with_job: list[Path]) -> str:
-    if item.path in with_job:
-        return f"job-{with_job.index(item.path) % 2}"
-    return "spark" if _tier(item) == "spark" else str(item.path)
-
-
-def _shares_job(item: pytest.Item) -> bool:
-    """Whether the test uses the job of the whole session; the same name is also a fixture of some modules."""
-    definitions = item._fixtureinfo.name2fixturedefs  # type: ignore[attr-defined]
-    found = definitions.get("share_group_job", ())
-    return (bool(found) and found[-1].scope == "session") or "served" in definitions
-
-
-def _has_own_limit(item: pytest.Item) -> bool:
-    return item.get_closest_marker("timeout") is None
-
-
-def _rank(item: pytest.Item) -> int:
-    return -_ORDER.index(_tier(item))
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=lambda item: (item.get_closest_marker("timeout") is None, -_ORDER.index(_tier(item))))
 
 
 def _tier(item: pytest.Item) -> str:
