@@ -50,6 +50,8 @@ def test_locks_and_requests_outlive_the_job_and_its_checkpoint(
     ):
         job.start()
         job.await_running()
+        for query in ("group_coordinator", "share_partition"):
+            assert job.next_batch(query) > 0, "it reports that it runs when it has answered"
         client, topic, load = job.client(), new_topic(1, 20), new_topic(1, LOAD)
         holder = RawMember(client, job.new_group("restart_lock"))
         waiter = RawMember(client, holder.group_id)
