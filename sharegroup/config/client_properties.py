@@ -159,9 +159,10 @@ def _problem(name: str, text: str) -> str | None:
             return f"{name}: {error}"
     known = _ONLY_JAVA | _INLINE.keys() | PYTHON_PROPERTIES.keys()
     if name.startswith(_SECURITY) and name not in known and not name.startswith(_ONLY_JAVA_FAMILIES):
-        return f"Unknown property {name}; the nearest known name is {_nearest(name, known)}"
+        return f"Unknown property {name}{_hint(name, known)}"
     return None
 
 
-def _nearest(name: str, known: Collection[str]) -> str:
-    return difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.0)[0]
+def _hint(name: str, known: Collection[str]) -> str:
+    close = difflib.get_close_matches(name, sorted(known), n=1)
+    return f"; the nearest known name is {close[0]}" if close else ""

@@ -124,8 +124,9 @@ def _hint(name: str, known: Collection[str]) -> str:
 
 
 def _nearest(name: str, known: Collection[str]) -> str:
-    """Always names one: even a far guess shows what names look like."""
-    return f"; the nearest known name is {difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.0)[0]}"
+    """Return a hint with the closest known name; empty if no name is similar."""
+    close = difflib.get_close_matches(name, sorted(known), n=1)
+    return f"; the nearest known name is {close[0]}" if close else ""
 
 
 def _syntax_problem(error: yaml.YAMLError) -> str:

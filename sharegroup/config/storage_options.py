@@ -121,6 +121,6 @@ def _problem(name: str, text: str) -> str | None:
     if text.lower() in _UNSAFE.get(name, ()):
         return f"With {name} two jobs could write the same version of a table"
     if name.startswith(_AWS) and name not in _KNOWN_AWS:
-        nearest = difflib.get_close_matches(name, sorted(_KNOWN_AWS), n=1, cutoff=0.0)[0]
-        return f"Unknown option {name}; the nearest known name is {nearest}"
+        close = difflib.get_close_matches(name, sorted(_KNOWN_AWS), n=1)
+        return f"Unknown option {name}" + (f"; the nearest known name is {close[0]}" if close else "")
     return None

@@ -15,7 +15,7 @@ from sharegroup.engine.group_rows import table_records, table_row
 from sharegroup.engine.output import Output
 from sharegroup.engine.parked_heartbeats import ParkedHeartbeats
 from sharegroup.engine.rows import InputRow, RequestRow
-from sharegroup.errors import InvalidRequestRow
+from sharegroup.errors import ErrorCode, InvalidRequestRow
 from sharegroup.group_coordinator.heartbeat_rules import JOIN_GROUP_EPOCH
 from sharegroup.group_coordinator.records import ShareGroupConfigRecord, ShareGroupMemberRecord, TableRecord
 from sharegroup.group_coordinator.results import Configure, CoordinatorResult, FenceMember, ReleaseMember
@@ -172,7 +172,7 @@ class ShareGroupOperator:
         for record in result.records:
             self._output.append(*table_row(record))
             if isinstance(record, ShareGroupMemberRecord) and record.is_tombstone:
-                self._parked.drop(record.member_id)  # it would join again by what it asked before
+                self._reject_parked(record.member_id)
         for release in result.releases:
             for request in _releases(release):
                 self._output.send(request)
@@ -183,6 +183,14 @@ class ShareGroupOperator:
         if result.configure is not None:
             for configuring in _configures(result.configure):
                 self._output.send(configuring)
+
+    def _reject_parked(self, member_id: str) -> None:
+        """Answer the parked heartbeat of a member that has been removed; processing it would join the member again."""
+        request = self._parked.take(member_id)
+        if request is not None:
+            message = f"Member {member_id} was removed from the group {self._group_id} before its assignment was ready."
+            row = from_json(request.encode())
+            self._output.respond(share_group_refusal(row, ErrorCode.UNKNOWN_MEMBER_ID, message))
 
 
 def _releases(release: ReleaseMember) -> Iterator[ReleaseMemberRequest]:

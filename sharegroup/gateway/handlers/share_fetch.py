@@ -150,7 +150,7 @@ class ShareApis:
             left = end - loop.time()
             if len(readable) < len(partitions) or response.record_count >= body.max_records or left <= 0:
                 return
-            if response.record_count and response.byte_count >= body.min_bytes:
+            if body.min_bytes <= 0 or (response.record_count and response.byte_count >= body.min_bytes):
                 return
             if not await served.wait(left):
                 return

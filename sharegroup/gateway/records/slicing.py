@@ -23,7 +23,7 @@ from sharegroup.gateway.records.record_batches import RecordBatch
 from sharegroup.range_map import append_fused
 from sharegroup.types import AcquiredRange, OffsetRange
 
-__all__ = ["Limits", "Slice", "slice_response"]
+__all__ = ["Limits", "Slice", "alike_attempts", "slice_response"]
 
 
 class Limits(NamedTuple):
@@ -54,6 +54,20 @@ class Slice(NamedTuple):
     left: list[AcquiredRange]
     record_count: int
     byte_count: int
+
+
+def alike_attempts(ranges: Sequence[AcquiredRange], delivery_count_limit: int) -> Sequence[AcquiredRange]:
+    """Return the leading part of `ranges` that may be delivered in one response.
+
+    A record at its last delivery attempt is delivered alone, so that a record that kills its consumer does not use up
+    an attempt of its neighbours. As in Kafka, this applies only if a record may be delivered more than twice.
+    """
+    if delivery_count_limit <= 2:
+        return ranges
+    for index, (first, _, delivery_count) in enumerate(ranges):
+        if delivery_count >= delivery_count_limit:
+            return ranges[:index] or [AcquiredRange(first, first, delivery_count)]
+    return ranges
 
 
 def slice_response(

@@ -14,7 +14,7 @@ from uuid import UUID
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.records.batch_cache import batches_from
 from sharegroup.gateway.records.log_reader import LogPosition, LogReader, LogReadError
-from sharegroup.gateway.records.slicing import Limits, Slice, slice_response
+from sharegroup.gateway.records.slicing import Limits, Slice, alike_attempts, slice_response
 from sharegroup.gateway.sessions.member_partition import MemberPartition
 from sharegroup.gateway.sessions.poll_rhythm import PollRhythm
 from sharegroup.gateway.sessions.share_session import ShareSession, TopicIdPartition
@@ -46,18 +46,20 @@ class FetchLimits(NamedTuple):
 
 class MemberSession:
     """Serves the fetches and acknowledgements of one share session; `make` gives a partition's MemberPartition when it
-    is first named."""
+    is first named. `delivery_count_limit` returns the group's current `share.delivery.count.limit`."""
 
     def __init__(
         self,
         session: ShareSession,
         reader: LogReader,
         make: Callable[[TopicIdPartition, Callable[[], None]], MemberPartition],
+        delivery_count_limit: Callable[[], int],
     ) -> None:
         self.session = session
         self.rhythm = PollRhythm()
         self._reader = reader
         self._make = make
+        self._delivery_count_limit = delivery_count_limit
         self._partitions: dict[TopicIdPartition, MemberPartition] = {}
         self._news = asyncio.Event()
         self._look_again_s: float | None = None
@@ -211,6 +213,7 @@ class MemberSession:
                     return None
                 continue
             limits = limits._replace(max_records=buffer.credit.at_once(limits.max_records, now_ms()))
+            ranges = alike_attempts(ranges, self._delivery_count_limit())
             taken = slice_response(ranges, part.batches, part.covered, Limits(*limits, must_progress=is_first))
             deadline_ms = partition.take(taken, now_ms())
             if deadline_ms is not None:

@@ -93,7 +93,10 @@ class MemberSessions:
         """The session while it is served, made if need be."""
         if session not in self._served:
             self._served[session] = MemberSession(
-                session, self._reader, lambda key, arrived: self._member_partition(session, key, arrived)
+                session,
+                self._reader,
+                lambda key, arrived: self._member_partition(session, key, arrived),
+                lambda: self._group_configs.group_config(session.key.group_id).delivery_count_limit,
             )
         return self._served[session]
 

@@ -202,8 +202,13 @@ def test_a_wrong_group_value_is_told_with_its_group(key: str, value: object, rea
 
 
 def test_an_unknown_group_key_is_told_with_the_nearest_known_one() -> None:
-    told = "group orders: Unknown group config name: share.lock; the nearest known name is share."
-    assert problems({"groups": {"orders": {"share.lock": 1}}})[0].startswith(told)
+    told = "group orders: Unknown group config name: share.assinor; the nearest known name is share.assignor"
+    assert problems({"groups": {"orders": {"share.assinor": "all"}}}) == [told]
+
+
+def test_an_unknown_group_key_that_resembles_none_has_no_hint() -> None:
+    told = "group orders: Unknown group config name: errors.deadletterqueue.topic.name"
+    assert problems({"groups": {"orders": {"errors.deadletterqueue.topic.name": "dlq"}}}) == [told]
 
 
 @pytest.mark.parametrize(

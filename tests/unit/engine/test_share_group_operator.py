@@ -287,11 +287,24 @@ def test_a_member_that_asks_again_is_answered_once() -> None:
     assert [response["id"] for response in told.responses] == ["h2"]
 
 
+def unknown_member(request_id: str) -> dict[str, Any]:
+    message = "Member m1 was removed from the group g before its assignment was ready."
+    return answered(request_id, error=(ErrorCode.UNKNOWN_MEMBER_ID, message))
+
+
+def test_a_parked_heartbeat_is_answered_when_its_session_ends() -> None:
+    group = GroupDriver()
+    group.send(heartbeat("h1", 0, topics=ORDERS), at=0)
+    told = group.batch(tick(SESSION_MS), at=SESSION_MS)
+    assert told.responses == [unknown_member("h1")]
+    assert group.send(initialized(0, 1), at=SESSION_MS + 10).responses == []
+
+
 def test_a_member_that_left_while_it_waited_does_not_come_back() -> None:
     group = GroupDriver()
     group.send(heartbeat("h1", 0, topics=ORDERS), at=0)
     left = group.send(heartbeat("h2", -1), at=5)
-    assert left.responses == [answered("h2", -1)]
+    assert left.responses == [unknown_member("h1"), answered("h2", -1)]
     told = group.send(initialized(0, 1), at=10)
     assert (told.responses, told.deadline_ms) == ([], None)
 

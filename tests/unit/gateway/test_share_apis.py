@@ -59,7 +59,12 @@ class Gateway:
         )
 
     async def fetch(
-        self, epoch: int, *topic_ids: UUID, reject: tuple[tuple[int, int], ...] = (), max_wait_ms: int = 0
+        self,
+        epoch: int,
+        *topic_ids: UUID,
+        reject: tuple[tuple[int, int], ...] = (),
+        max_wait_ms: int = 0,
+        min_bytes: int = 1,
     ) -> Any:
         """A ShareFetch of partition 0 of these topics, which rejects these offsets."""
         named = ShareFetchRequest.FetchTopic
@@ -69,7 +74,7 @@ class Gateway:
             member_id="m",
             share_session_epoch=epoch,
             max_wait_ms=max_wait_ms,
-            min_bytes=1,
+            min_bytes=min_bytes,
             max_bytes=1_000_000,
             max_records=10,
             batch_size=10,
@@ -364,6 +369,33 @@ def test_a_fetch_waits_for_the_partitions_that_can_be_read_whatever_others_are()
         }
         (found,) = [entry.partitions[0] for entry in response.responses if entry.topic_id == ORDERS]
         assert [(r.first_offset, r.last_offset, r.delivery_count) for r in found.acquired_records] == [(0, 9, 1)]
+
+    run(test)
+
+
+def test_read_ahead_delivers_each_last_attempt_in_its_own_response() -> None:
+    async def test(gateway: Gateway) -> None:
+        await gateway.fetch(0, ORDERS)
+        gateway.cluster.answers = [partition_data(log_batches.batch(0, 10))]
+        granted = (AcquiredRange(0, 3, 1), AcquiredRange(4, 5, 5), AcquiredRange(6, 9, 1))
+        gateway.job.answer(granted, LOCK_MS)
+        responses = [await gateway.fetch(epoch, ORDERS, max_wait_ms=LONG_MS) for epoch in range(1, 5)]
+        found = [response.responses[0].partitions[0].acquired_records for response in responses]
+        assert [[(r.first_offset, r.last_offset, r.delivery_count) for r in ranges] for ranges in found] == [
+            [(0, 3, 1)],
+            [(4, 4, 5)],
+            [(5, 5, 5)],
+            [(6, 9, 1)],
+        ]
+
+    run(test)
+
+
+def test_a_fetch_with_min_bytes_zero_does_not_wait_for_records() -> None:
+    async def test(gateway: Gateway) -> None:
+        response = await asyncio.wait_for(gateway.fetch(0, ORDERS, max_wait_ms=LONG_MS, min_bytes=0), LONG_MS / 1000)
+        assert response.error_code == 0
+        assert len(gateway.sent(FETCH)) == 1  # the demand stays, for the next fetch
 
     run(test)
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sharegroup.gateway.records.batch_cache import BatchCache, CacheKey, Chunk, batches_from
 from sharegroup.gateway.records.record_batches import RecordBatch
-from sharegroup.gateway.records.slicing import Limits, Slice, slice_response
+from sharegroup.gateway.records.slicing import Limits, Slice, alike_attempts, slice_response
 from sharegroup.types import AcquiredRange, OffsetRange
 
 BATCH_BYTES = 100
@@ -85,6 +85,18 @@ def test_bytes_end_the_response_and_the_first_batch_may_exceed_them() -> None:
     assert (none.acquired, none.records, none.left) == ([], [], acquired)
     one = slice_response(acquired, log, covered, NO_LIMIT._replace(max_bytes=0, must_progress=True))
     assert parts(one) == ([(0, 4, 1)], [], [(5, 14, 1)])
+
+
+def test_a_record_at_its_last_attempt_is_delivered_alone() -> None:
+    good, last = AcquiredRange(0, 4, 1), AcquiredRange(5, 9, 5)
+    assert alike_attempts([good, last, AcquiredRange(10, 14, 1)], 5) == [good]
+    assert alike_attempts([last, AcquiredRange(10, 14, 1)], 5) == [AcquiredRange(5, 5, 5)]
+    assert alike_attempts([good, last], 6) == [good, last]
+
+
+def test_last_attempts_are_not_separated_if_the_limit_is_two_or_less() -> None:
+    ranges = [AcquiredRange(0, 4, 1), AcquiredRange(5, 9, 2)]
+    assert alike_attempts(ranges, 2) == ranges
 
 
 def test_what_was_not_read_stays() -> None:
