@@ -108,7 +108,13 @@ class Parts:
         cluster = ClusterApis(self.cluster, self.listeners, self.ports.open_new, self._security, self.fleet.view_of)
         upstream_groups = UpstreamGroups(self.cluster, self._stored)
         heartbeat = ShareGroupHeartbeat(
-            self.job, self.cluster, self._security, self._leases, upstream_groups, self._identities
+            self.job,
+            self.cluster,
+            self._security,
+            self._leases,
+            upstream_groups,
+            self._identities,
+            self.share.open_acknowledgements,
         )
         routes: list[Route] = [
             (sasl_messages.SaslHandshakeRequest, sasl_is_off),

@@ -12,6 +12,7 @@ from sharegroup.gateway.job_client.job_channel import JobChannel, JobUnavailable
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
+from sharegroup.gateway.sessions.open_acknowledgements import OpenAcknowledgements
 from sharegroup.gateway.sessions.share_session import SessionKey
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.wire.request import Request
@@ -38,9 +39,11 @@ class ShareGroupHeartbeat:
         leases: MemberLeases,
         upstream_groups: UpstreamGroups,
         identities: MemberIdentities,
+        acknowledgements: OpenAcknowledgements,
     ) -> None:
         self._job, self._cluster, self._security, self._leases = job, cluster, security, leases
         self._upstream_groups, self._identities = upstream_groups, identities
+        self._acknowledgements = acknowledgements
         self._subscriptions: OrderedDict[SessionKey, tuple[str, ...]] = OrderedDict()
 
     async def __call__(self, request: Request[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatResponse:
@@ -52,6 +55,8 @@ class ShareGroupHeartbeat:
             self._security.heartbeat(request.caller, body.group_id, names or ())
             if body.member_epoch == 0:
                 await self._upstream_groups.check_joined(request.caller.node_id, body.group_id)
+            if body.member_epoch < 0:
+                await self._acknowledgements.wait(process)
             row = await self._row(request)
             lease = self._lease(process, row)
             answer = await self._job.ask(row)

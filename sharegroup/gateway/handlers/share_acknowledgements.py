@@ -11,6 +11,7 @@ from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
 from sharegroup.gateway.sessions.member_partition import AckResult, settled
 from sharegroup.gateway.sessions.member_sessions import MemberSessions
+from sharegroup.gateway.sessions.open_acknowledgements import OpenAcknowledgements
 from sharegroup.gateway.sessions.share_session import ShareSession, TopicIdPartition
 from sharegroup.gateway.upstream.cluster import Leader, UpstreamCluster
 from sharegroup.gateway.wire.request import Caller
@@ -33,6 +34,8 @@ class ShareAcknowledgements:
     ) -> None:
         self._job, self._cluster, self._security = job, cluster, security
         self._leases, self._sessions, self._margin_ms = leases, sessions, margin_ms
+        #: Those whose outcome is not known yet; a member's leave waits for its own.
+        self.open = OpenAcknowledgements()
 
     def send(
         self,
@@ -58,6 +61,7 @@ class ShareAcknowledgements:
                 lease = self._lease(caller, session, topic.leaders[key.partition])
                 outcome = part.acknowledge(batches, is_renew_ack, lease, now_ms, margin_ms)
                 outcomes[key] = asyncio.ensure_future(self._unless_deleted(key, outcome))
+        self.open.add(session.key, outcomes.values())
         return outcomes
 
     def _lease(self, caller: Caller, session: ShareSession, leader: Leader) -> Lease:

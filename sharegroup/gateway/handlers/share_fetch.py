@@ -18,6 +18,7 @@ from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.sessions.member_session import FetchLimits, MemberSession
 from sharegroup.gateway.sessions.member_sessions import MemberSessions
+from sharegroup.gateway.sessions.open_acknowledgements import OpenAcknowledgements
 from sharegroup.gateway.sessions.share_session import ContextKind, FetchContext, SessionKey, TopicIdPartition
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.listeners import Listeners
@@ -52,6 +53,11 @@ class ShareApis:
         self._acknowledgements = ShareAcknowledgements(
             job, cluster, security, leases, self.sessions, config.gateway.ack_margin_ms
         )
+
+    @property
+    def open_acknowledgements(self) -> OpenAcknowledgements:
+        """The acknowledgements whose outcome is not known yet."""
+        return self._acknowledgements.open
 
     # -- ShareFetch ----------------------------------------------------------------------------------------------------
 

@@ -227,7 +227,9 @@ class _Process:
         leases, identities = MemberLeases(), MemberIdentities(configs)
         self.share = ShareApis(config, configs, job, cluster, listeners, security, leases, identities)
         upstream_groups = _NoUpstreamGroups(cluster, around.tables)  # type: ignore[arg-type]
-        heartbeat = ShareGroupHeartbeat(job, cluster, security, leases, upstream_groups, identities)
+        heartbeat = ShareGroupHeartbeat(
+            job, cluster, security, leases, upstream_groups, identities, self.share.open_acknowledgements
+        )
         routes: list[Route] = [
             (share_messages.ShareGroupHeartbeatRequest, heartbeat),
             (share_messages.ShareFetchRequest, self.share.fetch),

@@ -13,6 +13,7 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat
 from sharegroup.gateway.sessions.member_identities import Identity, MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
+from sharegroup.gateway.sessions.open_acknowledgements import OpenAcknowledgements
 from sharegroup.gateway.sessions.share_session import SessionKey
 from sharegroup.protocol.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from sharegroup.protocol.share_group_responses import HeartbeatResponse
@@ -70,7 +71,8 @@ def test_a_group_of_another_kind_is_not_joined(
     message = ShareGroupHeartbeatRequest(
         group_id=group_id, member_id="m", member_epoch=epoch, rack_id=None, subscribed_topic_names=["t"]
     )
-    heartbeat = handler(job, upstream, EVERYTHING_ALLOWED, MemberLeases(), groups, MemberIdentities(Configs()))
+    identities = MemberIdentities(Configs())
+    heartbeat = handler(job, upstream, EVERYTHING_ALLOWED, MemberLeases(), groups, identities, OpenAcknowledgements())
     found = answer(heartbeat, message, ShareGroupHeartbeatResponse, version=1)
     assert (found.error_code, found.error_message, found.member_epoch) == answered
     assert groups.asked == ([(ALICE.node_id, group_id)] if asked else [])
@@ -98,7 +100,13 @@ class Gateway:
         self.job, self.leases, self.identities = Named(), MemberLeases(), MemberIdentities(Configs(**values))
         handler: Any = ShareGroupHeartbeat
         self._heartbeat = handler(
-            self.job, ScriptedUpstream(), EVERYTHING_ALLOWED, self.leases, NotShareGroups(), self.identities
+            self.job,
+            ScriptedUpstream(),
+            EVERYTHING_ALLOWED,
+            self.leases,
+            NotShareGroups(),
+            self.identities,
+            OpenAcknowledgements(),
         )
 
     def send(self, epoch: int) -> ShareGroupHeartbeatResponse:

@@ -13,6 +13,8 @@ from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat
 from sharegroup.gateway.sessions import member_leases
 from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
+from sharegroup.gateway.sessions.open_acknowledgements import OpenAcknowledgements
+from sharegroup.gateway.sessions.share_session import SessionKey
 from sharegroup.gateway.wire.request import Caller, Request
 from sharegroup.protocol.messages import ShareGroupHeartbeatRequest
 from sharegroup.protocol.share_group_responses import HeartbeatResponse
@@ -63,15 +65,21 @@ class Heartbeats:
         groups: Any = NoOtherGroups()
         configs: Any = SimpleNamespace(group_config=Config().group_config)
         identities = MemberIdentities(configs)
-        self._handler = ShareGroupHeartbeat(cast(Any, self.job), cluster, security, self.leases, groups, identities)
+        self.acknowledgements = OpenAcknowledgements()
+        self._handler = ShareGroupHeartbeat(
+            cast(Any, self.job), cluster, security, self.leases, groups, identities, self.acknowledgements
+        )
 
-    async def send(self, member_epoch: int) -> asyncio.Future[Any]:
+    def start(self, member_epoch: int) -> asyncio.Future[Any]:
         body = ShareGroupHeartbeatRequest(
             group_id="g", member_id="m", member_epoch=member_epoch, rack_id=None, subscribed_topic_names=None
         )
         header: Any = SimpleNamespace(client_id="client")
+        return asyncio.ensure_future(self._handler(Request(header, body, Caller(1, 1, "127.0.0.1"))))
+
+    async def send(self, member_epoch: int) -> asyncio.Future[Any]:
         count = len(self.job.rows)
-        sent = asyncio.ensure_future(self._handler(Request(header, body, Caller(1, 1, "127.0.0.1"))))
+        sent = self.start(member_epoch)
         while len(self.job.rows) == count:
             await asyncio.sleep(0)
         return sent
@@ -122,5 +130,25 @@ def test_a_heartbeat_that_is_refused_ends_the_lease() -> None:
         await heartbeats.answer(0, await heartbeats.send(0), member_epoch=1, session_deadline_ms=100)
         await heartbeats.answer(1, await heartbeats.send(1), error_code=FENCED_MEMBER_EPOCH)
         assert not heartbeats.lasts(0)
+
+    asyncio.run(test())
+
+
+def test_leave_waits_for_acknowledgements_that_were_sent_before() -> None:
+    async def test() -> None:
+        heartbeats = Heartbeats()
+        await heartbeats.answer(0, await heartbeats.send(0), member_epoch=1, session_deadline_ms=100)
+        outcome = asyncio.get_running_loop().create_future()
+        heartbeats.acknowledgements.add(SessionKey("g", "m"), [outcome])
+        left = heartbeats.start(-1)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert heartbeats.lasts(99)
+        assert len(heartbeats.job.rows) == 1
+        outcome.set_result((0, None))
+        while len(heartbeats.job.rows) == 1:
+            await asyncio.sleep(0)
+        assert not heartbeats.lasts(0)
+        await heartbeats.answer(1, left, member_epoch=-1)
 
     asyncio.run(test())

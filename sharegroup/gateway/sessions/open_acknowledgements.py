@@ -1,0 +1,42 @@
+"""Acknowledgements whose outcome is not known yet, by member: a member's leave waits for them.
+
+A client may send its last acknowledgements on one connection and leave its group on another one. Kafka's partition
+leaders accept such acknowledgements whether the member is still in its group or not. Here the job releases the records
+of a member that leaves, so the leave must not overtake them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from sharegroup.gateway.sessions.share_session import SessionKey
+
+__all__ = ["OpenAcknowledgements"]
+
+
+class OpenAcknowledgements:
+    """The open acknowledgements of all members of this gateway."""
+
+    def __init__(self) -> None:
+        self._open: dict[SessionKey, set[asyncio.Future[Any]]] = {}
+
+    def add(self, process: SessionKey, outcomes: Iterable[asyncio.Future[Any]]) -> None:
+        """Keep these outcomes until each of them is done."""
+        for outcome in outcomes:
+            if not outcome.done():
+                self._open.setdefault(process, set()).add(outcome)
+                outcome.add_done_callback(lambda done: self._remove(process, done))
+
+    async def wait(self, process: SessionKey) -> None:
+        """Wait until the outcomes that are open now are known. Each ends by itself, at the latest with its timeout."""
+        outcomes = self._open.get(process)
+        if outcomes:
+            await asyncio.wait(set(outcomes))
+
+    def _remove(self, process: SessionKey, outcome: asyncio.Future[Any]) -> None:
+        outcomes = self._open[process]
+        outcomes.discard(outcome)
+        if not outcomes:
+            del self._open[process]

@@ -1,0 +1,42 @@
+"""A member's leave waits for the acknowledgements that it sent before."""
+
+from __future__ import annotations
+
+import asyncio
+
+from sharegroup.gateway.sessions.open_acknowledgements import OpenAcknowledgements
+from sharegroup.gateway.sessions.share_session import SessionKey
+
+M, OTHER = SessionKey("g", "m"), SessionKey("g", "other")
+
+
+def test_wait_ends_when_every_outcome_of_the_member_is_known() -> None:
+    async def test() -> None:
+        acknowledgements, loop = OpenAcknowledgements(), asyncio.get_running_loop()
+        first, second, others = loop.create_future(), loop.create_future(), loop.create_future()
+        acknowledgements.add(M, [first, second])
+        acknowledgements.add(OTHER, [others])
+        waiting = asyncio.ensure_future(acknowledgements.wait(M))
+        first.set_exception(RuntimeError("refused"))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        second.cancel()
+        await waiting
+        assert isinstance(first.exception(), RuntimeError)
+
+    asyncio.run(test())
+
+
+def test_no_outcome_is_kept_after_it_is_known() -> None:
+    async def test() -> None:
+        acknowledgements, outcome = OpenAcknowledgements(), asyncio.get_running_loop().create_future()
+        outcome.set_result(0)
+        acknowledgements.add(M, [outcome])
+        assert acknowledgements._open == {}
+        later = asyncio.get_running_loop().create_future()
+        acknowledgements.add(M, [later])
+        later.set_result(0)
+        await acknowledgements.wait(M)
+        assert acknowledgements._open == {}
+
+    asyncio.run(test())
