@@ -12,25 +12,22 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping
 
 from kafka import TopicPartition
-from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
+from kafka.protocol.consumer import ListOffsetsResponse
 from kafka.protocol.metadata import MetadataResponse
 
-from sharegroup.errors import ErrorCode
 from sharegroup.kafka_clients.broker_connections import BrokerConnections
+from sharegroup.kafka_clients.list_offsets import EARLIEST, LATEST, list_offsets_request, listed_offsets
 from sharegroup.kafka_clients.silent_brokers import SilentBrokers
 from sharegroup.kafka_clients.unavailable import UpstreamUnavailableError
 from sharegroup.topics.client_settings import ClientSettings
 
 __all__ = ["EARLIEST", "LATEST", "LogOffsetsClient"]
 
-#: Timestamps of ListOffsets that stand for a log's start and end.
-EARLIEST, LATEST = -2, -1
 #: How long a broker may take to answer a Metadata or a ListOffsets request, in seconds.
 METADATA_TIMEOUT_S = 2.0
 OFFSETS_TIMEOUT_S = 2.0
 #: A leader may have to search old segments for a time.
 SEARCH_TIMEOUT_S = 10.0
-_CONSUMER, _NO_EPOCH = -1, -1
 
 _Topic = MetadataResponse.MetadataResponseTopic
 
@@ -93,7 +90,7 @@ class LogOffsetsClient:
             return {}
         is_search = any(time_ms >= 0 for time_ms in times.values())
         timeout_s = SEARCH_TIMEOUT_S if is_search else OFFSETS_TIMEOUT_S
-        request = _request(times, read_committed)
+        request = list_offsets_request(times, read_committed)
         try:
             connection = self._brokers.to(leader)
         except UpstreamUnavailableError:
@@ -107,12 +104,7 @@ class LogOffsetsClient:
             self._lost(times)
             self._silent.add(leader, str(error) or f"no answer within {timeout_s:g} s")
             return {}
-        found = {
-            TopicPartition(topic.name, partition.partition_index): partition.offset
-            for topic in answer.topics
-            for partition in topic.partitions
-            if partition.error_code == ErrorCode.NONE
-        }
+        found = listed_offsets(answer)
         self._lost(p for p in times if p not in found)
         return found
 
@@ -120,26 +112,3 @@ class LogOffsetsClient:
         """Look up who leads these partitions before they are asked for again."""
         for partition in partitions:
             self._leaders.pop(partition, None)
-
-
-def _request(times: Mapping[TopicPartition, int], read_committed: bool) -> ListOffsetsRequest:
-    topics: dict[str, list[TopicPartition]] = {}
-    for partition in times:
-        topics.setdefault(partition.topic, []).append(partition)
-    topic_of = ListOffsetsRequest.ListOffsetsTopic
-    return ListOffsetsRequest(
-        replica_id=_CONSUMER,
-        isolation_level=int(read_committed),
-        topics=[
-            topic_of(
-                name=name,
-                partitions=[
-                    topic_of.ListOffsetsPartition(
-                        partition_index=partition.partition, current_leader_epoch=_NO_EPOCH, timestamp=times[partition]
-                    )
-                    for partition in partitions
-                ],
-            )
-            for name, partitions in topics.items()
-        ],
-    )

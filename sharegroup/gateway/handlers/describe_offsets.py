@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+from kafka import TopicPartition
 from kafka.protocol.data_container import DataContainer
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.stored_groups import StoredGroups
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import Topic, UpstreamCluster
-from sharegroup.gateway.upstream.log_ends import TopicPartition, log_end_offsets
+from sharegroup.gateway.upstream.log_ends import log_end_offsets
 from sharegroup.gateway.wire.request import Caller, Request
 from sharegroup.kafka_clients.connection import UpstreamUnavailableError
 from sharegroup.protocol.messages import DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse
@@ -70,7 +71,7 @@ class DescribeShareGroupOffsets:
         current = [row for row in offsets if row.topic not in hidden and _is_of(row, known.get(row.topic))]
         if asked is None:  # what was not asked for by name is left out, not refused
             by_topic = wanted_partitions(None, current)
-        found = {(row.topic, row.partition): row for row in current}
+        found = {TopicPartition(row.topic, row.partition): row for row in current}
         counted = [
             key for key, row in found.items() if with_lag and has_lag(row) and key[1] in by_topic.get(key[0], ())
         ]
@@ -126,7 +127,8 @@ def _topic(
         topic_name=name,
         topic_id=known.topic_id if known is not None else NO_TOPIC_ID,
         partitions=[
-            _partition(partition, found.get((name, partition)), ends.get((name, partition))) for partition in partitions
+            _partition(key.partition, found.get(key), ends.get(key))
+            for key in (TopicPartition(name, partition) for partition in partitions)
         ],
     )
 

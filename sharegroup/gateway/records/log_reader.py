@@ -18,14 +18,16 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from uuid import UUID
 
+from kafka import TopicPartition
 from kafka.protocol.api_data import ApiData
-from kafka.protocol.consumer import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
+from kafka.protocol.consumer import FetchRequest, FetchResponse, ListOffsetsResponse
 
 from sharegroup.errors import ErrorCode, ShareGroupError
 from sharegroup.gateway.records.batch_cache import BatchCache, CacheKey, Chunk
 from sharegroup.gateway.records.record_batches import read_batches
 from sharegroup.gateway.upstream.cluster import Leader, Topic, UpstreamCluster
 from sharegroup.kafka_clients.connection import UpstreamUnavailableError
+from sharegroup.kafka_clients.list_offsets import EARLIEST, list_offsets_request, listed_offsets
 
 _Fetched = FetchResponse.FetchableTopicResponse.PartitionData
 
@@ -34,7 +36,6 @@ READ_BYTES = 4 * 1_048_576
 NAMES_FETCH_VERSION, IDS_FETCH_VERSION = 12, 13
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 #: Timestamp of ListOffsets that asks where the log begins.
-EARLIEST = -2
 #: After a read that gave nothing, before the same is tried again; it doubles.
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.25, 5.0
 #: What is left of a pause counts from here; less is a remainder of the arithmetic, which no timer can wait for.
@@ -166,19 +167,10 @@ class LogReader:
 
     async def _log_start_offset(self, position: LogPosition, leader: Leader) -> int:
         """Where the log begins: Kafka's brokers do not say so with OFFSET_OUT_OF_RANGE. -1 if it cannot be told."""
-        topic = ListOffsetsRequest.ListOffsetsTopic
-        wanted = topic.ListOffsetsPartition(
-            partition_index=position.partition, current_leader_epoch=-1, timestamp=EARLIEST
-        )
-        request = ListOffsetsRequest(
-            replica_id=-1,
-            isolation_level=READ_UNCOMMITTED,
-            topics=[topic(name=position.topic.name, partitions=[wanted])],
-            timeout_ms=0,
-        )
+        partition = TopicPartition(position.topic.name, position.partition)
+        request = list_offsets_request({partition: EARLIEST})
         answer = await self._cluster.ask(leader.node_id, request, ListOffsetsResponse)
-        found = answer.topics[0].partitions[0]
-        return -1 if found.error_code else int(found.offset)
+        return listed_offsets(answer).get(partition, -1)
 
 
 def chunk_of(found: _Fetched, offset: int, read_committed: bool) -> Chunk | None:

@@ -13,9 +13,10 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse, ListOffsetsRequ
 from kafka.protocol.metadata import ApiVersionsResponse, MetadataResponse
 
 from sharegroup.errors import ErrorCode
-from sharegroup.gateway.records.log_reader import EARLIEST, IDS_FETCH_VERSION, NAMES_FETCH_VERSION, READ_COMMITTED
+from sharegroup.gateway.records.log_reader import IDS_FETCH_VERSION, NAMES_FETCH_VERSION, READ_COMMITTED
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.kafka_clients.connection import Features, UpstreamUnavailableError
+from sharegroup.kafka_clients.list_offsets import EARLIEST, LATEST
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID, topic_id_of, topic_id_text
 from sharegroup.testkit.simulation.gateway_batch_bytes import batch_bytes, producer_id
 from sharegroup.testkit.simulation.kafka_log import (
@@ -29,7 +30,6 @@ from sharegroup.testkit.simulation.kafka_log import (
 from sharegroup.testkit.simulation.log_clients import Weather
 from sharegroup.testkit.simulation.virtual_clock import Scheduler
 
-LATEST = -1
 #: What a broker offers of what the gateway asks it: {api key: (lowest, highest version)}; and one without topic ids.
 OFFERED = {1: (4, 17), 2: (1, 10), 3: (0, 13), 16: (0, 4), 42: (0, 2)}
 OFFERED_WITHOUT_IDS = OFFERED | {1: (4, NAMES_FETCH_VERSION), 3: (0, 9)}

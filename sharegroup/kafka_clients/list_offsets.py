@@ -1,0 +1,41 @@
+"""ListOffsets requests to one leader, as a consumer sends them, and what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kafka import TopicPartition
+from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
+
+#: Timestamps that stand for a log's start and end.
+EARLIEST, LATEST = -2, -1
+_CONSUMER, _NO_EPOCH = -1, -1
+
+
+def list_offsets_request(times: Mapping[TopicPartition, int], read_committed: bool = False) -> ListOffsetsRequest:
+    """A request for the first offset at or after a time in ms, or `EARLIEST` or `LATEST`, of each partition.
+
+    With `read_committed` the latest offset is the last stable one.
+    """
+    topic_of = ListOffsetsRequest.ListOffsetsTopic
+    topics: dict[str, list[ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition]] = {}
+    for partition, time_ms in times.items():
+        wanted = topic_of.ListOffsetsPartition(
+            partition_index=partition.partition, current_leader_epoch=_NO_EPOCH, timestamp=time_ms
+        )
+        topics.setdefault(partition.topic, []).append(wanted)
+    return ListOffsetsRequest(
+        replica_id=_CONSUMER,
+        isolation_level=int(read_committed),
+        topics=[topic_of(name=name, partitions=partitions) for name, partitions in topics.items()],
+    )
+
+
+def listed_offsets(answer: ListOffsetsResponse) -> dict[TopicPartition, int]:
+    """The offset of each partition without an error; -1 where there is no record at or after the time."""
+    return {
+        TopicPartition(topic.name, partition.partition_index): partition.offset
+        for topic in answer.topics
+        for partition in topic.partitions
+        if not partition.error_code
+    }
