@@ -7,10 +7,11 @@ under other names and with types; how they connect is told here, once. A propert
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
+
+from sharegroup.config.nearest_name import nearest_hint
 
 __all__ = ["PYTHON_PROPERTIES", "PythonProperty", "is_read", "property_problems"]
 
@@ -159,10 +160,5 @@ def _problem(name: str, text: str) -> str | None:
             return f"{name}: {error}"
     known = _ONLY_JAVA | _INLINE.keys() | PYTHON_PROPERTIES.keys()
     if name.startswith(_SECURITY) and name not in known and not name.startswith(_ONLY_JAVA_FAMILIES):
-        return f"Unknown property {name}{_hint(name, known)}"
+        return f"Unknown property {name}{nearest_hint(name, known)}"
     return None
-
-
-def _hint(name: str, known: Collection[str]) -> str:
-    close = difflib.get_close_matches(name, sorted(known), n=1)
-    return f"; the nearest known name is {close[0]}" if close else ""

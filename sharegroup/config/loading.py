@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Hashable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from sharegroup.config.family import ConfigFamily, check_family
 from sharegroup.config.gateway import GatewayConfig
 from sharegroup.config.group import GroupOverrides
 from sharegroup.config.job import JobConfig
+from sharegroup.config.nearest_name import nearest_hint
 from sharegroup.config.rules import group_problems, job_problems
 from sharegroup.config.share_coordinator import ShareCoordinatorConfig
 from sharegroup.config.share_group import ShareGroupConfig
@@ -54,7 +54,7 @@ def load_config(path: str | Path) -> Config:
 def parse_config(mapping: Mapping[str, object], source: str) -> Config:
     """Check a mapping of the file's shape; `source` names it in the InvalidConfigError that lists every problem."""
     names = (*SECTIONS, _GROUPS)
-    problems = [f"Unknown section {name}{_nearest(str(name), names)}" for name in mapping if name not in names]
+    problems = [f"Unknown section {name}{nearest_hint(str(name), names)}" for name in mapping if name not in names]
     job = check_family(JobConfig, _known_keys("job", mapping, problems))
     section = _known_keys("group", mapping, problems)
     group = check_family(ShareGroupConfig, _part(section, ShareGroupConfig))
@@ -82,7 +82,9 @@ def check_group_overrides(
     `wrong`: keys of `job` that cannot be compared with. The values without a problem are in the result.
     """
     known = GroupOverrides.config_keys()
-    problems = [f"Unknown group config name: {name}{_nearest(str(name), known)}" for name in given if name not in known]
+    problems = [
+        f"Unknown group config name: {name}{nearest_hint(str(name), known)}" for name in given if name not in known
+    ]
     checked = check_family(GroupOverrides, {name: value for name, value in given.items() if name in known})
     problems += checked.problems
     problems += group_problems(checked.family, job, {*wrong, *checked.wrong})
@@ -120,13 +122,7 @@ def _hint(name: str, known: Collection[str]) -> str:
             return f"; it belongs in section {section}"
     if name in GroupOverrides.config_keys():
         return f"; it belongs to a group in section {_GROUPS}"
-    return _nearest(name, known)
-
-
-def _nearest(name: str, known: Collection[str]) -> str:
-    """Return a hint with the closest known name; empty if no name is similar."""
-    close = difflib.get_close_matches(name, sorted(known), n=1)
-    return f"; the nearest known name is {close[0]}" if close else ""
+    return nearest_hint(name, known)
 
 
 def _syntax_problem(error: yaml.YAMLError) -> str:

@@ -8,10 +8,10 @@ What is left out is left to the libraries: the environment, the machine's role.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 
 from sharegroup.config.family import text_of
+from sharegroup.config.nearest_name import nearest_hint
 
 __all__ = ["checked_options", "delta_options", "hadoop_properties", "is_s3"]
 
@@ -121,6 +121,5 @@ def _problem(name: str, text: str) -> str | None:
     if text.lower() in _UNSAFE.get(name, ()):
         return f"With {name} two jobs could write the same version of a table"
     if name.startswith(_AWS) and name not in _KNOWN_AWS:
-        close = difflib.get_close_matches(name, sorted(_KNOWN_AWS), n=1)
-        return f"Unknown option {name}" + (f"; the nearest known name is {close[0]}" if close else "")
+        return f"Unknown option {name}{nearest_hint(name, _KNOWN_AWS)}"
     return None

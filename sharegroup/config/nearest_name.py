@@ -1,0 +1,12 @@
+"""What an error about an unknown name adds: the known name that was probably meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection
+
+
+def nearest_hint(name: str, known: Collection[str]) -> str:
+    """Return "; the nearest known name is ...", or nothing if no known name is similar."""
+    close = difflib.get_close_matches(name, sorted(known), n=1)
+    return f"; the nearest known name is {close[0]}" if close else ""
