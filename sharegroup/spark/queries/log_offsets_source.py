@@ -55,10 +55,10 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
         self._hand_over = HandOverFileReader(options["hand_over"])
         configs = ConfigPoll(options["job_config"], options["tables_path"], options["storage_options"])
         settings = PlannerSettings(**{name: options[name] for name in PlannerSettings.__dataclass_fields__})
-        self._planner = LogOffsetsPlanner(self._tables, LogPoll(options["kafka"]), configs, settings)
-        requests = LogPoll(options["kafka"])
+        poll = LogPoll(options["kafka"])
+        self._planner = LogOffsetsPlanner(self._tables, poll, configs, settings)
         rules = LingerRules(options["shards"], options["linger_ms"])
-        self._clock = RequestClock(requests, options["requests_topic"], options["idle_poll_ms"], rules)
+        self._clock = RequestClock(poll, options["requests_topic"], options["idle_poll_ms"], rules)
         self._last: tuple[dict[str, Any], SourceOffset] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
