@@ -37,11 +37,10 @@ class ParkedHeartbeats:
         """The member has sent another request, so nobody waits for this one's answer any more."""
         self._parked.pop(member_id, None)
 
-    def take(self, member_id: str) -> HeartbeatRequest | None:
-        """Remove the member's parked heartbeat and return it; None if it has none."""
+    def take(self, member_id: str) -> str | None:
+        """Remove the member's parked heartbeat and return its row; None if it has none."""
         parked = self._parked.pop(member_id, None)
-        request = decode_share_group_request(parked.value) if parked is not None else None
-        return request if isinstance(request, HeartbeatRequest) else None
+        return None if parked is None else parked.value
 
     def take_ready(self, now_ms: int, waits: Callable[[str], bool]) -> list[HeartbeatRequest]:
         """Hand out those that have waited long enough, or whose member does not wait (`waits`) any more."""

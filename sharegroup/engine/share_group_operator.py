@@ -186,11 +186,10 @@ class ShareGroupOperator:
 
     def _reject_parked(self, member_id: str) -> None:
         """Answer the parked heartbeat of a member that has been removed; processing it would join the member again."""
-        request = self._parked.take(member_id)
-        if request is not None:
+        row = self._parked.take(member_id)
+        if row is not None:
             message = f"Member {member_id} was removed from the group {self._group_id} before its assignment was ready."
-            row = from_json(request.encode())
-            self._output.respond(share_group_refusal(row, ErrorCode.UNKNOWN_MEMBER_ID, message))
+            self._output.respond(share_group_refusal(from_json(row), ErrorCode.UNKNOWN_MEMBER_ID, message))
 
 
 def _releases(release: ReleaseMember) -> Iterator[ReleaseMemberRequest]:

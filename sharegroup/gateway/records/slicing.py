@@ -56,7 +56,7 @@ class Slice(NamedTuple):
     byte_count: int
 
 
-def alike_attempts(ranges: Sequence[AcquiredRange], delivery_count_limit: int) -> Sequence[AcquiredRange]:
+def alike_attempts(ranges: list[AcquiredRange], delivery_count_limit: int) -> list[AcquiredRange]:
     """Return the leading part of `ranges` that may be delivered in one response.
 
     A record at its last delivery attempt is delivered alone, so that a record that kills its consumer does not use up

@@ -213,7 +213,7 @@ class MemberSession:
                     return None
                 continue
             limits = limits._replace(max_records=buffer.credit.at_once(limits.max_records, now_ms()))
-            ranges = list(alike_attempts(ranges, self._delivery_count_limit()))
+            ranges = alike_attempts(ranges, self._delivery_count_limit())
             taken = slice_response(ranges, part.batches, part.covered, Limits(*limits, must_progress=is_first))
             deadline_ms = partition.take(taken, now_ms())
             if deadline_ms is not None:
