@@ -101,7 +101,7 @@ class Demo:
             # The job waits for its broker, so both start at the same time.
             starting = stack.enter_context(ThreadPoolExecutor(1)).submit(kafka.start)
             stack.callback(kafka.stop)
-            self._job = stack.enter_context(share_group_job())
+            self._job = share_group_job().start()
             stack.callback(lambda: self._job.kill())
             self._display.wait("a Kafka broker", starting.done)
             starting.result()
@@ -167,9 +167,8 @@ class Demo:
         self._job.kill()
         self._display.say("the share-group job was killed (SIGKILL) and is started again; the members keep running")
         begin, finished = time.monotonic(), _progress().finished
-        if not SPARK.exists:
-            self._job = share_group_job(SPARK.recording_options())
-        self._job.start()
+        job = self._job if SPARK.exists else share_group_job(SPARK.recording_options())
+        self._job = job.start()
         self._await_job("the share-group job to come back", since)
         self._display.say(f"the share-group job runs again after {time.monotonic() - begin:.1f} s")
         self._display.wait("the first records after the restart", lambda: _progress().finished > finished)

@@ -30,7 +30,11 @@ class ClassArchive:
         return (f"-XX:SharedArchiveFile={self.path}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off") if self.exists else ()
 
     def recording_options(self) -> tuple[str, ...]:
-        """JVM options to write the archive at the end of the process; `keep` puts it in place."""
+        """JVM options to write the archive at the end of the process; `keep` puts it in place.
+
+        An earlier archive is removed: a JVM cannot start from one and write one.
+        """
+        self.path.unlink(missing_ok=True)
         self._new.unlink(missing_ok=True)
         return (f"-XX:ArchiveClassesAtExit={self._new}",)
 

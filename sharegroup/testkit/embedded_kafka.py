@@ -139,7 +139,7 @@ class EmbeddedKafka:
         if self._broker is not None:
             raise EmbeddedKafkaError(f"already running on {self.bootstrap_servers}")
         logging = [f"-Dlog4j2.configurationFile={_LOG4J2_PROPERTIES}", "-Dsharegroup.log.level=info"]
-        archive = BROKER.options() if self._conf == "broker" and "ArchiveClassesAtExit" not in _kafka_opts() else ()
+        archive = BROKER.options() if self._conf == "broker" else ()
         command = [java(), *archive, "-cp", os.pathsep.join(str(jar) for jar in jars(self._conf)), *logging]
         for attempt in range(1, PORT_ATTEMPTS + 1):
             try:
@@ -299,7 +299,7 @@ class EmbeddedKafka:
 
     def _spawn(self, java_command: list[str], main_class: str, file: str) -> GuardedProcess:
         assert self._home is not None  # set first thing by _start_once
-        options = [self._heap, *shlex.split(_kafka_opts())]
+        options = [self._heap, *shlex.split(os.environ.get("KAFKA_OPTS", ""))]
         command = [*java_command, *options, main_class, str(self._home / file)]
         return GuardedProcess(command, self.log_path, self._home)
 
@@ -371,10 +371,6 @@ class EmbeddedKafka:
     def _failed(self, what: str, kind: type[EmbeddedKafkaError] = EmbeddedKafkaError) -> EmbeddedKafkaError:
         tail = "\n".join(self._log_text().splitlines()[-LOG_TAIL_LINES:])
         return kind(f"embedded Kafka: {what}; the end of {self.log_path}:\n{tail}")
-
-
-def _kafka_opts() -> str:
-    return os.environ.get("KAFKA_OPTS", "")
 
 
 def _new_cluster_id() -> str:
