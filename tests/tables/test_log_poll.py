@@ -19,7 +19,7 @@ _Topic = MetadataResponse.MetadataResponseTopic
 
 
 class Client:
-    """In place of LogOffsetsClient."""
+    """A LogOffsetsClient that knows some topics."""
 
     def __init__(self, settings: object) -> None:
         self.asked: list[Collection[str]] = []

@@ -49,7 +49,7 @@ class Display:
         while not is_done():
             if time.monotonic() - self._said >= WORD_S:
                 self.say(f"  still waiting for {what}{(reached := stage()) and ': '}{reached}")
-            time.sleep(_POLL_S)  # polls other processes; there is nothing to wait on
+            time.sleep(_POLL_S)  # polls other processes
 
     def show(self, now: Progress, log_end_offsets: Mapping[TopicPartition, int]) -> None:
         """Show how far the work is: in the table, or in a line when something has changed or `WORD_S` have passed."""
