@@ -73,8 +73,9 @@ class LogPoll:
         self._loop.run(forget())
 
     def waiter(self) -> KafkaConsumer:
-        """A new consumer that waits until a partition has something unread; it reads not much of it."""
-        return offsets_consumer(self._settings, max_partition_fetch_bytes=_WAITER_BYTES, fetch_max_bytes=_WAITER_BYTES)
+        """A new consumer that waits until a partition has something unread and committed; it reads not much of it."""
+        limits = dict.fromkeys(("max_partition_fetch_bytes", "fetch_max_bytes"), _WAITER_BYTES)
+        return offsets_consumer(self._settings, read_committed=True, **limits)
 
     def close(self) -> None:
         """Close the connections."""

@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from deltalake import DeltaTable
+from kafka import KafkaProducer
 
 from sharegroup.errors import ErrorCode
 from sharegroup.testkit.raw_member import RawMember, RequestClient
 from sharegroup.testkit.whole_log import whole_delivery_log
-from sharegroup.types import AcknowledgeType
+from sharegroup.types import AcknowledgeType, AcquiredRange
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sharegroup.testkit.embedded_kafka import EmbeddedKafka
     from sharegroup.testkit.share_group_job import ShareGroupJobRun
     from tests.integration.conftest import NewTopic
 
@@ -107,6 +111,23 @@ def test_rows_without_a_needed_field_are_answered_and_rejected(
             assert name in (response.error_message or ""), (name, response)
             share_group_job.await_log(logged)
     assert len(rows_of(share_group_job, "delivery_log", member.group_id)) == 1
+
+
+def test_rows_of_an_aborted_transaction_do_not_count(
+    kafka: EmbeddedKafka, share_group_job: ShareGroupJobRun, member: RawMember, unique_name: Callable[[str], str]
+) -> None:
+    topic = topic_of(member)
+    accepts = member.acknowledge_request(topic, 0, [(0, 0, AcknowledgeType.ACCEPT)])
+    producer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, transactional_id=unique_name("tx"))
+    producer.init_transactions()
+    producer.begin_transaction()
+    requests_topic = share_group_job.config.job.partition_requests_topic
+    producer.send(requests_topic, key=accepts.kafka_key, value=accepts.encode()).get(timeout=30)
+    producer.abort_transaction()
+    producer.close()
+
+    assert member.acknowledge(topic, 0, [(0, 0, AcknowledgeType.RELEASE)]).error_code == ErrorCode.NONE
+    assert member.fetch(topic, 0, 1).acquired == (AcquiredRange(0, 0, 2),)
 
 
 def test_requests_that_name_what_is_not_there_get_kafkas_errors(client: RequestClient, member: RawMember) -> None:

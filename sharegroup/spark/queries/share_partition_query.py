@@ -34,7 +34,7 @@ def request_rows(spark: SparkSession, config: Config, topic: str, positions: dic
 
     With a checkpoint the query goes on where it was; without one it starts at `positions`, and at the beginning of a
     partition that no commit has a position of. Rows that retention has taken are passed over: what was acquired comes
-    back by its lock.
+    back by its lock. Rows of a transaction that was aborted are not read.
     """
     starting = json.dumps({topic: _starting_offsets(config, topic, positions)})
     stream = (
@@ -44,6 +44,7 @@ def request_rows(spark: SparkSession, config: Config, topic: str, positions: dic
         .option("startingOffsets", starting)
         .option("maxOffsetsPerTrigger", config.job.max_requests_per_batch)
         .option("failOnDataLoss", "false")
+        .option("kafka.isolation.level", "read_committed")
         .load()
     )
     return request_texts(stream)
