@@ -148,7 +148,8 @@ class ShareApis:
         end = loop.time() + body.max_wait_ms / 1000
         while not self.sessions.is_draining:
             served.clear_news()
-            await self._add_buffered(served, partitions, request, response)
+            may_wait = body.min_bytes > 0 and loop.time() < end
+            await self._add_buffered(served, partitions, request, response, may_wait)
             faults = self._topics.faults(request.caller, partitions)
             response.faults(faults)
             readable = [key for key in partitions if key not in faults and self.sessions.owns(served.session, key)]
@@ -158,8 +159,7 @@ class ShareApis:
                 return
             if body.min_bytes <= 0 or (response.record_count and response.byte_count >= body.min_bytes):
                 return
-            if not await served.wait(left):
-                return
+            await served.wait(left)
 
     async def _add_buffered(
         self,
@@ -167,6 +167,7 @@ class ShareApis:
         partitions: list[TopicIdPartition],
         request: Request[ShareFetch],
         response: FetchResponseBuilder,
+        may_wait: bool,
     ) -> None:
         """Add what the buffers have of the partitions, each once, as far as there is room."""
         body = request.body
@@ -181,7 +182,7 @@ class ShareApis:
             if served.must_wait_for(key, self._job.now_ms()):
                 continue
             limits = FetchLimits(room, body.max_bytes - response.byte_count, max(1, body.batch_size), is_record_limit)
-            found = await served.take(key, topic, limits, not response.record_count, self._job.now_ms)
+            found = await served.take(key, topic, limits, not response.record_count, self._job.now_ms, may_wait)
             if found is not None:
                 response.records(key, found)
 

@@ -45,7 +45,8 @@ class Slice(NamedTuple):
     """One partition of a ShareFetch response; acquired, gaps and left are the ranges that were there, parted in three.
 
     All are ascending and disjoint. `records` are the batches to send, each once; `record_count` is the number of
-    offsets in `acquired`, `byte_count` the size of `records`.
+    offsets in `acquired`, `byte_count` the size of `records`. `rest_of_batch` is how many offsets the last of the
+    batches has behind the last one acquired.
     """
 
     acquired: list[AcquiredRange]
@@ -54,6 +55,7 @@ class Slice(NamedTuple):
     left: list[AcquiredRange]
     record_count: int
     byte_count: int
+    rest_of_batch: int = 0
 
 
 def alike_attempts(ranges: list[AcquiredRange], delivery_count_limit: int) -> list[AcquiredRange]:
@@ -155,7 +157,7 @@ class _Response:
         self._records: list[memoryview] = []
         self._gaps: list[OffsetRange] = []
         self._left: list[AcquiredRange] = []
-        self._record_count = self._byte_count = 0
+        self._record_count = self._byte_count = self._last_offset = 0
 
     @property
     def is_at_record_limit(self) -> bool:
@@ -174,6 +176,7 @@ class _Response:
         """Send the batch, with what is acquired of it."""
         self._records.append(batch.data)
         self._byte_count += len(batch.data)
+        self._last_offset = batch.last_offset
         strict = self._limits.is_record_limit
         room = self._limits.max_records - self._record_count if strict else None
         splits = not strict and self._ends_with_its_batch()
@@ -192,7 +195,8 @@ class _Response:
     def cut(self, walk: _Walk) -> Slice:
         """End the response here; what the walk has not passed stays with the member."""
         self._left += walk.rest()
-        return Slice(self._acquired, self._records, self._gaps, self._left, self._record_count, self._byte_count)
+        rest = self._last_offset - self._acquired[-1].last_offset if self._acquired else 0
+        return Slice(self._acquired, self._records, self._gaps, self._left, self._record_count, self._byte_count, rest)
 
     def _ends_with_its_batch(self) -> bool:
         if not self._acquired:

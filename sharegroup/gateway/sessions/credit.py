@@ -75,6 +75,15 @@ class Credit:
         self._consumption.asked(now_ms)
         return self._most(wanted, now_ms)
 
+    def may_send(self, records: int, now_ms: int) -> bool:
+        """Whether the member may be sent so many records at once."""
+        return self._most(records, now_ms) >= records
+
+    @property
+    def last_was_full(self) -> bool:
+        """Whether the last demand was answered with all records that it asked for."""
+        return self._last_was_full
+
     def share_locks(self, locks: int, members: int) -> None:
         """So many members use the share-partition now, which has so many locks."""
         self._limit = max(1, min(locks // max(1, members), self._max_records))

@@ -35,6 +35,11 @@ class Demands:
         return not is_standing and now_ms >= self._not_before_ms
 
     @property
+    def is_standing(self) -> bool:
+        """Whether one stands at the job."""
+        return self._standing is not None
+
+    @property
     def is_ahead(self) -> bool:
         """Whether one was sent that no fetch of the client waited for."""
         return self._standing is not None and self._standing.is_ahead

@@ -152,6 +152,12 @@ class MemberPartition:
         self.holdings.handed_out(sent, now_ms)
         return shortest_ms
 
+    def awaits_rest(self, taken: Slice, now_ms: int) -> bool:
+        """Whether the rest of the record batch in which the slice ends is to come, which is asked for if need be."""
+        records = self.read_ahead.rest_of_batch(taken.acquired, taken.rest_of_batch, now_ms) if taken.acquired else None
+        self._demand(records or None, now_ms)
+        return records is not None
+
     def withdraw(self, taken: Slice, lock_deadline_ms: int, now_ms: int) -> bool:
         """Give back what was taken for a response that took so long to be made that its locks are nearly over.
 
@@ -184,6 +190,10 @@ class MemberPartition:
             records = sum(last - first + 1 for first, last, _ in expired)
             logger.info("%s: %d records for member %s were too late to be sent", self.key, records, self.member_id)
             self.give_back(expired)
+
+    def give_back_uncommitted(self) -> None:
+        """Give back what was granted before the group was altered to read committed records only."""
+        self.give_back(self.read_ahead.take_uncommitted())
 
     def idle(self) -> None:
         """Give back what is ahead of the member: it does not come for it."""

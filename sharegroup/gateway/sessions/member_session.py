@@ -6,11 +6,13 @@ A response holds complete record batches, each once, and lists only offsets that
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
+from sharegroup.config import GroupConfig, IsolationLevel
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.records.batch_cache import batches_from
 from sharegroup.gateway.records.log_reader import LogPosition, LogReader, LogReadError
@@ -46,20 +48,20 @@ class FetchLimits(NamedTuple):
 
 class MemberSession:
     """Serves the fetches and acknowledgements of one share session; `make` gives a partition's MemberPartition when it
-    is first named. `delivery_count_limit` returns the group's current `share.delivery.count.limit`."""
+    is first named. `group_config` returns the group's current config."""
 
     def __init__(
         self,
         session: ShareSession,
         reader: LogReader,
         make: Callable[[TopicIdPartition, Callable[[], None]], MemberPartition],
-        delivery_count_limit: Callable[[], int],
+        group_config: Callable[[], GroupConfig],
     ) -> None:
         self.session = session
         self.rhythm = PollRhythm()
         self._reader = reader
         self._make = make
-        self._delivery_count_limit = delivery_count_limit
+        self._group_config = group_config
         self._partitions: dict[TopicIdPartition, MemberPartition] = {}
         self._news = asyncio.Event()
         self._look_again_s: float | None = None
@@ -156,18 +158,11 @@ class MemberSession:
         self._news.clear()
         self._look_again_s = None
 
-    async def wait(self, timeout_s: float) -> bool:
-        """Wait until something came for one of the partitions, or a read may be tried again.
-
-        False if neither was so within so long.
-        """
+    async def wait(self, timeout_s: float) -> None:
+        """Wait until something came for one of the partitions, or a read may be tried again, for so long at most."""
         again_s = self._look_again_s
-        has_again = again_s is not None and again_s < timeout_s
-        try:
-            await asyncio.wait_for(self._news.wait(), again_s if has_again else timeout_s)
-        except TimeoutError:
-            return has_again
-        return True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._news.wait(), timeout_s if again_s is None else min(again_s, timeout_s))
 
     def must_wait_for(self, key: TopicIdPartition, now_ms: int) -> bool:
         """Whether there is nothing for the member in a partition's buffer; the member's fetch then waits for some."""
@@ -189,11 +184,13 @@ class MemberSession:
         limits: FetchLimits,
         is_first: bool,
         now_ms: Callable[[], int],
+        may_wait: bool = False,
     ) -> PartRecords | None:
         """What the buffer has of a partition, within the limits; None if there is nothing to send now.
 
         `is_first`: nothing else is in the response yet, so that a batch may be larger than MaxBytes. `now_ms`: the
-        brokers' time; reading takes some.
+        brokers' time; reading takes some. `may_wait`: the fetch may wait until a record batch, of which the member has
+        acquired a part, is complete.
         """
         partition = self.partition(key)
         buffer = partition.read_ahead
@@ -201,6 +198,10 @@ class MemberSession:
         while True:
             partition.expire(now_ms())
             ranges, read_committed = buffer.part()
+            config = self._group_config()
+            if ranges and not read_committed and config.isolation_level is IsolationLevel.READ_COMMITTED:
+                partition.give_back_uncommitted()
+                continue
             if not ranges:
                 buffer.client_waits(now_ms())
                 return None
@@ -213,8 +214,10 @@ class MemberSession:
                     return None
                 continue
             limits = limits._replace(max_records=buffer.credit.at_once(limits.max_records, now_ms()))
-            ranges = alike_attempts(ranges, self._delivery_count_limit())
+            ranges = alike_attempts(ranges, config.delivery_count_limit)
             taken = slice_response(ranges, part.batches, part.covered, Limits(*limits, must_progress=is_first))
+            if may_wait and not limits.is_record_limit and partition.awaits_rest(taken, now_ms()):
+                return None
             deadline_ms = partition.take(taken, now_ms())
             if deadline_ms is not None:
                 self._read_on(taken.left, position, chunks[-1].last_offset)

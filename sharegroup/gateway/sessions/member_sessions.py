@@ -96,7 +96,7 @@ class MemberSessions:
                 session,
                 self._reader,
                 lambda key, arrived: self._member_partition(session, key, arrived),
-                lambda: self._group_configs.group_config(session.key.group_id).delivery_count_limit,
+                lambda: self._group_configs.group_config(session.key.group_id),
             )
         return self._served[session]
 

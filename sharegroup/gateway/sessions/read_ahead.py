@@ -33,6 +33,8 @@ class ReadAhead:
         self._buffer = ReadAheadBuffer()
         self._is_waiting = False
         self._without_since_ms: int | None = None
+        #: The last offset of a part of a record batch whose rest was asked for.
+        self._rest_behind: int | None = None
 
     @property
     def buffered(self) -> int:
@@ -103,6 +105,23 @@ class ReadAhead:
             return None
         return self.credit.missing(self.buffered, self._is_in_need, now_ms)
 
+    def rest_of_batch(self, part: Sequence[AcquiredRange], rest: int, now_ms: int) -> int | None:
+        """How many records to ask for so that the record batch in which `part` ends is complete; `rest` are missing.
+
+        None: `part` should be sent as it is. 0: it should wait, as the answer to a demand may bring the rest. A rest
+        that others have, or with which the member would be sent too much at once, is not waited for.
+        """
+        last_offset, records = part[-1].last_offset, sum(last - first + 1 for first, last, _ in part)
+        if self._rest_behind == last_offset:
+            return 0 if self._demands.is_standing else None
+        may_send = self.credit.last_was_full and self.credit.may_send(records + rest, now_ms)
+        if not rest or records < self.buffered or not may_send:
+            return None
+        self._rest_behind = last_offset
+        if self._demands.may_send(now_ms):
+            return rest
+        return 0 if self._demands.is_standing else None
+
     def linger_ms(self, now_ms: int) -> int:
         """How long the demand may wait at the job for others."""
         return 0 if self._is_in_need else self.credit.linger_ms(self.buffered, now_ms)
@@ -151,6 +170,10 @@ class ReadAhead:
         if due:
             self.credit.shrink()
         return due
+
+    def take_uncommitted(self) -> list[AcquiredRange]:
+        """The group reads committed records only by now: all ranges granted before that, to be given back."""
+        return self._buffer.take_uncommitted()
 
     def idle(self) -> list[AcquiredRange]:
         """The member does not fetch any more: all ranges, to be given back."""

@@ -113,6 +113,16 @@ class ReadAheadBuffer:
             self._remove(first, last)
         return due
 
+    def take_uncommitted(self) -> list[AcquiredRange]:
+        """Remove the ranges that were granted to a group that reads uncommitted records; ascending."""
+        found = [
+            AcquiredRange(first, last, delivery.delivery_count)
+            for first, last, delivery in self._ranges
+            if not delivery.read_committed
+        ]
+        self.take(found)
+        return found
+
     def shortest_deadline_ms(self) -> int | None:
         """When the first lock of those here ends; None when empty."""
         return min(self._by_deadline, default=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import gc
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
@@ -11,9 +12,9 @@ from uuid import UUID
 
 import pytest
 
-from sharegroup.config import Config
+from sharegroup.config import Config, IsolationLevel
 from sharegroup.errors import ErrorCode
-from sharegroup.gateway.handlers.share_fetch import ShareApis
+from sharegroup.gateway.handlers.share_fetch import RECORD_LIMIT, ShareApis
 from sharegroup.gateway.records import log_reader
 from sharegroup.gateway.records.slicing import Slice
 from sharegroup.gateway.sessions.member_identities import MemberIdentities
@@ -36,6 +37,7 @@ from tests.unit.gateway.recording_job import RecordingJob
 
 ORDERS, SECRETS, BILLS = UUID(int=1), UUID(int=2), UUID(int=3)
 NODE, LOCK_MS = 1, 30_000
+BATCH_OPTIMIZED = 0
 #: Longer than any test may take.
 LONG_MS = 120_000
 
@@ -46,7 +48,8 @@ class Gateway:
     def __init__(self) -> None:
         config = Config()
         self.cluster = KnownCluster(orders=(ORDERS, NODE), secrets=(SECRETS, NODE), bills=(BILLS, NODE))
-        groups: Any = SimpleNamespace(group_config=config.group_config)
+        self.group_config = config.group_config("g")
+        groups: Any = SimpleNamespace(group_config=lambda _: self.group_config)
         security = SimpleNamespace(fetch=lambda *_: None, may_read=lambda _, name: name != "secrets")
         self.job = RecordingJob()
         listeners = Listeners("localhost")
@@ -65,6 +68,8 @@ class Gateway:
         reject: tuple[tuple[int, int], ...] = (),
         max_wait_ms: int = 0,
         min_bytes: int = 1,
+        max_records: int = 10,
+        acquire_mode: int = 0,
     ) -> Any:
         """A ShareFetch of partition 0 of these topics, which rejects these offsets."""
         named = ShareFetchRequest.FetchTopic
@@ -76,8 +81,9 @@ class Gateway:
             max_wait_ms=max_wait_ms,
             min_bytes=min_bytes,
             max_bytes=1_000_000,
-            max_records=10,
+            max_records=max_records,
             batch_size=10,
+            share_acquire_mode=acquire_mode,
             topics=[
                 named(
                     topic_id=topic_id,
@@ -87,8 +93,9 @@ class Gateway:
             ],
             forgotten_topics_data=[],
         )
-        answer = await self.apis.fetch(request(body))
-        return decode_response(ShareFetchResponse, 1, memoryview(b"".join(encode_pieces(answer, 1, 5)))[4:])
+        version = 2 if acquire_mode else 1
+        answer = await self.apis.fetch(request(body, version))
+        return decode_response(ShareFetchResponse, version, memoryview(b"".join(encode_pieces(answer, version, 5)))[4:])
 
     async def acknowledge(self, epoch: int, topic_id: UUID, *reject: tuple[int, int]) -> int:
         """A ShareAcknowledge that rejects these offsets of partition 0; the partition's error code."""
@@ -104,6 +111,10 @@ class Gateway:
         response = await self.apis.acknowledge(request(body))
         assert response.error_code == 0
         return int(response.responses[0].partitions[0].error_code)
+
+    def alter_group(self, **values: Any) -> None:
+        """The group's config from now on."""
+        self.group_config = dataclasses.replace(self.group_config, **values)
 
     def part(self, name: str = "orders") -> MemberPartition:
         """The member's part of a topic's partition 0."""
@@ -137,8 +148,8 @@ def batches(partition: Any, offsets: tuple[tuple[int, int], ...]) -> list[Any]:
     ]
 
 
-def request(body: Any) -> Request:
-    frame = memoryview(encode_request(body, 1, 5, "c"))[4:]
+def request(body: Any, version: int = 1) -> Request:
+    frame = memoryview(encode_request(body, version, 5, "c"))[4:]
     header = read_header(frame)
     return Request(header, decode_request(type(body), header, frame), Caller(7, NODE, "localhost"))
 
@@ -477,5 +488,80 @@ def test_records_are_read_as_their_grants_say() -> None:
             for response in (first, second)
         ] == [[(0, 9)], [(10, 19)]]
         assert [fetch.isolation_level for fetch in gateway.cluster.fetches] == [1, 0]
+
+    run(test)
+
+
+def test_grants_of_a_group_altered_to_read_committed_are_given_back() -> None:
+    """Records that were acquired before may be of transactions that were aborted since."""
+
+    async def test(gateway: Gateway) -> None:
+        await gateway.fetch(0, ORDERS)
+        gateway.job.acquire(0, 9, LOCK_MS)
+        gateway.alter_group(isolation_level=IsolationLevel.READ_COMMITTED)
+        gateway.rows()
+        gateway.cluster.answers = [partition_data(log_batches.batch(0, 20))]
+        response = await gateway.fetch(1, ORDERS, max_wait_ms=1)
+        assert not response.responses
+        assert [row.acquired for row in gateway.sent(UNACQUIRE)] == [(AcquiredRange(0, 9, 1),)]
+        gateway.job.acquire(0, 4, LOCK_MS, read_committed=True)
+        response = await gateway.fetch(2, ORDERS)
+        found = response.responses[0].partitions[0].acquired_records
+        assert [(r.first_offset, r.last_offset) for r in found] == [(0, 4)]
+
+    run(test)
+
+
+async def polls_half_a_batch(gateway: Gateway, acquire_mode: int, max_wait_ms: int = LONG_MS) -> Any:
+    """A fetch of 5 records, where the log has one batch of 10, after the job has acquired the first 5."""
+    gateway.cluster.answers = [partition_data(log_batches.batch(0, 10))] * 2
+    await gateway.fetch(0, ORDERS, max_records=5)
+    gateway.job.acquire(0, 4, LOCK_MS)
+    gateway.rows()
+    return asyncio.create_task(
+        gateway.fetch(1, ORDERS, max_records=5, max_wait_ms=max_wait_ms, acquire_mode=acquire_mode)
+    )
+
+
+def acquired(response: Any) -> list[tuple[int, int]]:
+    return [
+        (found.first_offset, found.last_offset)
+        for entry in response.responses
+        for partition in entry.partitions
+        for found in partition.acquired_records
+    ]
+
+
+def test_a_record_batch_that_was_begun_is_finished() -> None:
+    async def test(gateway: Gateway) -> None:
+        fetch = await polls_half_a_batch(gateway, BATCH_OPTIMIZED)
+        await gateway.until(lambda: gateway.sent(FETCH))
+        assert [row.max_records for row in gateway.sent(FETCH)] == [5]
+        gateway.job.acquire(5, 9, LOCK_MS)
+        assert acquired(await fetch) == [(0, 9)]
+
+    run(test)
+
+
+def test_the_rest_of_a_record_batch_that_others_have_is_not_waited_for() -> None:
+    async def test(gateway: Gateway) -> None:
+        fetch = await polls_half_a_batch(gateway, BATCH_OPTIMIZED)
+        await gateway.until(lambda: gateway.sent(FETCH))
+        gateway.job.acquire(20, 24, LOCK_MS)
+        assert acquired(await fetch)[:1] == [(0, 4)]
+
+    run(test)
+
+
+def test_a_part_of_a_record_batch_is_sent_when_max_wait_is_over() -> None:
+    async def test(gateway: Gateway) -> None:
+        assert acquired(await (await polls_half_a_batch(gateway, BATCH_OPTIMIZED, max_wait_ms=20))) == [(0, 4)]
+
+    run(test)
+
+
+def test_a_record_limit_splits_a_record_batch() -> None:
+    async def test(gateway: Gateway) -> None:
+        assert acquired(await (await polls_half_a_batch(gateway, RECORD_LIMIT))) == [(0, 4)]
 
     run(test)
