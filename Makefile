@@ -65,17 +65,17 @@ lint: $(STAMPS)/dev
 $(STAMPS)/spark.jsa: | $(STAMPS)/jars-spark+broker
 	@$(PY) -m tests.class_archive
 
-# Three processes for two cores: tests of the job wait for it half of their time.
-TESTS := --ignore=tests/benchmarks --numprocesses=3 --dist=loadfile --no-loadscope-reorder
+# More processes than the two cores of the smallest machine: tests of the job wait for it half of their time.
+TESTS := --ignore=tests/benchmarks --no-loadscope-reorder
 
 .PHONY: test
 test: setup-dev $(STAMPS)/jars-tools
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint $(STAMPS)/spark.jsa
-	$(PY) -m pytest $(TESTS) -m "not thorough and not long"
+	$(PY) -m pytest $(TESTS) --numprocesses=4 --dist=loadscope -m "not thorough and not long"
 
 .PHONY: test-all
 test-all: setup-dev $(STAMPS)/spark.jsa $(STAMPS)/jars-tools+broker-3.9+s3+s3-server pythons
-	$(PY) -m pytest $(TESTS) -m thorough
+	$(PY) -m pytest $(TESTS) --numprocesses=3 --dist=loadfile -m thorough
 
 .PHONY: unit
 unit: $(STAMPS)/dev

@@ -5,7 +5,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -57,6 +57,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(tier)
     if "PYTEST_XDIST_WORKER" in os.environ:
         items.sort(key=lambda item: (item.get_closest_marker("timeout") is None, -_ORDER.index(_tier(item))))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `--dist=loadscope` the tests that share services are one scope."""
+    if config.getvalue("dist") != "loadscope":
+        return None
+    from tests.shared_services import SharedServicesScheduling
+
+    return SharedServicesScheduling(config, log)
 
 
 def _tier(item: pytest.Item) -> str:
