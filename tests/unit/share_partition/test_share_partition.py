@@ -312,6 +312,17 @@ def test_a_lower_limit_archives_at_the_next_release() -> None:
     assert (partition.start_offset, partition.state_batches()) == (10, [])
 
 
+def test_a_higher_limit_allows_more_deliveries() -> None:
+    partition = SharePartition(0, 0, 1)
+    lower, higher = SharePartitionConfig(delivery_count_limit=3), SharePartitionConfig(delivery_count_limit=5)
+    for config in (lower, lower, higher, higher):
+        acquired(partition)
+        partition.replay(partition.release_member("m1", config))
+    assert acquired(partition) == (AcquiredRange(0, 0, 5),)
+    partition.replay(partition.release_member("m1", higher))
+    assert (partition.start_offset, partition.state_batches()) == (1, [])
+
+
 def test_throttling_knows_its_fetch_batches_after_a_restart() -> None:
     partition = SharePartition(0, 0, 14)
     for _ in range(3):
