@@ -35,9 +35,10 @@ from tests.unit.gateway.known_cluster import KnownCluster, partition_data
 from tests.unit.gateway.recording_job import RecordingJob
 
 ORDERS, SECRETS, BILLS = UUID(int=1), UUID(int=2), UUID(int=3)
-NODE, OTHER_NODE, LOCK_MS = 1, 2, 30_000
+NODE, LOCK_MS = 1, 30_000
 #: Longer than any test may take.
 LONG_MS = 120_000
+OTHER_NODE = 2
 
 
 class Gateway:

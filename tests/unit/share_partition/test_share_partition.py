@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import pytest
 
@@ -321,6 +322,20 @@ def test_a_higher_limit_allows_more_deliveries() -> None:
     assert acquired(partition) == (AcquiredRange(0, 0, 5),)
     partition.replay(partition.release_member("m1", higher))
     assert (partition.start_offset, partition.state_batches()) == (1, [])
+
+
+def test_batches_are_halved_from_half_of_the_limit_on_and_each_record_comes_as_often() -> None:
+    partition, config = SharePartition(0, 0, 512), SharePartitionConfig(delivery_count_limit=10)
+    sizes, deliveries = [], Counter[int]()
+    while partition.start_offset < 512:
+        outcome = partition.acquire("m1", 512, 0, config)
+        partition.replay(outcome)
+        offsets = [offset for found in outcome.response for offset in range(found.first_offset, found.last_offset + 1)]
+        sizes.append(len(offsets))
+        deliveries.update(offsets)
+        partition.replay(partition.release_member("m1", config))
+    assert sizes[:10] == [512, 512, 512, 512, 512, 256, 128, 64, 32, 1]
+    assert deliveries == dict.fromkeys(range(512), 10)
 
 
 def test_throttling_knows_its_fetch_batches_after_a_restart() -> None:
