@@ -324,7 +324,7 @@ def test_a_higher_limit_allows_more_deliveries() -> None:
     assert (partition.start_offset, partition.state_batches()) == (1, [])
 
 
-def test_batches_are_halved_from_half_of_the_limit_on_and_each_record_comes_as_often() -> None:
+def test_batches_are_halved_from_half_of_the_delivery_limit_on() -> None:
     partition, config = SharePartition(0, 0, 512), SharePartitionConfig(delivery_count_limit=10)
     sizes, deliveries = [], Counter[int]()
     while partition.start_offset < 512:
