@@ -104,3 +104,9 @@ def test_settings_of_the_connection_that_are_wrong(tmp_path: Path, content: str 
     assert {"no-value\n": "a line without name=value", None: "cannot be read"}.get(
         content, "Unknown property ssl.truststore.locatoin"
     ) in done.stderr
+
+
+def test_an_unknown_option_is_refused() -> None:
+    done = sharegroup("share-groups", "--bootstrap-server", "localhost:1", "--list", "--new-consumer")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "No such option: --new-consumer" in done.stderr

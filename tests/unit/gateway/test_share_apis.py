@@ -40,6 +40,7 @@ NODE, LOCK_MS = 1, 30_000
 BATCH_OPTIMIZED = 0
 #: Longer than any test may take.
 LONG_MS = 120_000
+OTHER_NODE = 2
 
 
 class Gateway:
@@ -54,6 +55,7 @@ class Gateway:
         self.job = RecordingJob()
         listeners = Listeners("localhost")
         listeners.add(NODE, 9192)
+        listeners.add(OTHER_NODE, 9193)
         leases = MemberLeases()
         leases.begin("g", "m").extend(10 * LOCK_MS)
         self.identities = MemberIdentities(groups)
@@ -188,6 +190,37 @@ def test_acknowledging_needs_the_right_to_read_the_topic() -> None:
         refused = await gateway.fetch(2, SECRETS, reject=((0, 9),))
         assert errors(refused)[SECRETS] == (ErrorCode.TOPIC_AUTHORIZATION_FAILED,) * 2
         assert [row for row in gateway.rows() if row[1] == "secrets"] == []
+
+    run(test)
+
+
+@pytest.mark.parametrize("by_fetch", [True, False], ids=["fetch", "acknowledge"])
+def test_a_session_that_closes_acknowledges_before_it_releases(by_fetch: bool) -> None:
+    async def test(gateway: Gateway) -> None:
+        await gateway.fetch(0, ORDERS)
+        gateway.hand_out(0, 9)
+        gateway.rows()
+        if by_fetch:
+            closed = await gateway.fetch(-1, ORDERS, reject=((0, 4),), max_wait_ms=LONG_MS)
+            assert errors(closed) == {ORDERS: (ErrorCode.NONE, ErrorCode.NONE)}
+        else:
+            assert await gateway.acknowledge(-1, ORDERS, (0, 4)) == ErrorCode.NONE
+        assert gateway.rows() == [(ACKNOWLEDGE, "orders"), (RELEASE_MEMBER, "orders")]
+        assert (await gateway.fetch(1, ORDERS)).error_code == ErrorCode.SHARE_SESSION_NOT_FOUND
+
+    run(test)
+
+
+def test_acknowledgements_in_a_fetch_count_and_have_their_own_error_code() -> None:
+    async def test(gateway: Gateway) -> None:
+        await gateway.fetch(0, ORDERS)
+        gateway.hand_out(0, 9)
+        gateway.rows()
+        assert errors(await gateway.fetch(1, ORDERS, reject=((0, 9),))) == {ORDERS: (ErrorCode.NONE, ErrorCode.NONE)}
+        (row,) = gateway.sent(ACKNOWLEDGE)
+        assert row.batches == (AcknowledgementBatch(0, 9, (AcknowledgeType.REJECT,)),)
+        again = await gateway.fetch(2, ORDERS, reject=((0, 9),))
+        assert errors(again) == {ORDERS: (ErrorCode.NONE, ErrorCode.INVALID_RECORD_STATE)}
 
     run(test)
 
@@ -327,7 +360,7 @@ def _deleted_as_a_broker_says(gateway: Gateway) -> None:
 
 
 def _led_elsewhere(gateway: Gateway) -> None:
-    gateway.cluster.there["orders"] = ORDERS, 2
+    gateway.cluster.there["orders"] = ORDERS, OTHER_NODE
     gateway.cluster.learn(gateway.cluster._answer(None))
 
 
@@ -380,6 +413,33 @@ def test_a_fetch_waits_for_the_partitions_that_can_be_read_whatever_others_are()
         }
         (found,) = [entry.partitions[0] for entry in response.responses if entry.topic_id == ORDERS]
         assert [(r.first_offset, r.last_offset, r.delivery_count) for r in found.acquired_records] == [(0, 9, 1)]
+
+    run(test)
+
+
+def test_a_fetch_at_a_broker_that_does_not_lead_names_the_leader() -> None:
+    async def test(gateway: Gateway) -> None:
+        _led_elsewhere(gateway)
+        response = await gateway.fetch(0, ORDERS, max_wait_ms=LONG_MS)
+        assert errors(response) == {ORDERS: (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NONE)}
+        assert response.responses[0].partitions[0].current_leader.leader_id == OTHER_NODE
+        assert [(node.node_id, node.port) for node in response.node_endpoints] == [(OTHER_NODE, 9193)]
+
+    run(test)
+
+
+def test_one_response_has_the_records_of_several_partitions() -> None:
+    async def test(gateway: Gateway) -> None:
+        await gateway.fetch(0, ORDERS, BILLS)
+        for name, first in (("orders", 0), ("bills", 100)):
+            gateway.part(name).read_ahead.sent("more", 5, 0)
+            gateway.part(name).read_ahead.arrived("more", [AcquiredRange(first, first + 4, 1)], LOCK_MS, 0)
+        gateway.cluster.answers = [partition_data(log_batches.batch(first, 5)) for first in (100, 0)]
+        response = await gateway.fetch(1)
+        assert {
+            entry.topic_id: [(r.first_offset, r.last_offset) for r in entry.partitions[0].acquired_records]
+            for entry in response.responses
+        } == {ORDERS: [(0, 4)], BILLS: [(100, 104)]}
 
     run(test)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import pytest
 
@@ -310,6 +311,31 @@ def test_a_lower_limit_archives_at_the_next_release() -> None:
     acquired(partition)
     partition.replay(partition.release_member("m1", SharePartitionConfig(delivery_count_limit=2)))
     assert (partition.start_offset, partition.state_batches()) == (10, [])
+
+
+def test_a_higher_limit_allows_more_deliveries() -> None:
+    partition = SharePartition(0, 0, 1)
+    lower, higher = SharePartitionConfig(delivery_count_limit=3), SharePartitionConfig(delivery_count_limit=5)
+    for config in (lower, lower, higher, higher):
+        acquired(partition)
+        partition.replay(partition.release_member("m1", config))
+    assert acquired(partition) == (AcquiredRange(0, 0, 5),)
+    partition.replay(partition.release_member("m1", higher))
+    assert (partition.start_offset, partition.state_batches()) == (1, [])
+
+
+def test_batches_are_halved_from_half_of_the_delivery_limit_on() -> None:
+    partition, config = SharePartition(0, 0, 512), SharePartitionConfig(delivery_count_limit=10)
+    sizes, deliveries = [], Counter[int]()
+    while partition.start_offset < 512:
+        outcome = partition.acquire("m1", 512, 0, config)
+        partition.replay(outcome)
+        offsets = [offset for found in outcome.response for offset in range(found.first_offset, found.last_offset + 1)]
+        sizes.append(len(offsets))
+        deliveries.update(offsets)
+        partition.replay(partition.release_member("m1", config))
+    assert sizes[:10] == [512, 512, 512, 512, 512, 256, 128, 64, 32, 1]
+    assert deliveries == dict.fromkeys(range(512), 10)
 
 
 def test_throttling_knows_its_fetch_batches_after_a_restart() -> None:
