@@ -40,8 +40,8 @@ class GroupMetadata:
     are no more, the newest last, to the time that was told. `assignor` and `assignment_timestamp_ms` tell of the
     assignor's last run: its name ("" before the first one), and when, None if it had nothing to assign. `departed` are
     the ids of those that have left since. `static_members` maps the names of static members to their ids (KIP-345).
-    `initialized_since_ms` is when the first share-partitions of a topic were initialized that the assignor has not seen,
-    because it waits for the others of the topic; None if there are none.
+    `initialized_since_ms` is when the first share-partitions were initialized that the assignor has not seen yet,
+    because it waits for the others of their topic; None if there are none.
     """
 
     group_id: str

@@ -6,7 +6,8 @@ Handlers (`heartbeat`, `administer`, `initialized`, `deleted`, `topic_deleted`, 
 `CoordinatorResult` and change nothing; `apply` replays its records. Two epochs count: the *group epoch* goes up when
 members, subscriptions, partitions, the set of initialized share-partitions or the assignor change; the *assignment
 epoch* follows it when the assignor has run (`target_assignment` says when). A heartbeat runs it where it is due; after
-the other handlers the caller does so, by `update_assignment`, also when `assignment_deadline_ms` has come. A member is
+the other handlers the caller does so, by `update_assignment`, also when `assignment_deadline_ms` has come. Notices
+`initialized` raise the group epoch once for a topic, so that members are assigned all of it at once. A member is
 brought to the assignment epoch by its own next heartbeat, in one step, since nothing has to be revoked first: what it
 holds of a share-partition that it reads no more stays locked for it, and it may acknowledge it.
 
@@ -90,7 +91,7 @@ __all__ = ["CoordinatorResult", "ReleaseMember", "ShareGroup"]
 #: What a member is told while its share-partitions are still being initialized, at least: with the usual 5 s a new
 #: consumer would get its first record 5 s later than needed.
 INITIALIZING_HEARTBEAT_INTERVAL_MS = 200
-#: How long the assignor waits for the other share-partitions of a topic of which the first ones are initialized.
+#: How long the assignor waits for the other share-partitions of a topic after the first ones have been initialized.
 INITIALIZING_MS = 1_000
 
 
@@ -206,8 +207,8 @@ class ShareGroup:
         """The initial state of each (topic id, partition, state_epoch) is durable: members may be given it.
 
         A repeated notice, one of an older state epoch and one for an unknown share-partition change nothing: to
-        initialise an active one again is a no-op. The group epoch goes up once for all share-partitions of a topic,
-        unless one of them takes more than `INITIALIZING_MS`, and not at all if the assignor is to run anyway.
+        initialise an active one again is a no-op. The group epoch goes up when a topic has no share-partition left that
+        is still to be initialized, or after `INITIALIZING_MS`; it does not go up if the assignor is to run anyway.
         """
         change, topic_ids = Change(self.metadata), set()
         for topic_id, partition, state_epoch in share_partitions:
@@ -217,7 +218,7 @@ class ShareGroup:
                 topic_ids.add(topic_id)
         if not topic_ids or is_pending(change.after):
             return CoordinatorResult(*change.records())
-        if not any(change.after.partitions(topic_id, SharePartitionStatus.INITIALIZING) for topic_id in topic_ids):
+        if not all(change.after.partitions(topic_id, SharePartitionStatus.INITIALIZING) for topic_id in topic_ids):
             change.bump_group_epoch()
         elif change.after.initialized_since_ms is None:
             change.add(InitializationRecord(now_ms))
