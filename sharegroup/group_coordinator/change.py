@@ -13,6 +13,7 @@ from sharegroup.group_coordinator.group_metadata import GroupMetadata
 from sharegroup.group_coordinator.records import (
     DeletedTopicRecord,
     GroupState,
+    InitializationRecord,
     Record,
     ShareGroupConfigRecord,
     ShareGroupRecord,
@@ -50,9 +51,12 @@ class Change:
         self._records[key] = record
 
     def bump_group_epoch(self) -> None:
-        """Members, subscriptions or partitions changed: a new assignment is needed (KIP-848, "Group epoch")."""
+        """Members, subscriptions or partitions changed: a new assignment is needed (KIP-848, "Group epoch").
+
+        Epoch 1 is that of a group to which nothing has been assigned yet, so a group begins with 2 (KAFKA-20268).
+        """
         state = GroupState.STABLE if self.after.members else GroupState.EMPTY
-        epoch = self.after.group_epoch + 1
+        epoch = self.after.next_epoch
         self.add(ShareGroupRecord(self.after.group_id, epoch, self.after.assignment_epoch, state))
 
     def records(self) -> Records:
@@ -65,7 +69,7 @@ class Change:
 def _key(record: Record) -> tuple[object, ...]:
     if isinstance(record, SharePartitionRecord):
         return type(record), record.topic_id, record.partition
-    if isinstance(record, ShareGroupRecord | TargetAssignmentMetadataRecord):
+    if isinstance(record, ShareGroupRecord | TargetAssignmentMetadataRecord | InitializationRecord):
         return (type(record),)
     if isinstance(record, ShareGroupConfigRecord):
         return type(record), record.config_name

@@ -52,7 +52,7 @@ def discovered_partitions(
                     topic_id,
                     partition,
                     SharePartitionStatus.INITIALIZING,
-                    group.group_epoch + 1,
+                    group.next_epoch,
                     start_offset,
                     auto_offset_reset if start_offset == BY_AUTO_OFFSET_RESET else None,
                 )

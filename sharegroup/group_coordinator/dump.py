@@ -66,6 +66,7 @@ def dump(group: GroupMetadata) -> dict[str, Any]:
         "configs": group.configs,
         "deleted_topics": group.deleted_topics,
         "assignor": [group.assignor, group.assignment_timestamp_ms, sorted(group.departed)],
+        "initialized_since_ms": group.initialized_since_ms,
     }
 
 
@@ -85,6 +86,7 @@ def restore(group_id: str, content: dict[str, Any]) -> GroupMetadata:
     # The state of a job that had no choice of assignors says nothing of it.
     group.assignor, group.assignment_timestamp_ms, departed = content.get("assignor", ("", None, ()))
     group.departed.update(departed)
+    group.initialized_since_ms = content.get("initialized_since_ms")
     assignments = [
         tuple(TopicPartitions(topic, topic_id, tuple(_partitions(ranges))) for topic, topic_id, ranges in item)
         for item in content["assignments"]

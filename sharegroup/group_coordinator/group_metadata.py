@@ -8,6 +8,7 @@ from sharegroup.group_coordinator.records import (
     Assignment,
     DeletedTopicRecord,
     GroupState,
+    InitializationRecord,
     Record,
     SessionRecord,
     ShareGroupConfigRecord,
@@ -39,6 +40,8 @@ class GroupMetadata:
     are no more, the newest last, to the time that was told. `assignor` and `assignment_timestamp_ms` tell of the
     assignor's last run: its name ("" before the first one), and when, None if it had nothing to assign. `departed` are
     the ids of those that have left since. `static_members` maps the names of static members to their ids (KIP-345).
+    `initialized_since_ms` is when the first share-partitions were initialized that the assignor has not seen yet,
+    because it waits for the others of their topic; None if there are none.
     """
 
     group_id: str
@@ -56,6 +59,12 @@ class GroupMetadata:
     assignment_timestamp_ms: int | None = None
     departed: set[str] = field(default_factory=set)
     static_members: dict[str, str] = field(default_factory=dict)
+    initialized_since_ms: int | None = None
+
+    @property
+    def next_epoch(self) -> int:
+        """The group epoch that the next change brings; a new group's first is 2, as in Kafka since 4.3."""
+        return max(self.group_epoch, 1) + 1
 
     @property
     def exists(self) -> bool:
@@ -116,6 +125,7 @@ class GroupMetadata:
             self.assignment_timestamp_ms,
             set(self.departed),
             dict(self.static_members),
+            self.initialized_since_ms,
         )
 
     def replay(self, record: Record) -> None:
@@ -127,7 +137,10 @@ class GroupMetadata:
             self.targets[record.member_id] = record.assignment
         elif isinstance(record, TargetAssignmentMetadataRecord):
             self.assignor, self.assignment_timestamp_ms = record
+            self.initialized_since_ms = None
             self.departed.clear()
+        elif isinstance(record, InitializationRecord):
+            self.initialized_since_ms = record.since_ms
         elif isinstance(record, DeletedTopicRecord):
             self._replay_deleted_topic(record)
         elif isinstance(record, SharePartitionRecord):
@@ -184,7 +197,7 @@ class GroupMetadata:
             by_member = (self.members, self.targets, self.session_deadlines, self.told, self.departed)
             for content in (*by_member, self.static_members):
                 content.clear()
-            self.assignor, self.assignment_timestamp_ms = "", None
+            self.assignor, self.assignment_timestamp_ms, self.initialized_since_ms = "", None, None
             self.share_partitions = {
                 topic_id: deleting
                 for topic_id, records in self.share_partitions.items()

@@ -157,6 +157,12 @@ class TargetAssignmentMetadataRecord(NamedTuple):
     assignment_timestamp_ms: int | None
 
 
+class InitializationRecord(NamedTuple):
+    """Some share-partitions of a topic have been initialized since `since_ms`, and others are still to be. Soft."""
+
+    since_ms: int
+
+
 class DeletedTopicRecord(NamedTuple):
     """A topic that is no more, known since `time_ms`: old metadata does not bring it back. Soft."""
 
@@ -165,5 +171,7 @@ class DeletedTopicRecord(NamedTuple):
 
 
 TableRecord = ShareGroupRecord | ShareGroupMemberRecord | SharePartitionRecord | ShareGroupConfigRecord
-SoftRecord = SessionRecord | TargetAssignmentRecord | TargetAssignmentMetadataRecord | DeletedTopicRecord
+SoftRecord = (
+    SessionRecord | TargetAssignmentRecord | TargetAssignmentMetadataRecord | InitializationRecord | DeletedTopicRecord
+)
 Record = TableRecord | SoftRecord

@@ -6,7 +6,8 @@ Handlers (`heartbeat`, `administer`, `initialized`, `deleted`, `topic_deleted`, 
 `CoordinatorResult` and change nothing; `apply` replays its records. Two epochs count: the *group epoch* goes up when
 members, subscriptions, partitions, the set of initialized share-partitions or the assignor change; the *assignment
 epoch* follows it when the assignor has run (`target_assignment` says when). A heartbeat runs it where it is due; after
-the other handlers the caller does so, by `update_assignment`, also when `assignment_deadline_ms` has come. A member is
+the other handlers the caller does so, by `update_assignment`, also when `assignment_deadline_ms` has come. Notices
+`initialized` raise the group epoch once for a topic, so that members are assigned all of it at once. A member is
 brought to the assignment epoch by its own next heartbeat, in one step, since nothing has to be revoked first: what it
 holds of a share-partition that it reads no more stays locked for it, and it may acknowledge it.
 
@@ -56,6 +57,7 @@ from sharegroup.group_coordinator.offset_alteration import alter_offsets
 from sharegroup.group_coordinator.records import (
     Assignment,
     GroupState,
+    InitializationRecord,
     Record,
     SessionRecord,
     ShareGroupMemberRecord,
@@ -89,6 +91,8 @@ __all__ = ["CoordinatorResult", "ReleaseMember", "ShareGroup"]
 #: What a member is told while its share-partitions are still being initialized, at least: with the usual 5 s a new
 #: consumer would get its first record 5 s later than needed.
 INITIALIZING_HEARTBEAT_INTERVAL_MS = 200
+#: How long the assignor waits for the other share-partitions of a topic after the first ones have been initialized.
+INITIALIZING_MS = 1_000
 
 
 class ShareGroup:
@@ -118,7 +122,10 @@ class ShareGroup:
 
     def assignment_deadline_ms(self, config: GroupConfig) -> int | None:
         """When `update_assignment` has something to do that it has not done at once."""
-        return next_run_ms(self.metadata, config) if is_pending(self.metadata) else None
+        if is_pending(self.metadata):
+            return next_run_ms(self.metadata, config)
+        since_ms = self.metadata.initialized_since_ms
+        return None if since_ms is None else since_ms + INITIALIZING_MS
 
     def awaits_assignment(self, member_id: str) -> bool:
         """Whether the member can be told more in a moment.
@@ -200,21 +207,29 @@ class ShareGroup:
         """The initial state of each (topic id, partition, state_epoch) is durable: members may be given it.
 
         A repeated notice, one of an older state epoch and one for an unknown share-partition change nothing: to
-        initialise an active one again is a no-op. `now_ms` is taken as by every handler; nothing here depends on the
-        time.
+        initialise an active one again is a no-op. The group epoch goes up when a topic has no share-partition left that
+        is still to be initialized, or after `INITIALIZING_MS`; it does not go up if the assignor is to run anyway.
         """
-        change = Change(self.metadata)
+        change, topic_ids = Change(self.metadata), set()
         for topic_id, partition, state_epoch in share_partitions:
             known = self.metadata.share_partitions.get(topic_id, {}).get(partition)
             if known and known.status is SharePartitionStatus.INITIALIZING and known.state_epoch <= state_epoch:
                 change.add(known._replace(status=SharePartitionStatus.INITIALIZED))
-        if change.after is not self.metadata:
+                topic_ids.add(topic_id)
+        if not topic_ids or is_pending(change.after):
+            return CoordinatorResult(*change.records())
+        if not all(change.after.partitions(topic_id, SharePartitionStatus.INITIALIZING) for topic_id in topic_ids):
             change.bump_group_epoch()
+        elif change.after.initialized_since_ms is None:
+            change.add(InitializationRecord(now_ms))
         return CoordinatorResult(*change.records())
 
     def update_assignment(self, now_ms: int, config: GroupConfig) -> CoordinatorResult:
-        """Run the assignor if that is asked for and due."""
+        """Run the assignor if that is asked for and due, or if a topic takes long to be initialized as a whole."""
         change = Change(self.metadata)
+        since_ms = self.metadata.initialized_since_ms
+        if since_ms is not None and now_ms >= since_ms + INITIALIZING_MS and not is_pending(self.metadata):
+            change.bump_group_epoch()
         update_target_assignment(change, now_ms, config)
         return CoordinatorResult(*change.records())
 

@@ -91,14 +91,14 @@ def test_altered_offsets_are_where_the_group_goes_on(tmp_path: Path, dies_after:
     job = used(tmp_path)
     run([lambda: job.groups(ALTER_OFFSETS), job.partitions, job.groups], job, dies_after)
     offsets = read_share_group_offsets(str(tmp_path), GROUP)
-    assert [(row.partition, row.start_offset, row.state_epoch) for row in offsets] == [(0, 7, 5), (1, 0, 1)]
+    assert [(row.partition, row.start_offset, row.state_epoch) for row in offsets] == [(0, 7, 5), (1, 0, 2)]
     assert join(job)[0] == [[7, 9, 1]]
 
 
 def test_an_altered_offset_is_told_before_the_share_partition_is_reset(tmp_path: Path) -> None:
     job = used(tmp_path)
     before = read_share_group_offsets(str(tmp_path), GROUP)
-    assert [tuple(row) for row in before] == [("orders", "id-orders", p, 0, 1, 0, 1) for p in (0, 1)]
+    assert [tuple(row) for row in before] == [("orders", "id-orders", p, 0, 1, 0, 2) for p in (0, 1)]
     job.groups(ALTER_OFFSETS)
     altered = read_share_group_offsets(str(tmp_path), GROUP)
     assert altered == (("orders", "id-orders", 0, 7, -1, -1, 5), before[1])
@@ -188,7 +188,7 @@ def test_a_group_is_described_from_its_tables(tmp_path: Path) -> None:
     assert (member.member_id, member.member_epoch, member.subscribed_topic_names) == ("m1", 3, ("orders",))
     assert member.assignment == {"orders": ("id-orders", (0, 1))}
     assert [tuple(row) for row in group.share_partitions] == [
-        ("orders", "id-orders", partition, "initialized", 1, -1) for partition in (0, 1)
+        ("orders", "id-orders", partition, "initialized", 2, -1) for partition in (0, 1)
     ]
     assert group.topic_ids == {"orders": "id-orders"}
     job.groups(heartbeat(-1))

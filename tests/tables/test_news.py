@@ -114,12 +114,12 @@ def test_a_members_life_is_said_in_lines_and_each_of_them_once(job: Job) -> None
         JOINED,
     ]
     assert job.batch_again() == []
-    ready = ("id-1", 0, 1), ("id-1", 2, 1)
+    ready = ("id-1", 0, 2), ("id-1", 2, 2)
     assert job.batch(initialized(*ready)) == ["group billing has topic orders (id id-1) ready, partitions 0, 2"]
-    assert job.batch(initialized(*ready, ("id-1", 1, 1))) == [
+    assert job.batch(initialized(*ready, ("id-1", 1, 2))) == [
         "group billing has topic orders (id id-1) ready, partitions 1"
     ]
-    assert job.batch(heartbeat(1), heartbeat(2)) == []
+    assert job.batch(heartbeat(2), heartbeat(3)) == []
     assert job.batch(heartbeat(-1)) == [
         "group billing: member m1 left",
         "group billing is empty: its last member has gone",
@@ -145,7 +145,7 @@ def test_a_static_members_processes_and_who_is_removed(job: Job) -> None:
     assert job.batch(of("p1", -2)) == ["group billing: static member m1, worker, left for a restart"]
     assert job.batch(of("p2", 0)) == ["group billing: static member m1, worker, goes on in another process"]
     told = "This process is member m1 no more: another process has joined as it."
-    assert job.batch(of("p1", 1)) == [f"group billing fences a process of member m1: {told}"]
+    assert job.batch(of("p1", 2)) == [f"group billing fences a process of member m1: {told}"]
     removed = RemoveMembersRequest("r", GROUP, "me", members=(MemberIdentity("", "worker"),))
     assert job.batch(removed) == [
         "group billing: member m1 was removed",
@@ -164,7 +164,7 @@ def test_topics_and_groups_that_go(job: Job) -> None:
     job.batch(heartbeat(0))
     forgets = "group billing forgets topic orders (id id-1), partitions 0-2"
     assert job.batch(TopicDeletedNotice("topic_deleted", GROUP, topic_ids=("id-1",))) == [forgets]
-    deleted = tuple(("id-1", p, 1) for p in range(3))
+    deleted = tuple(("id-1", p, 2) for p in range(3))
     assert job.batch(DeletedNotice("deleted", GROUP, deleted=deleted)) == []
     assert job.batch(heartbeat(0, "m2", {"orders": TopicMetadata("id-2", 1)}))[0] == (
         "group billing discovers topic orders (id id-2), partitions 0"

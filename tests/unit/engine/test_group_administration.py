@@ -49,11 +49,11 @@ def altered_configs(configs: Mapping[str, str | None], validate_only: bool = Fal
 
 
 def deleted(*partitions: int) -> DeletedNotice:
-    return DeletedNotice("d", GROUP, deleted=tuple(("id-orders", partition, 1) for partition in partitions))
+    return DeletedNotice("d", GROUP, deleted=tuple(("id-orders", partition, 2) for partition in partitions))
 
 
 def left() -> GroupDriver:
-    """Nobody is in the group since time 30, at group epoch 3."""
+    """Nobody is in the group since time 30, at group epoch 4."""
     group = with_assignment()
     group.send(heartbeat("h3", -1), at=30)
     return group
@@ -70,9 +70,9 @@ def test_offsets_are_altered() -> None:
     group = left()
     output = group.send(AlterOffsetsRequest(*NAMED, offsets=(StartOffset("orders", 1, 17),), topics=ORDERS), at=40)
     assert output.tables == {
-        "share_groups": [group_row(4, "Empty", 3), group_row(4, "Empty")],
+        "share_groups": [group_row(5, "Empty", 4), group_row(5, "Empty")],
         "share_partitions": [
-            partition_row(1, "initializing") | {"state_epoch": 4, "start_offset": 17, "auto_offset_reset": None}
+            partition_row(1, "initializing") | {"state_epoch": 5, "start_offset": 17, "auto_offset_reset": None}
         ],
     }
     (response,) = output.responses
@@ -93,27 +93,27 @@ def test_offsets_are_deleted() -> None:
 def test_a_group_is_deleted_and_its_epochs_are_remembered_for_a_while() -> None:
     group = left()
     dead = group.send(DeleteGroupRequest(*NAMED), at=40)
-    assert dead.tables["share_groups"] == [group_row(3, "Dead")]
+    assert dead.tables["share_groups"] == [group_row(4, "Dead")]
     assert dead.deadline_ms is None
     gone = group.send(deleted(0, 1), at=50)
-    assert gone.tables["share_groups"] == [group_row(3, "Dead") | {"_deleted": True}]
+    assert gone.tables["share_groups"] == [group_row(4, "Dead") | {"_deleted": True}]
     assert gone.deadline_ms == T0 + 50 + FORGET_MS
     group.batch(tick(40 + FORGET_MS), at=60)
     assert group.state is not None
     group.batch(tick(60 + FORGET_MS), at=60 + FORGET_MS)
     assert group.state is None
     joined = group.send(heartbeat("h4", 0, topics=ORDERS), at=70 + FORGET_MS)
-    assert joined.tables["share_groups"] == [group_row(1)]
+    assert joined.tables["share_groups"] == [group_row(2)]
 
 
 def test_configs_are_in_force_from_the_next_request_on() -> None:
     group = with_assignment()
     configs = {SESSION: "60000", HEARTBEAT: "7000"}
-    output = group.send(altered_configs(configs), heartbeat("h3", 2), at=30)
+    output = group.send(altered_configs(configs), heartbeat("h3", 3), at=30)
     assert output.tables == {"share_group_configs": [config_row(HEARTBEAT, "7000"), config_row(SESSION, "60000")]}
     assert [response.get("heartbeat_interval_ms") for response in output.responses] == [None, 7_000]
     assert output.deadline_ms == T0 + 30 + 60_000
-    output = group.send(altered_configs({HEARTBEAT: None}), heartbeat("h4", 2), at=40)
+    output = group.send(altered_configs({HEARTBEAT: None}), heartbeat("h4", 3), at=40)
     assert output.tables == {"share_group_configs": [config_row(HEARTBEAT, None)]}
     assert output.responses[1]["heartbeat_interval_ms"] == 5_000
     refused = group.send(altered_configs({SESSION: "1"}), at=50)

@@ -15,6 +15,7 @@ from sharegroup.engine.output import Output
 from sharegroup.engine.parked_heartbeats import PARKED_MS
 from sharegroup.engine.share_group_operator import ShareGroupOperator
 from sharegroup.errors import ErrorCode
+from sharegroup.group_coordinator.share_group import INITIALIZING_MS
 from sharegroup.protocol.probe import PROBE
 from sharegroup.protocol.share_group_requests import (
     AlterConfigsRequest,
@@ -72,7 +73,7 @@ def heartbeat(
     )
 
 
-def initialized(*partitions: int, epoch: int = 1) -> InitializedNotice:
+def initialized(*partitions: int, epoch: int = 2) -> InitializedNotice:
     return InitializedNotice("i", GROUP, initialized=tuple(("id-orders", partition, epoch) for partition in partitions))
 
 
@@ -134,7 +135,7 @@ def partition_row(partition: int, status: str) -> dict[str, Any]:
         "topic_id": "id-orders",
         "partition": partition,
         "status": status,
-        "state_epoch": 1,
+        "state_epoch": 2,
         "start_offset": -1,
         "auto_offset_reset": "latest",
     }
@@ -145,7 +146,7 @@ def member_left(epoch: int, member: str = "m1") -> dict[str, Any]:
 
 
 def with_assignment() -> GroupDriver:
-    """m1 has both partitions since time 20, at epoch 2."""
+    """m1 has both partitions since time 20, at epoch 3."""
     group = GroupDriver()
     group.send(heartbeat("h1", 0, topics=ORDERS), at=0)
     group.send(initialized(0, 1), at=20)
@@ -159,8 +160,8 @@ def test_a_member_joins_and_is_assigned_what_has_been_initialized() -> None:
         GROUP,
         T0,
         tables={
-            "share_groups": [group_row(1)],
-            "share_group_members": [member_row(1, [])],
+            "share_groups": [group_row(2)],
+            "share_group_members": [member_row(2, [])],
             "share_partitions": [partition_row(0, "initializing"), partition_row(1, "initializing")],
         },
         positions={2: 1},
@@ -173,16 +174,16 @@ def test_a_member_joins_and_is_assigned_what_has_been_initialized() -> None:
         T0 + 10,
         tables={
             "share_partitions": [partition_row(0, "initialized"), partition_row(1, "initialized")],
-            "share_groups": [group_row(2, assignment_epoch=1), group_row(2)],
-            "share_group_members": [member_row(2, [0, 1])],
+            "share_groups": [group_row(3, assignment_epoch=2), group_row(3)],
+            "share_group_members": [member_row(3, [0, 1])],
         },
-        responses=[answered("h1", 2, 5_000, {"orders": ["id-orders", [0, 1]]}, deadline=10 + SESSION_MS)],
+        responses=[answered("h1", 3, 5_000, {"orders": ["id-orders", [0, 1]]}, deadline=10 + SESSION_MS)],
         positions={2: 2},
         deadline_ms=T0 + 10 + SESSION_MS,
     )
 
-    stays = group.send(heartbeat("h3", 2), at=5_000)
-    assert (stays.tables, stays.responses) == ({}, [answered("h3", 2, 5_000, deadline=5_000 + SESSION_MS)])
+    stays = group.send(heartbeat("h3", 3), at=5_000)
+    assert (stays.tables, stays.responses) == ({}, [answered("h3", 3, 5_000, deadline=5_000 + SESSION_MS)])
 
 
 def test_a_static_member_that_waits_for_its_share_partitions_is_answered_with_its_id() -> None:
@@ -215,18 +216,18 @@ def test_who_joins_within_the_assignment_interval_is_answered_when_the_assignor_
     group = with_assignment()
     waits = group.send(heartbeat("h2", 0, "m2", topics=ORDERS), heartbeat("h3", 0, "m3", topics=ORDERS), at=420)
     assert waits.responses == []
-    assert waits.tables["share_groups"] == [group_row(3, assignment_epoch=2), group_row(4, assignment_epoch=2)]
+    assert waits.tables["share_groups"] == [group_row(4, assignment_epoch=3), group_row(5, assignment_epoch=3)]
     assert waits.deadline_ms == T0 + 1_020
     early = group.batch(tick(1_019), at=1_019)
     assert (early.tables, early.responses, early.deadline_ms) == ({}, [], T0 + 1_020)
     ran = group.batch(tick(1_020), at=1_020)
     assert ran.tables == {
-        "share_groups": [group_row(4)],
-        "share_group_members": [member_row(4, [0], "m2"), member_row(4, [1], "m3")],
+        "share_groups": [group_row(5)],
+        "share_group_members": [member_row(5, [0], "m2"), member_row(5, [1], "m3")],
     }
     assert ran.responses == [
-        answered("h2", 4, 5_000, {"orders": ["id-orders", [0]]}, member="m2", deadline=1_020 + SESSION_MS),
-        answered("h3", 4, 5_000, {"orders": ["id-orders", [1]]}, member="m3", deadline=1_020 + SESSION_MS),
+        answered("h2", 5, 5_000, {"orders": ["id-orders", [0]]}, member="m2", deadline=1_020 + SESSION_MS),
+        answered("h3", 5, 5_000, {"orders": ["id-orders", [1]]}, member="m3", deadline=1_020 + SESSION_MS),
     ]
     assert ran.deadline_ms == T0 + 20 + SESSION_MS
 
@@ -234,8 +235,8 @@ def test_who_joins_within_the_assignment_interval_is_answered_when_the_assignor_
 def test_who_has_something_to_read_does_not_wait_for_the_assignor() -> None:
     group = with_assignment()
     group.send(heartbeat("h2", 0, "m2", topics=ORDERS), at=420)
-    told = group.send(heartbeat("h3", 2), at=520)
-    assert told.responses == [answered("h3", 2, 500, deadline=520 + SESSION_MS)]
+    told = group.send(heartbeat("h3", 3), at=520)
+    assert told.responses == [answered("h3", 3, 500, deadline=520 + SESSION_MS)]
 
 
 def test_what_a_member_that_leaves_held_is_released_before_the_assignor_runs() -> None:
@@ -244,12 +245,12 @@ def test_what_a_member_that_leaves_held_is_released_before_the_assignor_runs() -
     group.batch(tick(1_020), at=1_020)
     left = group.send(heartbeat("h3", -1), at=1_030)
     assert len(left.requests) == 2
-    assert left.tables["share_groups"] == [group_row(4, assignment_epoch=3)]
+    assert left.tables["share_groups"] == [group_row(5, assignment_epoch=4)]
     assert left.deadline_ms == T0 + 2_020
-    assert group.batch(tick(2_020), at=2_020).tables == {"share_groups": [group_row(4)]}
-    told = group.send(heartbeat("h4", 3, "m2"), at=2_030)
+    assert group.batch(tick(2_020), at=2_020).tables == {"share_groups": [group_row(5)]}
+    told = group.send(heartbeat("h4", 4, "m2"), at=2_030)
     expected = {"orders": ["id-orders", [0, 1]]}
-    assert told.responses == [answered("h4", 4, 5_000, expected, member="m2", deadline=2_030 + SESSION_MS)]
+    assert told.responses == [answered("h4", 5, 5_000, expected, member="m2", deadline=2_030 + SESSION_MS)]
 
 
 def test_a_group_that_chooses_another_assignor_has_it_in_the_same_batch() -> None:
@@ -258,25 +259,29 @@ def test_a_group_that_chooses_another_assignor_has_it_in_the_same_batch() -> Non
         group.send(heartbeat("h1", 0, member, topics=ORDERS), at=0)
     group.send(initialized(0, 1), at=20)
     chosen = AlterConfigsRequest("c1", GROUP, "me", configs={"share.assignor": "all"})
-    altered = group.send(chosen, heartbeat("h2", 3), at=1_020)
-    assert altered.tables["share_group_members"] == [member_row(4, [0, 1])]
+    altered = group.send(chosen, heartbeat("h2", 4), at=1_020)
+    assert altered.tables["share_group_members"] == [member_row(5, [0, 1])]
     expected = {"orders": ["id-orders", [0, 1]]}
-    told = group.send(heartbeat("h3", 3, "m2"), at=1_030)
-    assert told.responses == [answered("h3", 4, 5_000, expected, member="m2", deadline=1_030 + SESSION_MS)]
+    told = group.send(heartbeat("h3", 4, "m2"), at=1_030)
+    assert told.responses == [answered("h3", 5, 5_000, expected, member="m2", deadline=1_030 + SESSION_MS)]
 
 
 def test_initializing_that_takes_long_is_told_after_a_while() -> None:
     group = GroupDriver()
     group.send(heartbeat("h1", 0, topics=ORDERS), at=0)
-    assert group.send(initialized(0), at=10).responses == []
+    waits = group.send(initialized(0), at=10)
+    assert (waits.responses, waits.deadline_ms) == ([], T0 + 10 + INITIALIZING_MS)
+    ran = group.batch(tick(10 + INITIALIZING_MS), at=10 + INITIALIZING_MS)
+    assert (ran.tables, ran.responses) == ({"share_groups": [group_row(3)]}, [])
+    assert ran.deadline_ms == T0 + PARKED_MS
     assert group.batch(tick(PARKED_MS - 1), at=PARKED_MS - 1).responses == []
     told = group.batch(tick(PARKED_MS), at=PARKED_MS)
-    assert told.responses == [answered("h1", 2, 200, {"orders": ["id-orders", [0]]}, deadline=PARKED_MS + SESSION_MS)]
+    assert told.responses == [answered("h1", 3, 200, {"orders": ["id-orders", [0]]}, deadline=PARKED_MS + SESSION_MS)]
     assert told.deadline_ms == T0 + PARKED_MS + SESSION_MS
-    group.send(heartbeat("h2", 2), at=PARKED_MS + 10)
+    group.send(heartbeat("h2", 3), at=PARKED_MS + 10)
     told = group.send(initialized(1), at=PARKED_MS + 20)
     assert told.responses == [
-        answered("h2", 3, 5_000, {"orders": ["id-orders", [0, 1]]}, deadline=PARKED_MS + 20 + SESSION_MS)
+        answered("h2", 4, 5_000, {"orders": ["id-orders", [0, 1]]}, deadline=PARKED_MS + 20 + SESSION_MS)
     ]
 
 
@@ -333,17 +338,17 @@ def test_a_member_that_leaves_is_released_everywhere() -> None:
     group = with_assignment()
     output = group.send(heartbeat("h3", -1), at=30)
     assert output.tables == {
-        "share_group_members": [member_row(2, [0, 1]) | {"_deleted": True}],
-        "share_groups": [group_row(3, "Empty", 2), group_row(3, "Empty")],
+        "share_group_members": [member_row(3, [0, 1]) | {"_deleted": True}],
+        "share_groups": [group_row(4, "Empty", 3), group_row(4, "Empty")],
     }
-    assert output.responses == [member_left(2), answered("h3", -1)]
+    assert output.responses == [member_left(3), answered("h3", -1)]
     releases = [(key, decode_share_partition_request(value)) for key, value in output.requests]
     assert {(request.topic, request.topic_id) for _, request in releases} == {("orders", "id-orders")}
     assert [
         (key, request.type, request.member_id, request.member_epoch, request.reply_to) for key, request in releases
     ] == [
-        ("g\tid-orders\t0", "release_member", "m1", 2, ""),
-        ("g\tid-orders\t1", "release_member", "m1", 2, ""),
+        ("g\tid-orders\t0", "release_member", "m1", 3, ""),
+        ("g\tid-orders\t1", "release_member", "m1", 3, ""),
     ]
     assert output.deadline_ms is None
 
@@ -353,19 +358,19 @@ def test_sessions_end_by_ticks_only_and_after_the_requests_of_the_batch() -> Non
     late = 20 + SESSION_MS + 1
     assert group.send(heartbeat("other", 0, "m2", topics=ORDERS), at=late).requests == []
     group = with_assignment()
-    in_time = group.batch(group.line(heartbeat("h3", 2), late), tick(late), at=late)
-    assert (in_time.responses, in_time.requests) == ([answered("h3", 2, 5_000, deadline=late + SESSION_MS)], [])
+    in_time = group.batch(group.line(heartbeat("h3", 3), late), tick(late), at=late)
+    assert (in_time.responses, in_time.requests) == ([answered("h3", 3, 5_000, deadline=late + SESSION_MS)], [])
     gone = group.batch(tick(late + SESSION_MS), at=late + SESSION_MS)
-    assert gone.tables["share_groups"] == [group_row(3, "Empty", 2), group_row(3, "Empty")]
-    assert (len(gone.requests), gone.responses) == (2, [member_left(2)])
-    refused = group.send(heartbeat("h4", 2), at=late + SESSION_MS + 1)
+    assert gone.tables["share_groups"] == [group_row(4, "Empty", 3), group_row(4, "Empty")]
+    assert (len(gone.requests), gone.responses) == (2, [member_left(3)])
+    refused = group.send(heartbeat("h4", 3), at=late + SESSION_MS + 1)
     assert refused.responses[0]["error_code"] == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_group_comes_back_from_its_tables() -> None:
     tables = {
-        "share_groups": [group_row(2)],
-        "share_group_members": [member_row(2, [0, 1])],
+        "share_groups": [group_row(3)],
+        "share_group_members": [member_row(3, [0, 1])],
         "share_partitions": [partition_row(0, "initialized"), partition_row(1, "initialized")],
     }
     recovered = GroupDriver()
@@ -373,12 +378,12 @@ def test_a_group_comes_back_from_its_tables() -> None:
     assert output == Output(GROUP, T0 + 100, deadline_ms=T0 + 100 + SESSION_MS)
     old = with_assignment()
     for group in (old, recovered):
-        output = group.send(heartbeat("h3", 2), heartbeat("h4", 0, "m2", topics=ORDERS), at=2_000)
-        assert output.tables["share_groups"] == [group_row(3)]
-        assert output.tables["share_group_members"] == [member_row(3, [1], "m2")]
+        output = group.send(heartbeat("h3", 3), heartbeat("h4", 0, "m2", topics=ORDERS), at=2_000)
+        assert output.tables["share_groups"] == [group_row(4)]
+        assert output.tables["share_group_members"] == [member_row(4, [1], "m2")]
         assert output.responses == [
-            answered("h3", 2, 5_000, deadline=2_000 + SESSION_MS),
-            answered("h4", 3, 5_000, {"orders": ["id-orders", [1]]}, member="m2", deadline=2_000 + SESSION_MS),
+            answered("h3", 3, 5_000, deadline=2_000 + SESSION_MS),
+            answered("h4", 4, 5_000, {"orders": ["id-orders", [1]]}, member="m2", deadline=2_000 + SESSION_MS),
         ]
 
 
@@ -432,7 +437,7 @@ def test_what_cannot_be_a_topic_becomes_no_share_partition(topics: dict[str, Top
 
 def test_time_never_goes_back() -> None:
     group = with_assignment()
-    assert group.send(heartbeat("h3", 2), at=-5_000).now_ms == T0 + 20
+    assert group.send(heartbeat("h3", 3), at=-5_000).now_ms == T0 + 20
 
 
 def topic_deleted(*topic_ids: str) -> TopicDeletedNotice:
@@ -447,28 +452,28 @@ def test_a_deleted_topic_leaves_the_assignment_and_comes_back_as_another_one() -
         T0 + 2_030,
         tables={
             "share_partitions": [partition_row(0, "deleting"), partition_row(1, "deleting")],
-            "share_groups": [group_row(3, assignment_epoch=2), group_row(3)],
+            "share_groups": [group_row(4, assignment_epoch=3), group_row(4)],
         },
         positions={2: 3},
         deadline_ms=T0 + 20 + SESSION_MS,
     )
-    again = group.send(topic_deleted("id-orders"), heartbeat("h3", 2, topics=ORDERS), at=2_040)
-    assert again.tables == {"share_group_members": [member_row(3, [])]}
-    assert again.responses == [answered("h3", 3, 5_000, {}, deadline=2_040 + SESSION_MS)]
-    made = group.send(heartbeat("h4", 3, topics={"orders": TopicMetadata("id-again", 1)}), at=2_050)
-    row = partition_row(0, "initializing") | {"topic_id": "id-again", "state_epoch": 4}
+    again = group.send(topic_deleted("id-orders"), heartbeat("h3", 3, topics=ORDERS), at=2_040)
+    assert again.tables == {"share_group_members": [member_row(4, [])]}
+    assert again.responses == [answered("h3", 4, 5_000, {}, deadline=2_040 + SESSION_MS)]
+    made = group.send(heartbeat("h4", 4, topics={"orders": TopicMetadata("id-again", 1)}), at=2_050)
+    row = partition_row(0, "initializing") | {"topic_id": "id-again", "state_epoch": 5}
     assert (made.tables["share_partitions"], made.responses) == ([row], [])
-    notice = InitializedNotice("i", GROUP, initialized=(("id-again", 0, 4),))
+    notice = InitializedNotice("i", GROUP, initialized=(("id-again", 0, 5),))
     told = group.send(notice, at=2_060)
     expected = {"orders": ["id-again", [0]]}
-    assert told.responses == [answered("h4", 5, 5_000, expected, deadline=2_060 + SESSION_MS)]
+    assert told.responses == [answered("h4", 6, 5_000, expected, deadline=2_060 + SESSION_MS)]
 
 
 def test_a_waiting_heartbeat_is_answered_when_its_topic_is_no_more() -> None:
     group = GroupDriver()
     group.send(heartbeat("h1", 0, topics=ORDERS), at=0)
     told = group.send(topic_deleted("id-orders"), at=10)
-    assert told.responses == [answered("h1", 2, 5_000, {}, deadline=10 + SESSION_MS)]
+    assert told.responses == [answered("h1", 3, 5_000, {}, deadline=10 + SESSION_MS)]
 
 
 def test_the_state_of_an_older_version_is_refused() -> None:

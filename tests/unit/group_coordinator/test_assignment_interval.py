@@ -72,15 +72,15 @@ def test_who_joins_meanwhile_has_nothing_until_the_assignor_has_run_and_is_told_
     driver = reading("a")
     driver.now_ms += 400
     joined = driver.join("b", metadata=FOUR)
-    assert (joined.member_epoch, joined.assignment, joined.heartbeat_interval_ms) == (2, {}, INTERVAL_MS - 400)
+    assert (joined.member_epoch, joined.assignment, joined.heartbeat_interval_ms) == (3, {}, INTERVAL_MS - 400)
     assert driver.group.awaits_assignment("b")
     assert not driver.group.awaits_assignment("a")
-    assert driver.epochs() == (3, 2, {"a": 2, "b": 2})
+    assert driver.epochs() == (4, 3, {"a": 3, "b": 3})
     stays = driver.beat("a")
     assert (stays.assignment, stays.heartbeat_interval_ms) == (None, INTERVAL_MS - 400)
     tick(driver)
     assert not driver.group.awaits_assignment("b")
-    assert driver.epochs() == (3, 3, {"a": 2, "b": 2})
+    assert driver.epochs() == (4, 4, {"a": 3, "b": 3})
     assert [len(driver.beat(member).assignment["orders"][1]) for member in "ab"] == [2, 2]
     assert sorted(partitions_of(driver, "a") + partitions_of(driver, "b")) == [0, 1, 2, 3]
 
@@ -92,7 +92,7 @@ def test_the_next_heartbeat_after_the_interval_runs_it_as_well() -> None:
     assert driver.beat("b").assignment is None
     driver.now_ms += 1
     assert driver.beat("b").assignment is not None
-    assert ShareGroupRecord(GROUP, 3, 3, driver.group.metadata.group_state) in driver.last.records
+    assert ShareGroupRecord(GROUP, 4, 4, driver.group.metadata.group_state) in driver.last.records
 
 
 def test_after_the_interval_a_join_is_assigned_at_once() -> None:
@@ -104,7 +104,7 @@ def test_after_the_interval_a_join_is_assigned_at_once() -> None:
 
 def test_share_partitions_that_are_initialized_meanwhile_wait_for_the_run_too() -> None:
     driver = reading("a")
-    driver.send(request("a", 2, None, {"orders": TopicMetadata("id-orders", 5)}))
+    driver.send(request("a", 3, None, {"orders": TopicMetadata("id-orders", 5)}))
     driver.initialize_all()
     assert driver.beat("a").assignment is None
     tick(driver)
@@ -135,7 +135,7 @@ def test_who_comes_back_at_once_gets_a_higher_epoch_than_it_left_with() -> None:
 def test_a_group_that_was_empty_waits_for_nothing() -> None:
     driver = reading("a")
     driver.leave("a")
-    assert driver.epochs() == (3, 3, {})
+    assert driver.epochs() == (4, 4, {})
     assert driver.join("b", metadata=FOUR).assignment == ALL_FOUR
 
 
@@ -144,8 +144,8 @@ def test_what_is_not_subscribed_to_any_more_is_given_up_at_once() -> None:
     driver.join("a", ["bills", "orders"], ORDERS_AND_BILLS)
     driver.initialize_all()
     driver.beat("a")
-    response = driver.send(request("a", 2, ["bills"], ORDERS_AND_BILLS))
-    assert (response.member_epoch, response.assignment) == (2, {"bills": ["id-bills", [0]]})
+    response = driver.send(request("a", 3, ["bills"], ORDERS_AND_BILLS))
+    assert (response.member_epoch, response.assignment) == (3, {"bills": ["id-bills", [0]]})
     tick(driver)
     assert driver.beat("a").assignment is None
 
@@ -154,7 +154,7 @@ def test_another_assignor_is_a_reason_to_run_it() -> None:
     driver = reading("a", "b")
     driver.config = replace(SIMPLE, assignor=AssignorName.ALL)
     assert driver.beat("a").assignment is None
-    assert driver.epochs()[:2] == (4, 3), "not sooner than any other reason"
+    assert driver.epochs()[:2] == (5, 4), "not sooner than any other reason"
     tick(driver)
     assert driver.beat("a").assignment == driver.beat("b").assignment == ALL_FOUR
     assert driver.group.metadata.assignor == "all"

@@ -24,7 +24,7 @@ BILLS = {"bills": ["id-bills", [0]]}
 
 
 def reading() -> Driver:
-    """A group whose member reads orders and bills, at epoch 2."""
+    """A group whose member reads orders and bills, at epoch 3."""
     driver = Driver()
     driver.join("a", ["bills", "orders"], ORDERS_AND_BILLS)
     driver.initialize_all()
@@ -44,9 +44,9 @@ def test_its_share_partitions_are_deleted_and_members_are_told() -> None:
     result = driver.topics_deleted("id-orders")
     assert result == CoordinatorResult(
         (
-            share_partition(0, DELETING, 1, -1),
-            share_partition(1, DELETING, 1, -1),
-            ShareGroupRecord(GROUP, 3, 3, GroupState.STABLE),
+            share_partition(0, DELETING, 2, -1),
+            share_partition(1, DELETING, 2, -1),
+            ShareGroupRecord(GROUP, 4, 4, GroupState.STABLE),
         ),
         (
             DeletedTopicRecord("id-orders", driver.now_ms),
@@ -55,24 +55,24 @@ def test_its_share_partitions_are_deleted_and_members_are_told() -> None:
         ),
     )
     told = driver.beat("a")
-    assert (told.member_epoch, told.assignment) == (3, BILLS)
+    assert (told.member_epoch, told.assignment) == (4, BILLS)
     assert driver.beat("a").assignment is None
 
 
 def test_a_notice_that_is_repeated_or_of_something_unknown_changes_nothing() -> None:
     driver = reading()
     driver.topics_deleted("id-orders", "unknown", "id-orders")
-    assert driver.epochs() == (3, 3, {"a": 2})
+    assert driver.epochs() == (4, 4, {"a": 3})
     assert driver.topics_deleted("unknown", "id-orders") == CoordinatorResult()
     driver.topics_deleted("another")
-    assert (driver.last.records, driver.epochs()) == ((), (3, 3, {"a": 2}))
+    assert (driver.last.records, driver.epochs()) == ((), (4, 4, {"a": 3}))
 
 
 def test_old_metadata_does_not_bring_it_back() -> None:
     driver = reading()
     driver.topics_deleted("id-orders")
-    driver.apply(driver.group.deleted([("id-orders", 0, 1), ("id-orders", 1, 1)]))
-    response = driver.send(request("a", 2, ["bills", "orders"], ORDERS_AND_BILLS))
+    driver.apply(driver.group.deleted([("id-orders", 0, 2), ("id-orders", 1, 2)]))
+    response = driver.send(request("a", 3, ["bills", "orders"], ORDERS_AND_BILLS))
     assert (response.assignment, list(driver.group.metadata.share_partitions)) == (BILLS, ["id-bills"])
     driver.group = driver.through_json()
     driver.join("b", ["orders"], ORDERS)
@@ -82,23 +82,23 @@ def test_old_metadata_does_not_bring_it_back() -> None:
 def test_the_topic_that_is_made_again_is_a_new_one() -> None:
     driver = reading()
     driver.topics_deleted("id-orders")
-    driver.send(request("a", 2, None, AGAIN))
+    driver.send(request("a", 3, None, AGAIN))
     assert driver.group.metadata.share_partitions["id-again"] == {
-        partition: share_partition(partition, INITIALIZING, 4, -1, "id-again") for partition in range(3)
+        partition: share_partition(partition, INITIALIZING, 5, -1, "id-again") for partition in range(3)
     }
     driver.initialize_all()
     assert driver.beat("a").assignment == {**BILLS, "orders": ["id-again", [0, 1, 2]]}
-    driver.send(request("a", 5, None, {"orders": TopicMetadata("id-again", 4)}))
+    driver.send(request("a", 6, None, {"orders": TopicMetadata("id-again", 4)}))
     added = driver.group.metadata.share_partitions["id-again"][3]
-    assert added == share_partition(3, INITIALIZING, 6, 0, "id-again")
+    assert added == share_partition(3, INITIALIZING, 7, 0, "id-again")
 
 
 def test_another_id_is_left_alone_until_the_old_one_is_known_to_be_no_more() -> None:
     driver = reading()
-    driver.send(request("a", 2, None, AGAIN))
+    driver.send(request("a", 3, None, AGAIN))
     assert driver.last.records == ()
     driver.topics_deleted("id-orders")
-    driver.send(request("a", 2, None, AGAIN))
+    driver.send(request("a", 3, None, AGAIN))
     assert driver.group.metadata.topic_ids() == {"bills": "id-bills", "orders": "id-again"}
 
 
@@ -117,14 +117,14 @@ def test_who_leaves_is_released_where_topics_are_left() -> None:
     driver = reading()
     driver.topics_deleted("id-orders")
     driver.leave("a")
-    assert driver.last.releases == (ReleaseMember(GROUP, "a", 2, (TopicPartitions("bills", "id-bills", (0,)),)),)
+    assert driver.last.releases == (ReleaseMember(GROUP, "a", 3, (TopicPartitions("bills", "id-bills", (0,)),)),)
 
 
 def test_an_empty_and_a_dead_group_stay_what_they_are() -> None:
     driver = reading()
     driver.leave("a")
     driver.topics_deleted("id-orders")
-    assert (driver.group.metadata.group_state, driver.epochs()) == (GroupState.EMPTY, (4, 4, {}))
+    assert (driver.group.metadata.group_state, driver.epochs()) == (GroupState.EMPTY, (5, 5, {}))
     driver.administer(DeleteGroupRequest("x", GROUP))
     driver.topics_deleted("id-bills", "id-orders")
     assert (driver.group.metadata.group_state, driver.last.records) == (GroupState.DEAD, ())
@@ -136,10 +136,10 @@ def test_the_newest_are_remembered_for_a_while() -> None:
     assert list(driver.group.metadata.deleted_topics) == [f"id-{number}" for number in range(5, MAX_DELETED_TOPICS + 5)]
     driver.topics_deleted("id-orders")
     driver.now_ms += DELETED_TOPIC_MS - 1
-    driver.send(request("a", 2, None, ORDERS))
+    driver.send(request("a", 3, None, ORDERS))
     assert driver.group.metadata.topic_ids() == {"bills": "id-bills"}
     driver.now_ms += 1
-    driver.send(request("a", 3, None, ORDERS))
+    driver.send(request("a", 4, None, ORDERS))
     assert driver.group.metadata.topic_ids() == {"bills": "id-bills", "orders": "id-orders"}
     driver.topics_deleted("id-orders")
     assert driver.group.metadata.topic_ids() == {"bills": "id-bills"}
@@ -148,7 +148,7 @@ def test_the_newest_are_remembered_for_a_while() -> None:
 def test_the_tables_tell_of_a_topic_that_another_one_has_replaced() -> None:
     driver = reading()
     driver.topics_deleted("id-orders")
-    driver.send(request("a", 2, None, AGAIN))
+    driver.send(request("a", 3, None, AGAIN))
     loaded = ShareGroup.load(GROUP, driver.group_tables(), driver.now_ms, CONFIG)
     assert loaded.metadata.deleted_topics == {"id-orders": driver.now_ms}
     assert loaded.metadata.topic_ids() == {"bills": "id-bills", "orders": "id-again"}

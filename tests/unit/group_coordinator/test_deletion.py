@@ -25,7 +25,7 @@ NOTHING = (int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), "There is no offset inform
 
 
 def left() -> Driver:
-    """A group with two topics that everybody has left: group epoch 3, states of epoch 1."""
+    """A group with two topics that everybody has left: group epoch 4, states of epoch 2."""
     driver = Driver()
     driver.join("a", ("orders", "bills"), ORDERS_AND_BILLS)
     driver.initialize_all()
@@ -59,9 +59,9 @@ def test_offsets_are_deleted_in_two_steps() -> None:
     assert driver.group.metadata.assignable() == {"bills": TopicPartitions("bills", "id-bills", (0,))}
     assert delete_offsets(driver, "orders").topic_errors == (("orders", 0, None),)
     assert driver.last.records == ()
-    notice(driver, ("id-orders", 0, 1))
+    notice(driver, ("id-orders", 0, 2))
     assert [(r.partition, r.is_tombstone) for r in driver.last.records] == [(0, True)]  # type: ignore[union-attr]
-    notice(driver, ("id-orders", 0, 1), ("id-orders", 1, 1))
+    notice(driver, ("id-orders", 0, 2), ("id-orders", 1, 2))
     assert statuses(driver) == {"id-bills": [SharePartitionStatus.INITIALIZED]}
     assert delete_offsets(driver, "orders").topic_errors == (("orders", *NOTHING),)
 
@@ -69,10 +69,10 @@ def test_offsets_are_deleted_in_two_steps() -> None:
 def test_a_deleted_topic_that_is_subscribed_to_later_starts_by_the_config_under_a_higher_epoch() -> None:
     driver = left()
     delete_offsets(driver, "orders")
-    notice(driver, ("id-orders", 0, 1), ("id-orders", 1, 1))
+    notice(driver, ("id-orders", 0, 2), ("id-orders", 1, 2))
     driver.join("a")
     made = driver.group.metadata.share_partitions["id-orders"].values()
-    assert {(record.status, record.state_epoch, record.start_offset) for record in made} == {(INITIALIZING, 4, -1)}
+    assert {(record.status, record.state_epoch, record.start_offset) for record in made} == {(INITIALIZING, 5, -1)}
 
 
 @pytest.mark.parametrize("is_altered", [True, False])
@@ -84,9 +84,9 @@ def test_a_topic_that_is_made_anew_while_it_is_being_deleted_stays(is_altered: b
         driver.administer(AlterOffsetsRequest("x", GROUP, offsets=offsets, topics=ORDERS))
     else:
         driver.join("a")
-    notice(driver, ("id-orders", 0, 1), ("id-orders", 1, 1))
+    notice(driver, ("id-orders", 0, 2), ("id-orders", 1, 2))
     made = driver.group.metadata.share_partitions["id-orders"].values()
-    expected = (INITIALIZING, 4, 9 if is_altered else -1)
+    expected = (INITIALIZING, 5, 9 if is_altered else -1)
     assert [(record.status, record.state_epoch, record.start_offset) for record in made] == [expected] * 2
 
 
@@ -106,15 +106,15 @@ def test_offsets_are_deleted_by_name_whatever_ids_the_topic_has_had() -> None:
         "id-new": [DELETING],
         "id-bills": [SharePartitionStatus.INITIALIZED],
     }
-    notice(driver, ("id-new", 0, 4), ("id-orders", 0, 1))
+    notice(driver, ("id-new", 0, 5), ("id-orders", 0, 2))
     assert delete_offsets(driver, "orders").topic_errors == (("orders", 0, None),)
-    notice(driver, ("id-orders", 1, 1))
+    notice(driver, ("id-orders", 1, 2))
     assert delete_offsets(driver, "orders").topic_errors == (("orders", *NOTHING),)
 
 
 def test_a_notice_for_what_is_not_deleting_changes_nothing() -> None:
     driver = left()
-    notice(driver, ("id-orders", 0, 1), ("id-orders", 7, 1), ("unknown", 0, 1))
+    notice(driver, ("id-orders", 0, 2), ("id-orders", 7, 2), ("unknown", 0, 2))
     assert driver.last.records == ()
 
 
@@ -122,14 +122,14 @@ def test_a_group_is_dead_at_once_and_gone_with_its_last_share_partition() -> Non
     driver = left()
     assert delete_group(driver).error_code == 0
     assert statuses(driver) == {"id-orders": [DELETING] * 2, "id-bills": [DELETING]}
-    assert driver.last.records[-1] == ShareGroupRecord(GROUP, 3, 3, GroupState.DEAD)
+    assert driver.last.records[-1] == ShareGroupRecord(GROUP, 4, 4, GroupState.DEAD)
     assert delete_group(driver).error_code == ErrorCode.GROUP_ID_NOT_FOUND
-    notice(driver, ("id-orders", 0, 1), ("id-bills", 0, 1))
+    notice(driver, ("id-orders", 0, 2), ("id-bills", 0, 2))
     assert not driver.group.is_deleted
-    notice(driver, ("id-orders", 1, 1))
+    notice(driver, ("id-orders", 1, 2))
     assert driver.group.is_deleted
-    assert driver.last.records[-1] == ShareGroupRecord(GROUP, 3, 3, GroupState.DEAD, is_tombstone=True)
-    assert driver.join("a").member_epoch == 4  # requests of the old group stay fenced
+    assert driver.last.records[-1] == ShareGroupRecord(GROUP, 4, 4, GroupState.DEAD, is_tombstone=True)
+    assert driver.join("a").member_epoch == 5  # requests of the old group stay fenced
     assert driver.group.metadata.group_state is GroupState.STABLE
 
 
@@ -138,7 +138,7 @@ def test_a_group_without_share_partitions_is_gone_at_once() -> None:
     driver.join("a", metadata={})
     driver.leave("a")
     delete_group(driver)
-    assert driver.last.records == (ShareGroupRecord(GROUP, 2, 2, GroupState.DEAD, is_tombstone=True),)
+    assert driver.last.records == (ShareGroupRecord(GROUP, 3, 3, GroupState.DEAD, is_tombstone=True),)
 
 
 def test_a_dead_group_that_is_joined_again_keeps_its_row_and_finishes_the_deletion() -> None:
@@ -146,7 +146,7 @@ def test_a_dead_group_that_is_joined_again_keeps_its_row_and_finishes_the_deleti
     delete_group(driver)
     driver.join("a")
     assert statuses(driver) == {"id-orders": [INITIALIZING] * 2, "id-bills": [DELETING]}
-    notice(driver, ("id-orders", 0, 1), ("id-orders", 1, 1), ("id-bills", 0, 1))
+    notice(driver, ("id-orders", 0, 2), ("id-orders", 1, 2), ("id-bills", 0, 2))
     assert statuses(driver) == {"id-orders": [INITIALIZING] * 2}
     assert driver.group.metadata.exists
 
@@ -157,7 +157,7 @@ def test_a_half_deleted_group_comes_back_from_the_tables_and_from_its_dump() -> 
     from_tables = ShareGroup.load(GROUP, driver.group_tables(), driver.now_ms, CONFIG)
     assert from_tables.metadata == driver.through_json().metadata == driver.group.metadata
     driver.group = from_tables
-    notice(driver, ("id-orders", 0, 1), ("id-orders", 1, 1), ("id-bills", 0, 1))
+    notice(driver, ("id-orders", 0, 2), ("id-orders", 1, 2), ("id-bills", 0, 2))
     assert driver.group.is_deleted
 
 

@@ -47,15 +47,15 @@ def test_what_is_still_to_be_initialized_begins_again_by_the_reset_of_now() -> N
     """Also what is on its way already: the notice of a state by the values of before comes to nothing."""
     driver = Driver()
     driver.join("a")
-    driver.apply(driver.group.initialized([("id-orders", 1, 1)], driver.now_ms))
-    driver.send(request("a", 1, None, {"orders": TopicMetadata("id-orders", 3)}))
+    driver.apply(driver.group.initialized([("id-orders", 1, 2)], driver.now_ms))
+    driver.send(request("a", 2, None, {"orders": TopicMetadata("id-orders", 3)}))
     alter(driver, {RESET: "earliest"})
     assert reset_of(driver) == [
         ("initializing", 0, 4, -1, "earliest"),
-        ("initialized", 1, 1, -1, "latest"),
+        ("initialized", 1, 2, -1, "latest"),
         ("initializing", 2, 3, 0, None),
     ]
-    driver.apply(driver.group.initialized([("id-orders", 0, 1)], driver.now_ms))
+    driver.apply(driver.group.initialized([("id-orders", 0, 2)], driver.now_ms))
     assert reset_of(driver)[0] == ("initializing", 0, 4, -1, "earliest")
     driver.apply(driver.group.initialized([("id-orders", 0, 4)], driver.now_ms))
     assert reset_of(driver)[0] == ("initialized", 0, 4, -1, "earliest")
@@ -72,7 +72,7 @@ def test_a_reset_that_is_in_force_already_changes_no_share_partition() -> None:
 def test_every_share_partition_that_is_not_deleting_is_told_the_effective_config() -> None:
     driver = Driver()
     driver.join("a", ["bills", "orders"], ORDERS_AND_BILLS)
-    driver.apply(driver.group.initialized([("id-orders", 1, 1)], driver.now_ms))
+    driver.apply(driver.group.initialized([("id-orders", 1, 2)], driver.now_ms))
     driver.topics_deleted("id-bills")
     alter(driver, {SESSION: "60000"})
     config = FILE.effective(GROUP, {SESSION: "60000"}).config

@@ -39,7 +39,7 @@ def test_an_invalid_request(heartbeat: ShareGroupRequest, message: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["two words", "..", "größe", "x" * 250])
-@pytest.mark.parametrize("epoch", [0, 1])
+@pytest.mark.parametrize("epoch", [0, 2])
 def test_a_topic_that_cannot_be_is_refused(name: str, epoch: int) -> None:
     driver = Driver()
     driver.join("a")
@@ -61,14 +61,14 @@ def test_a_dead_group_is_not_found_until_it_is_joined_again() -> None:
     driver = Driver()
     driver.join("m")
     driver.group.replay(ShareGroupRecord(GROUP, 5, 5, GroupState.DEAD))
-    assert refusal(driver, request("m", 1))[0] is ErrorCode.GROUP_ID_NOT_FOUND
+    assert refusal(driver, request("m", 2))[0] is ErrorCode.GROUP_ID_NOT_FOUND
     assert driver.join("m").member_epoch == 6
     assert driver.group.metadata.group_state is GroupState.STABLE
     made_anew = driver.group.metadata.share_partitions["id-orders"].values()
     assert {(record.state_epoch, record.start_offset) for record in made_anew} == {(6, -1)}
 
 
-@pytest.mark.parametrize("epoch", [1, -1])
+@pytest.mark.parametrize("epoch", [2, -1])
 @pytest.mark.parametrize("is_empty", [True, False])
 def test_only_a_join_makes_a_member(epoch: int, is_empty: bool) -> None:
     driver = Driver()
@@ -95,13 +95,13 @@ def test_a_full_group_takes_no_new_member_but_keeps_those_it_has() -> None:
     ("epoch", "message"),
     [
         (
-            4,
-            "The share group member has a greater member epoch (4) than the one known by the group coordinator (3). "
+            5,
+            "The share group member has a greater member epoch (5) than the one known by the group coordinator (4). "
             "The member must abandon all its partitions and rejoin.",
         ),
         (
-            1,
-            "The share group member has a smaller member epoch (1) than the one known by the group coordinator (3). "
+            2,
+            "The share group member has a smaller member epoch (2) than the one known by the group coordinator (4). "
             "The member must abandon all its partitions and rejoin.",
         ),
     ],
@@ -113,7 +113,7 @@ def test_an_epoch_that_is_neither_the_members_nor_the_one_before_is_fenced(epoch
     driver.beat("a")
     driver.join("b")
     driver.beat("a")
-    assert driver.epochs() == (3, 3, {"a": 3, "b": 3})
+    assert driver.epochs() == (4, 4, {"a": 4, "b": 4})
     assert refusal(driver, request("a", epoch)) == (ErrorCode.FENCED_MEMBER_EPOCH, message)
 
 
@@ -123,8 +123,8 @@ def test_the_previous_epoch_is_accepted_and_told_the_assignment_again() -> None:
     driver.initialize_all()
     told = driver.beat("a")
     assert told.assignment is not None
-    again = driver.send(request("a", 1))
-    assert (again.error_code, again.member_epoch, again.assignment) == (ErrorCode.NONE, 2, told.assignment)
+    again = driver.send(request("a", 2))
+    assert (again.error_code, again.member_epoch, again.assignment) == (ErrorCode.NONE, 3, told.assignment)
 
 
 def test_leaving_needs_no_valid_epoch() -> None:

@@ -135,7 +135,7 @@ def test_members_are_removed_by_id_or_name_and_each_is_told_of() -> None:
     )  # fmt: skip
     assert list(driver.group.metadata.members) == ["b"]
     assert beat(driver, "b") == 0
-    row = request("a", 2, instance="a", incarnation="p-a")
+    row = request("a", 3, instance="a", incarnation="p-a")
     assert driver.send(row).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 

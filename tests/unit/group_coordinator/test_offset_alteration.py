@@ -19,7 +19,7 @@ def alter(driver: Driver, *offsets: tuple[str, int, int], topic_id: str = "id-or
 
 
 def left(driver: Driver) -> Driver:
-    """A group that was joined, initialized and left: group epoch 3."""
+    """A group that was joined, initialized and left: group epoch 4."""
     driver.join("a")
     driver.initialize_all()
     driver.leave("a")
@@ -37,9 +37,9 @@ def test_an_altered_share_partition_is_initialized_anew_under_the_next_epoch() -
     driver = left(Driver())
     response = alter(driver, ("orders", 0, 17))
     assert (response.error_code, response.partition_errors) == (0, (("orders", 0, 0, None),))
-    assert driver.epochs() == (4, 4, {})
+    assert driver.epochs() == (5, 5, {})
     known = driver.group.metadata.share_partitions["id-orders"]
-    assert known == {0: partition(0, INITIALIZING, 4, 17), 1: partition(1, INITIALIZED, 1, -1)}
+    assert known == {0: partition(0, INITIALIZING, 5, 17), 1: partition(1, INITIALIZED, 2, -1)}
     driver.initialize_all()
     assert driver.join("a").assignment == {"orders": ["id-orders", [0, 1]]}
     assert driver.group.metadata.share_partitions["id-orders"][0].start_offset == 17
@@ -48,7 +48,7 @@ def test_an_altered_share_partition_is_initialized_anew_under_the_next_epoch() -
 def test_the_notice_of_the_state_before_does_not_initialize_it() -> None:
     driver = left(Driver())
     alter(driver, ("orders", 0, 17))
-    driver.apply(driver.group.initialized([("id-orders", 0, 1)], driver.now_ms))
+    driver.apply(driver.group.initialized([("id-orders", 0, 2)], driver.now_ms))
     assert driver.group.metadata.share_partitions["id-orders"][0].status is INITIALIZING
 
 
@@ -56,10 +56,10 @@ def test_an_unknown_group_is_made_empty() -> None:
     driver = Driver()
     alter(driver, ("orders", 0, 5), ("orders", 1, 0))
     group = driver.group.metadata
-    assert (group.exists, group.group_state, group.group_epoch) == (True, GroupState.EMPTY, 1)
+    assert (group.exists, group.group_state, group.group_epoch) == (True, GroupState.EMPTY, 2)
     assert group.share_partitions["id-orders"] == {
-        0: partition(0, INITIALIZING, 1, 5),
-        1: partition(1, INITIALIZING, 1, 0),
+        0: partition(0, INITIALIZING, 2, 5),
+        1: partition(1, INITIALIZING, 2, 0),
     }
 
 
@@ -74,7 +74,7 @@ def test_each_share_partition_has_its_own_error() -> None:
         ("orders", 1, int(ErrorCode.INVALID_REQUEST), "StartOffset -1 is negative."),
         ("orders", 0, 0, None),
     )
-    assert driver.group.metadata.share_partitions["id-orders"][1].state_epoch == 1
+    assert driver.group.metadata.share_partitions["id-orders"][1].state_epoch == 2
 
 
 def test_nothing_that_can_be_altered_makes_no_group() -> None:
@@ -97,8 +97,8 @@ def test_the_topic_of_now_is_meant_and_what_there_is_of_the_one_before_is_delete
     driver = left(Driver())
     alter(driver, ("orders", 1, 5), topic_id="id-new")
     assert driver.group.metadata.share_partitions == {
-        "id-orders": {0: partition(0, DELETING, 1, -1), 1: partition(1, DELETING, 1, -1)},
-        "id-new": {1: partition(1, INITIALIZING, 4, 5, "id-new")},
+        "id-orders": {0: partition(0, DELETING, 2, -1), 1: partition(1, DELETING, 2, -1)},
+        "id-new": {1: partition(1, INITIALIZING, 5, 5, "id-new")},
     }
     assert driver.group.metadata.topic_ids() == {"orders": "id-new"}
     driver.join("a", metadata=ORDERS)
@@ -119,6 +119,6 @@ def test_a_member_discovers_the_partitions_that_were_not_altered() -> None:
     alter(driver, ("orders", 1, 5))
     driver.join("a", metadata=ORDERS)
     assert driver.group.metadata.share_partitions["id-orders"] == {
-        0: partition(0, INITIALIZING, 2, -1),  # it has always been there: by share.auto.offset.reset
-        1: partition(1, INITIALIZING, 1, 5),
+        0: partition(0, INITIALIZING, 3, -1),  # it has always been there: by share.auto.offset.reset
+        1: partition(1, INITIALIZING, 2, 5),
     }

@@ -12,6 +12,7 @@ from sharegroup.errors import ErrorCode
 from sharegroup.group_coordinator import CoordinatorResult, GroupState, ShareGroup, SharePartitionStatus
 from sharegroup.group_coordinator.group_metadata import GroupMetadata
 from sharegroup.group_coordinator.records import ShareGroupConfigRecord, TopicPartitions
+from sharegroup.group_coordinator.share_group import INITIALIZING_MS
 from sharegroup.protocol.share_group_requests import (
     ALTER_OFFSETS,
     DELETE_GROUP,
@@ -64,6 +65,11 @@ class GroupLife(RuleBasedStateMachine):
     @property
     def is_pending(self) -> bool:
         return self.metadata.exists and self.metadata.assignment_epoch < self.metadata.group_epoch
+
+    @property
+    def is_initializing(self) -> bool:
+        """Whether the assignor waits for the other share-partitions of a topic."""
+        return self.metadata.initialized_since_ms is not None and not self.is_pending
 
     def note_releases(self) -> None:
         for release in self.driver.last.releases:
@@ -253,6 +259,7 @@ class GroupLife(RuleBasedStateMachine):
     def epochs_are_ordered_and_never_go_back(self) -> None:
         group = self.metadata
         assert group.group_epoch >= self.highest_epoch
+        assert group.group_epoch != 1, "the first one is 2"
         assert group.assignment_epoch <= group.group_epoch
         for member in group.members.values():
             assert -1 <= member.previous_member_epoch < member.member_epoch <= group.assignment_epoch
@@ -274,10 +281,20 @@ class GroupLife(RuleBasedStateMachine):
             assert group.assignor == config.assignor.value
 
     @invariant()
+    def the_assignor_waits_a_limited_time_for_a_topic_to_be_initialized(self) -> None:
+        if self.is_initializing:
+            since_ms = self.metadata.initialized_since_ms
+            assert since_ms is not None
+            deadline_ms = self.driver.group.assignment_deadline_ms(self.driver.config)
+            assert deadline_ms == since_ms + INITIALIZING_MS > self.driver.now_ms
+
+    @invariant()
     def what_is_initialized_and_subscribed_to_is_assigned(self) -> None:
         for member_id, target in self.metadata.targets.items():
             assert {item.topic for item in target} <= {*self.metadata.members[member_id].subscribed_topic_names}
-        if not self.is_pending:
+        if self.is_initializing:
+            self.check_targets_of_complete_topics(self.metadata)
+        elif not self.is_pending:
             self.check_targets(self.metadata)
 
     def check_targets(self, group: GroupMetadata) -> None:
@@ -288,6 +305,13 @@ class GroupLife(RuleBasedStateMachine):
         if self.driver.config.assignor is AssignorName.ALL:
             assert {m: set(target) for m, target in group.targets.items()} == every
         assert partitions(*group.targets.values()) == partitions(*every.values())
+
+    def check_targets_of_complete_topics(self, group: GroupMetadata) -> None:
+        """Only topics of which some share-partitions are still to be initialized have some that nobody is assigned."""
+        names = {name for member in group.members.values() for name in member.subscribed_topic_names}
+        topics = [item for name, item in group.assignable().items() if name in names]
+        complete = [item for item in topics if not group.partitions(item.topic_id, SharePartitionStatus.INITIALIZING)]
+        assert partitions(complete) <= partitions(*group.targets.values()) <= partitions(topics)
 
     @invariant()
     def a_name_is_one_topic(self) -> None:
@@ -341,8 +365,9 @@ class GroupLife(RuleBasedStateMachine):
         loaded.assignor = self.metadata.assignor
         loaded.assignment_timestamp_ms = self.metadata.assignment_timestamp_ms
         loaded.departed = set(self.metadata.departed)
+        loaded.initialized_since_ms = self.metadata.initialized_since_ms
         self.check_targets(loaded)
-        if self.is_pending or not self.all_are_told:
+        if self.is_pending or self.is_initializing or not self.all_are_told:
             assert loaded.group_epoch in (self.metadata.group_epoch, self.metadata.group_epoch + 1)
             loaded.targets, loaded.group_epoch = dict(self.metadata.targets), self.metadata.group_epoch
         assert loaded == self.metadata

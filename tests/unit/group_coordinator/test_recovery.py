@@ -47,7 +47,7 @@ def test_all_rows_give_the_same_group_with_fresh_sessions() -> None:
         before.targets,
         before.share_partitions,
     )
-    assert driver.epochs() == (3, 3, {"a": 3, "b": 3})
+    assert driver.epochs() == (4, 4, {"a": 4, "b": 4})
 
 
 def test_members_go_on_after_a_reload_as_if_nothing_had_been() -> None:
@@ -75,10 +75,10 @@ def test_an_empty_and_a_dead_group_stay_what_they_are() -> None:
     driver.leave("a")
     driver.leave("b")
     assert reload(driver, driver.rows).group.metadata.group_state is GroupState.EMPTY
-    assert driver.epochs() == (5, 5, {})
-    dead = [*driver.rows, ShareGroupRecord(GROUP, 6, 6, GroupState.DEAD)]
-    assert reload(driver, dead).group.metadata.group_state is GroupState.DEAD
     assert driver.epochs() == (6, 6, {})
+    dead = [*driver.rows, ShareGroupRecord(GROUP, 7, 7, GroupState.DEAD)]
+    assert reload(driver, dead).group.metadata.group_state is GroupState.DEAD
+    assert driver.epochs() == (7, 7, {})
 
 
 @pytest.mark.parametrize("lost", [ShareGroupRecord, ShareGroupMemberRecord, SharePartitionRecord])
@@ -86,7 +86,7 @@ def test_tables_that_were_not_committed_together_give_a_group_that_goes_on(lost:
     """Everything up to the assignment is there; of what came with the last commit, one table's rows are lost."""
     driver = stable()
     complete = len(driver.rows)
-    driver.send(request("a", 3, ["orders"], {"orders": TopicMetadata("id-orders", 3)}))
+    driver.send(request("a", 4, ["orders"], {"orders": TopicMetadata("id-orders", 3)}))
     driver.initialize_all()
     driver.beat("a")
     kept = driver.rows[:complete] + [row for row in driver.rows[complete:] if not isinstance(row, lost)]
@@ -105,10 +105,10 @@ def test_tables_that_were_not_committed_together_give_a_group_that_goes_on(lost:
 def test_a_repaired_group_writes_its_new_epoch_with_the_first_heartbeat() -> None:
     driver = stable()
     reload(driver, [row for row in driver.rows if not isinstance(row, ShareGroupRecord)])
-    assert driver.epochs() == (4, 0, {"a": 3, "b": 3})
+    assert driver.epochs() == (5, 0, {"a": 4, "b": 4})
     driver.beat("a")
-    assert ShareGroupRecord(GROUP, 4, 4, GroupState.STABLE) in driver.last.records
-    assert driver.epochs() == (4, 4, {"a": 4, "b": 3})
+    assert ShareGroupRecord(GROUP, 5, 5, GroupState.STABLE) in driver.last.records
+    assert driver.epochs() == (5, 5, {"a": 5, "b": 4})
 
 
 def member(epoch: int, *partitions: int) -> ShareGroupMemberRecord:
@@ -147,7 +147,7 @@ def test_a_dump_holds_ranges_and_each_assignment_once() -> None:
         driver.beat(member)
     content = driver.group.dump()
     assert content["assignments"] == [[["orders", "id-orders", [[0, 999]]]]]
-    assert content["share_partitions"] == {"id-orders": ["orders", [[0, 999, "initialized", 1, -1, "latest"]]]}
+    assert content["share_partitions"] == {"id-orders": ["orders", [[0, 999, "initialized", 2, -1, "latest"]]]}
     assert len(json.dumps(content)) < 750
     assert driver.through_json().metadata == driver.group.metadata
 
