@@ -141,10 +141,12 @@ class ShardState:
         self, partition: int, demand: Demand, acquired: tuple[AcquiredRange, ...] = (), lock_deadline_ms: int = -1
     ) -> FetchResponse:
         """What a fetch that stood got, which may be nothing."""
+        config = self.configs.of(partition)
+        was_delivered = any(delivery_count > 1 for _, _, delivery_count in acquired)
         return FetchResponse(
             demand.id, demand.reply_to, *self.key(partition), demand.member_id,
-            acquired=acquired, lock_deadline_ms=lock_deadline_ms,
-            read_committed=self.configs.of(partition).read_committed,
+            acquired=acquired, lock_deadline_ms=lock_deadline_ms, read_committed=config.read_committed,
+            delivery_count_limit=config.machine.delivery_count_limit if was_delivered else 0,
         )  # fmt: skip
 
     # -- time ------------------------------------------------------------------------------------------------------

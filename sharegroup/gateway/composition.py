@@ -85,7 +85,8 @@ class Parts:
             self._leases,
             self._identities,
         )
-        self.pass_through = PassThrough(self.cluster, settings, self._security)
+        self._upstream_groups = UpstreamGroups(self.cluster, self._stored)
+        self.pass_through = PassThrough(self.cluster, settings, self._security, self._upstream_groups)
         delay_s = config.gateway.failed_authentication_delay_ms / 1000
         self.logins = Logins(self._security, delay_s, time_ms, self._acting(settings))
         self.connections = Connections(
@@ -106,13 +107,12 @@ class Parts:
     def _routes(self) -> Mapping[int, Route]:
         """{api key: (request message, handler)}"""
         cluster = ClusterApis(self.cluster, self.listeners, self.ports.open_new, self._security, self.fleet.view_of)
-        upstream_groups = UpstreamGroups(self.cluster, self._stored)
         heartbeat = ShareGroupHeartbeat(
             self.job,
             self.cluster,
             self._security,
             self._leases,
-            upstream_groups,
+            self._upstream_groups,
             self._identities,
             self.share.open_acknowledgements,
         )
@@ -126,7 +126,15 @@ class Parts:
             (share_messages.ShareGroupHeartbeatRequest, heartbeat),
             (share_messages.ShareFetchRequest, self.share.fetch),
             (share_messages.ShareAcknowledgeRequest, self.share.acknowledge),
-            *admin_routes(self._config, self.job, self.cluster, self._stored, self.group_configs, self._security),
+            *admin_routes(
+                self._config,
+                self.job,
+                self.cluster,
+                self._stored,
+                self._upstream_groups,
+                self.group_configs,
+                self._security,
+            ),
         ]
         return {message.API_KEY: (message, handler) for message, handler in routes}
 

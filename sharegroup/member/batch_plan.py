@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from sharegroup.member.ranges import AssignedPartition, HeldRange
+from sharegroup.protocol.last_attempts import attempts_together
 from sharegroup.types import OffsetRange
 
 MAX_READS = 4
@@ -28,13 +29,19 @@ class Plan(NamedTuple):
     rest: tuple[HeldRange, ...]
 
 
-def plan_batch(queued: Sequence[HeldRange], max_records: int) -> Plan:
-    """The oldest ranges up to `max_records`, the last one split if need be, that MAX_READS reads can cover."""
+def plan_batch(queued: Sequence[HeldRange], max_records: int, delivery_count_limit: int = 0) -> Plan:
+    """The oldest ranges up to `max_records`, the last one split if need be, that MAX_READS reads can cover.
+
+    A record at its last delivery attempt by `delivery_count_limit` (0: not known) is a batch of its own.
+    """
+    together = attempts_together(queued, delivery_count_limit)
+    if together == 0:
+        return _first_record(queued)
     candidates: list[HeldRange] = []
     rest: list[HeldRange] = []
     room = max_records
     topic_ids: dict[str, str] = {}
-    for held in queued:
+    for held in queued[:together]:
         is_alike = held.read_committed == queued[0].read_committed
         is_alike = is_alike and topic_ids.setdefault(held.topic, held.topic_id) == held.topic_id
         if not is_alike or room <= 0 or len(candidates) >= MAX_RANGES:
@@ -49,7 +56,7 @@ def plan_batch(queued: Sequence[HeldRange], max_records: int) -> Plan:
             room -= held.size
     far = _too_far(candidates)
     batch = tuple(held for held in candidates if held not in far)
-    return Plan(batch, (*(held for held in candidates if held in far), *rest))
+    return Plan(batch, (*(held for held in candidates if held in far), *rest, *queued[together:]))
 
 
 def reads_of(ranges: Iterable[HeldRange]) -> list[dict[AssignedPartition, OffsetRange]]:
@@ -61,6 +68,13 @@ def reads_of(ranges: Iterable[HeldRange]) -> list[dict[AssignedPartition, Offset
                 reads.append({})
             reads[index][share_partition] = OffsetRange(cluster[0].first_offset, cluster[-1].last_offset)
     return reads
+
+
+def _first_record(queued: Sequence[HeldRange]) -> Plan:
+    if not queued or queued[0].size == 1:
+        return Plan(tuple(queued[:1]), tuple(queued[1:]))
+    alone, left = queued[0].split(1)
+    return Plan((alone,), (left, *queued[1:]))
 
 
 def _too_far(candidates: Sequence[HeldRange]) -> set[HeldRange]:

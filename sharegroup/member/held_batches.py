@@ -129,6 +129,8 @@ class HeldBatches:
         self._lock_ms = 0
         self._offering = True
         self._has_grown = False
+        #: The group's `share.delivery.count.limit`, 0 until a record is granted that was delivered before.
+        self.delivery_count_limit = 0
         self.running: RunningBatch | None = None
         self.is_stalled = False
 
@@ -170,7 +172,7 @@ class HeldBatches:
             self._withdraw(now_ms)
             given_back += self._give_back(now_ms, self._is_spare)
         if self._offering and self._offered is None and self._queued:
-            plan = plan_batch(self._queued, self._max_records)
+            plan = plan_batch(self._queued, self._max_records, self.delivery_count_limit)
             self._queued = list(plan.rest)
             self._seq += 1
             self._offered = OfferedBatch(self._seq, self._incarnation, plan.batch)

@@ -283,6 +283,7 @@ class MemberLogic:
                 self._see_gone(response, now_ms)
                 self.counts.fetch_answered(response.id, now_ms)
                 granted = self._demands.take(response, now_ms)
+                self.holdings.delivery_count_limit = response.delivery_count_limit or self.holdings.delivery_count_limit
                 self.holdings.add([held for held in granted if not self._is_replaced(held.share_partition)], now_ms)
         return []
 

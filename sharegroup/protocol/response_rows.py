@@ -76,7 +76,15 @@ _NEEDED: dict[type[Any], tuple[str, ...]] = {
     kind: tuple(field.name for field in fields(kind) if field.default is MISSING) for kind in _KINDS
 }
 #: What is left out of a row where it says nothing.
-_SELDOM = ("partition_errors", "topic_errors", "member_errors", "removed", "renewals_off", "read_committed")
+_SELDOM = (
+    "partition_errors",
+    "topic_errors",
+    "member_errors",
+    "removed",
+    "renewals_off",
+    "read_committed",
+    "delivery_count_limit",
+)
 #: What is a list of lists in JSON.
 _NESTED = {
     "acquired": AcquiredRange,

@@ -44,7 +44,8 @@ class _Response:
 class FetchResponse(_Response):
     """`acquired` are the ranges that the member got, ascending and disjoint; `lock_deadline_ms` is when their locks
     end, in milliseconds since the epoch (-1: there are none). `read_committed` tells that the group reads committed
-    records only: so are `acquired` to be read."""
+    records only: so are `acquired` to be read. `delivery_count_limit` is the group's `share.delivery.count.limit`, or 0
+    if no record of `acquired` was delivered before."""
 
     type: ClassVar[str] = FETCH
 
@@ -52,6 +53,7 @@ class FetchResponse(_Response):
     acquired: tuple[AcquiredRange, ...] = ()
     lock_deadline_ms: int = -1
     read_committed: bool = False
+    delivery_count_limit: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,10 +56,14 @@ def _key(group_id: str, row: SharePartitionDescription) -> SharePartitionKey:
 
 
 def share_partition_offset(row: SharePartitionDescription, state: ShareGroupOffset | None) -> SharePartitionOffset:
-    """Where a share-partition stands, by its row and its state; a state of before its reset does not count."""
+    """Where a share-partition stands, by its row and its state; a state of before its reset does not count.
+
+    Nothing is finished at or above a start offset that was altered, so the lag is known at once (KAFKA-20034).
+    """
     where = row.topic, row.topic_id, row.partition
     if state is None or state.header.state_epoch < row.state_epoch:
-        return SharePartitionOffset(*where, row.start_offset, UNCHANGED, UNCHANGED, row.state_epoch)
+        finished = UNCHANGED if row.start_offset == UNCHANGED else 0
+        return SharePartitionOffset(*where, row.start_offset, UNCHANGED, finished, row.state_epoch)
     header = state.header
     return SharePartitionOffset(
         *where, header.start_offset, header.leader_epoch, header.delivery_complete_count, header.state_epoch

@@ -52,7 +52,7 @@ def test_a_group_that_an_administrator_makes(
     assert admin.offsets_at([first], 0) == {first: 0}
     assert admin.offsets_at([first], 2**53) == {first: None}
     offsets = admin.list_group_offsets(group_id)
-    assert {key: found.start_offset for key, found in offsets.items()} == {first: 2}
+    assert {key: (found.start_offset, found.lag) for key, found in offsets.items()} == {first: (2, 3)}
     assert admin.list_group_offsets(group_id, [second]) == {second: ShareGroupOffset(None, None, None)}
     assert {key: record.offset for key, record in admin.oldest_unfinished(offsets).items()} == {first: 2}
 

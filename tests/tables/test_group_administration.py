@@ -95,13 +95,13 @@ def test_altered_offsets_are_where_the_group_goes_on(tmp_path: Path, dies_after:
     assert join(job)[0] == [[7, 9, 1]]
 
 
-def test_an_altered_offset_is_told_before_the_share_partition_is_reset(tmp_path: Path) -> None:
+def test_an_altered_offset_and_its_lag_are_known_before_the_reset(tmp_path: Path) -> None:
     job = used(tmp_path)
     before = read_share_group_offsets(str(tmp_path), GROUP)
     assert [tuple(row) for row in before] == [("orders", "id-orders", p, 0, 1, 0, 2) for p in (0, 1)]
     job.groups(ALTER_OFFSETS)
     altered = read_share_group_offsets(str(tmp_path), GROUP)
-    assert altered == (("orders", "id-orders", 0, 7, -1, -1, 5), before[1])
+    assert altered == (("orders", "id-orders", 0, 7, -1, 0, 5), before[1])
     job.partitions()
     assert read_share_group_offsets(str(tmp_path), GROUP)[0] == ("orders", "id-orders", 0, 7, 1, 0, 5)
 

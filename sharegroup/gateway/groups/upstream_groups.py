@@ -1,7 +1,8 @@
 """Which group ids are groups of another kind upstream: classic, consumer (KIP-848) or streams groups (KIP-1071).
 
 Kafka has one group for a name, whatever its kind. Upstream nobody knows our share groups, so we ask there before a
-member joins. The answer is a help and not a lock: where the coordinator cannot say in time, there is none.
+share group is created, and refuse requests that would create a group of another kind under a share group's name. The
+answer is a help and not a lock: where the coordinator cannot say in time, there is none.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from kafka.protocol.admin import DescribeGroupsRequest, DescribeGroupsResponse
 from kafka.protocol.api_message import ApiMessage
 
 from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.groups.share_group_names import ShareGroupNames
 from sharegroup.gateway.groups.stored_groups import StoredGroups
 from sharegroup.gateway.upstream.any_broker import from_any_broker
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
@@ -46,11 +48,13 @@ class UpstreamGroups:
 
     def __init__(self, cluster: UpstreamCluster, stored: StoredGroups) -> None:
         self._cluster, self._stored = cluster, stored
+        self._share_groups = ShareGroupNames(stored)
         self._kept: OrderedDict[str, tuple[float, str | None]] = OrderedDict()
         self._asking: dict[str, asyncio.Task[str | None]] = {}
 
     async def check_joined(self, node_id: int, group_id: str) -> None:
-        """Raises RequestError as Kafka's coordinator does when a member joins a group of another kind.
+        """Raises RequestError as Kafka's coordinator does for a group of another kind, when a member joins it or an
+        administrator alters or deletes its share group offsets.
 
         A name is one group's: ours, where we have it already, whatever came to be upstream since.
         """
@@ -59,6 +63,13 @@ class UpstreamGroups:
             return
         logger.info("group %s is refused as a share group: upstream it is a %s group", group_id, kind)
         raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+
+    async def is_only_share_group(self, node_id: int, group_id: str) -> bool:
+        """Return whether the name is a share group's and no other group's.
+
+        Both exist if the other group was created without a gateway; its members are served then.
+        """
+        return await self._share_groups.has(group_id) and await self.other_kind(node_id, group_id) is None
 
     async def other_kind(self, node_id: int, group_id: str) -> str | None:
         """`classic`, `consumer` or `streams`; None where there is no such group, or nobody can say.

@@ -7,6 +7,7 @@ from kafka.protocol import admin as admin_messages
 from sharegroup.config import Config
 from sharegroup.gateway.groups.group_configs import GroupConfigs
 from sharegroup.gateway.groups.stored_groups import StoredGroups
+from sharegroup.gateway.groups.upstream_groups import UpstreamGroups
 from sharegroup.gateway.handlers.alter_configs import IncrementalAlterConfigs
 from sharegroup.gateway.handlers.alter_offsets import AlterShareGroupOffsets
 from sharegroup.gateway.handlers.delete_groups import DeleteGroups
@@ -29,6 +30,7 @@ def admin_routes(
     job: JobChannel,
     cluster: UpstreamCluster,
     stored: StoredGroups,
+    others: UpstreamGroups,
     configs: GroupConfigs,
     security: Authorization,
 ) -> list[Route]:
@@ -37,8 +39,14 @@ def admin_routes(
     return [
         (share_messages.ShareGroupDescribeRequest, ShareGroupDescribe(stored, configs, security)),
         (share_messages.DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsets(stored, cluster, security)),
-        (share_messages.AlterShareGroupOffsetsRequest, AlterShareGroupOffsets(rows, cluster, security)),
-        (share_messages.DeleteShareGroupOffsetsRequest, DeleteShareGroupOffsets(rows, cluster, security)),
+        (
+            share_messages.AlterShareGroupOffsetsRequest,
+            AlterShareGroupOffsets(rows, cluster, security, others),
+        ),
+        (
+            share_messages.DeleteShareGroupOffsetsRequest,
+            DeleteShareGroupOffsets(rows, cluster, security, others),
+        ),
         (admin_messages.ListGroupsRequest, ListGroups(stored, cluster, security)),
         (admin_messages.DeleteGroupsRequest, DeleteGroups(rows, stored, cluster, security)),
         (admin_messages.DescribeConfigsRequest, DescribeConfigs(config, stored, cluster, security)),

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from kafka.protocol.data_container import DataContainer
 
 from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.groups.upstream_groups import UpstreamGroups
 from sharegroup.gateway.job_client.group_requests import GroupRequests
 from sharegroup.gateway.security import audit
 from sharegroup.gateway.security.authorization import Authorization
@@ -25,8 +26,15 @@ _Partition = _Topic.AlterShareGroupOffsetsResponsePartition
 class AlterShareGroupOffsets:
     """The handler. `security` raises RequestError for what the caller may not do."""
 
-    def __init__(self, requests: GroupRequests, cluster: UpstreamCluster, security: Authorization) -> None:
+    def __init__(
+        self,
+        requests: GroupRequests,
+        cluster: UpstreamCluster,
+        security: Authorization,
+        upstream_groups: UpstreamGroups,
+    ) -> None:
         self._requests, self._cluster, self._security = requests, cluster, security
+        self._upstream_groups = upstream_groups
 
     async def __call__(self, request: Request[AlterShareGroupOffsetsRequest]) -> AlterShareGroupOffsetsResponse:
         """The whole request is refused, or each share-partition by itself."""
@@ -42,6 +50,7 @@ class AlterShareGroupOffsets:
         body = request.body
         try:
             self._security.alter_offsets(request.caller, body.group_id)
+            await self._upstream_groups.check_joined(request.caller.node_id, body.group_id)
             readable = [topic for topic in body.topics if self._security.may_read(request.caller, topic.topic_name)]
             offsets = _offsets(readable)
             known = await self._known(offsets)

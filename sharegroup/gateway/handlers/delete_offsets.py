@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from kafka.protocol.data_container import DataContainer
 
 from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.groups.upstream_groups import UpstreamGroups
 from sharegroup.gateway.job_client.group_requests import GroupRequests
 from sharegroup.gateway.security import audit
 from sharegroup.gateway.security.authorization import Authorization
@@ -23,8 +24,15 @@ _Topic = DeleteShareGroupOffsetsResponse.DeleteShareGroupOffsetsResponseTopic
 class DeleteShareGroupOffsets:
     """The handler. `security` raises RequestError for what the caller may not do."""
 
-    def __init__(self, requests: GroupRequests, cluster: UpstreamCluster, security: Authorization) -> None:
+    def __init__(
+        self,
+        requests: GroupRequests,
+        cluster: UpstreamCluster,
+        security: Authorization,
+        upstream_groups: UpstreamGroups,
+    ) -> None:
         self._requests, self._cluster, self._security = requests, cluster, security
+        self._upstream_groups = upstream_groups
 
     async def __call__(self, request: Request[DeleteShareGroupOffsetsRequest]) -> DeleteShareGroupOffsetsResponse:
         """The whole request is refused, or each topic by itself."""
@@ -41,6 +49,7 @@ class DeleteShareGroupOffsets:
         readable = tuple(name for name in names if self._security.may_read(caller, name))
         try:
             self._security.delete_offsets(caller, body.group_id)
+            await self._upstream_groups.check_joined(caller.node_id, body.group_id)
             known = await self._cluster.newest_topics(readable)
             errors = await self._requests.delete_offsets(body.group_id, readable)
         except RequestError as error:

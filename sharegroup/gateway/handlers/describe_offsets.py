@@ -105,7 +105,7 @@ def _is_of(row: SharePartitionOffset, topic: Topic | None) -> bool:
 
 
 def has_lag(row: SharePartitionOffset) -> bool:
-    """Whether it is known what is finished: not before a share-partition was loaded, nor right after a reset."""
+    """Whether it is known what is finished: not before a share-partition has a start offset."""
     return row.start_offset >= 0 and row.delivery_complete_count >= 0
 
 

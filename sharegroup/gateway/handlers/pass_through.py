@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from collections import defaultdict
 from dataclasses import replace
 
 from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.groups.upstream_groups import UpstreamGroups
 from sharegroup.gateway.handlers.api_versions import offered_range
+from sharegroup.gateway.passing.one_kind import created_group, refused
 from sharegroup.gateway.passing.passage import Passage, judge
 from sharegroup.gateway.passing.rights import Names, Rights
 from sharegroup.gateway.passing.rule import Rule
@@ -21,15 +24,20 @@ from sharegroup.kafka_clients.headers import RequestHeader, UnknownVersionError
 from sharegroup.kafka_clients.kept_connection import ConnectBackoff
 from sharegroup.topics.client_settings import ClientSettings
 
+logger = logging.getLogger(__name__)
+
 #: After a DeleteTopics: by then all brokers should know of it.
 LOOK_AGAIN_S = 1.0
 
 
 class PassThrough:
-    """Judges the requests, and links clients to brokers. `settings` are kafka-python's, for the links."""
+    """Judges the requests, and links clients to brokers. `settings` are kafka-python's, for the links. `groups` knows
+    which names are share groups."""
 
-    def __init__(self, cluster: UpstreamCluster, settings: ClientSettings, security: Authorization) -> None:
-        self._cluster, self._settings, self._security = cluster, settings, security
+    def __init__(
+        self, cluster: UpstreamCluster, settings: ClientSettings, security: Authorization, groups: UpstreamGroups
+    ) -> None:
+        self._cluster, self._settings, self._security, self._groups = cluster, settings, security, groups
         self._names = Names(self._name_of, cluster.topic_names)
         self._backoffs: defaultdict[int, ConnectBackoff] = defaultdict(ConnectBackoff)
         self._looking: asyncio.Task[None] | None = None
@@ -37,7 +45,8 @@ class PassThrough:
     async def admit(self, caller: Caller, header: RequestHeader, frame: memoryview) -> Passage:
         """What of a request goes on, and what of its answer is made here.
 
-        Nothing is looked at where there is nothing to refuse: without an access control list, what names no topics.
+        Nothing is looked at where there is nothing to refuse: without an access control list, what names no topics and
+        creates no group.
         Raises RequestError for what the caller may not send and cannot be answered, UnknownVersionError for what is not
         offered (what the upstream broker does not have, and what clients are not to use of it), MalformedRequestError,
         and UpstreamUnavailableError.
@@ -50,9 +59,22 @@ class PassThrough:
         low, high = offered_range(features, header.api_key, self._security.has_list)
         if not low <= header.api_version <= high:
             raise UnknownVersionError(f"request {header.api_key} of version {header.api_version} is not offered")
-        if rule is None or not self._is_judged(rule):
+        if rule is None:
             return Passage(frame)
         caller = replace(caller, api=rule.name)
+        passage = await self._passage(rule, caller, header, frame) if self._is_judged(rule) else Passage(frame)
+        return await self._of_one_kind(passage, caller, header)
+
+    async def _of_one_kind(self, passage: Passage, caller: Caller, header: RequestHeader) -> Passage:
+        """Refuse a request that would create a group of another kind under the name of a share group."""
+        group_id = None if passage.frame is None else created_group(header, passage.frame)
+        if group_id is None or not await self._groups.is_only_share_group(caller.node_id, group_id):
+            return passage
+        logger.info("%s of %s is refused: %s is a share group", caller.api, caller.principal, group_id)
+        return refused(passage, header, Rights(self._security, caller, self._names))
+
+    async def _passage(self, rule: Rule, caller: Caller, header: RequestHeader, frame: memoryview) -> Passage:
+        """What access control leaves of a request."""
         rights = Rights(self._security, caller, self._names)
         passage = self._judge(rule, header, frame, rights)
         if rights.misses_ids and await self._cluster.try_refresh():

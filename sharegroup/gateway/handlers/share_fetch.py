@@ -118,7 +118,8 @@ class ShareApis:
                 served.open([key for key in readable if key not in moved])
             served.forget(list(forgotten_of(body.forgotten_topics_data)))
             await asyncio.sleep(0)  # rows of acknowledgements go out before their records' successors are looked for
-            if context.kind is not ContextKind.FINAL and not renews and body.max_records > 0:
+            fetches = context.kind is not ContextKind.FINAL and not renews and body.max_records > 0
+            if fetches:
                 response.faults(faults)
                 if readable or not faults:
                     await self._records(served, readable, request, response)
@@ -126,6 +127,8 @@ class ShareApis:
                 response.acknowledged(await wait_for_all(outcomes))
             now_ms = self._job.now_ms()
             response.withdraw(lambda key, found: served.withdraw(key, found, now_ms))
+            if fetches:
+                response.answered(context.session.answer(response.failed_partitions))
         finally:
             served.stopped_waiting()
             served.rhythm.went(response.record_count, self._job.now_ms())

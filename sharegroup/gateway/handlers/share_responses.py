@@ -6,7 +6,7 @@ stall without the one or the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Generic, TypeVar
 from uuid import UUID
 
@@ -110,6 +110,7 @@ class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
         super().__init__(cluster, listeners, node_id)
         self._records: dict[TopicIdPartition, PartRecords] = {}
         self._faults: dict[TopicIdPartition, ErrorCode] = {}
+        self._answered: list[TopicIdPartition] = []
         self.record_count = self.byte_count = 0
 
     def has_records(self, key: TopicIdPartition) -> bool:
@@ -119,6 +120,15 @@ class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
     def faults(self, codes: Mapping[TopicIdPartition, ErrorCode]) -> None:
         """Put in why partitions cannot be read here; those whose records are in have none."""
         self._faults |= {key: code for key, code in codes.items() if key not in self._records}
+
+    @property
+    def failed_partitions(self) -> Collection[TopicIdPartition]:
+        """The partitions whose entry has an error."""
+        return self._faults.keys()
+
+    def answered(self, partitions: Iterable[TopicIdPartition]) -> None:
+        """Put in an entry for each of these partitions, also without records."""
+        self._answered += partitions
 
     def records(self, key: TopicIdPartition, found: PartRecords) -> None:
         """Put in a partition's records."""
@@ -136,7 +146,7 @@ class FetchResponseBuilder(_ShareResponse[ShareFetchResponse]):
 
     def message(self, lock_timeout_ms: int, now_ms: int) -> ShareFetchBytes:
         """The message with its records; its lock time is what is left of the shortest lock in it."""
-        keys = [*self._records, *self._faults, *self._outcomes]
+        keys = [*self._records, *self._faults, *self._outcomes, *self._answered]
         entries = {key: self._partition(key) for key in dict.fromkeys(keys)}
         deadlines_ms = [found.lock_deadline_ms for found in self._records.values()]
         left_ms = max(0, min(deadlines_ms) - now_ms) if deadlines_ms else lock_timeout_ms

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from sharegroup.gateway.records.record_batches import RecordBatch
+from sharegroup.protocol.last_attempts import attempts_together
 from sharegroup.range_map import append_fused
 from sharegroup.types import AcquiredRange, OffsetRange
 
@@ -59,17 +60,12 @@ class Slice(NamedTuple):
 
 
 def alike_attempts(ranges: list[AcquiredRange], delivery_count_limit: int) -> list[AcquiredRange]:
-    """Return the leading part of `ranges` that may be delivered in one response.
-
-    A record at its last delivery attempt is delivered alone, so that a record that kills its consumer does not use up
-    an attempt of its neighbours. As in Kafka, this applies only if a record may be delivered more than twice.
-    """
-    if delivery_count_limit <= 2:
+    """Return the leading part of `ranges`, which are not empty, that may be delivered in one response."""
+    together = attempts_together(ranges, delivery_count_limit)
+    if together == len(ranges):
         return ranges
-    for index, (first, _, delivery_count) in enumerate(ranges):
-        if delivery_count >= delivery_count_limit:
-            return ranges[:index] or [AcquiredRange(first, first, delivery_count)]
-    return ranges
+    first, _, delivery_count = ranges[0]
+    return ranges[:together] or [AcquiredRange(first, first, delivery_count)]
 
 
 def slice_response(

@@ -44,10 +44,12 @@ class Holdings:
     """The ranges that a member was handed, each with its lock and delivery count. What is handed out again takes its
     new deadline and count."""
 
-    __slots__ = ("_prune_at", "_ranges")
+    __slots__ = ("_highest", "_prune_at", "_ranges")
 
     def __init__(self) -> None:
         self._ranges: RangeMap[HandedOut] = RangeMap()
+        #: The highest offset that was handed out, -1 before the first.
+        self._highest = -1
         self._prune_at = _MIN_PRUNE_AT
 
     def __len__(self) -> int:
@@ -62,6 +64,7 @@ class Holdings:
         """These are in the response that is being sent; ranges whose locks have run out are forgotten."""
         for first, last, delivery_count, lock_deadline_ms in grants:
             self._ranges.assign(first, last, HandedOut(lock_deadline_ms, delivery_count))
+            self._highest = max(self._highest, last)
         if len(self._ranges) >= self._prune_at:  # a member that never acknowledges must not fill the memory
             self._ranges = RangeMap(item for item in self._ranges if item[2].lock_deadline_ms > now_ms)
             self._prune_at = max(_MIN_PRUNE_AT, 2 * len(self._ranges))
@@ -88,6 +91,10 @@ class Holdings:
             if next_offset <= last:
                 return None
         return Held(grants, min(deadlines), is_settled)
+
+    def are_past(self, batches: Iterable[AcknowledgementBatch]) -> bool:
+        """Return whether `batches` reach past everything that was handed out to a member that holds something."""
+        return bool(self._ranges) and any(batch.last_offset > self._highest for batch in batches)
 
     def asked(self, batches: Iterable[AcknowledgementBatch], request_id: str) -> None:
         """The outcome of `batches` is open: until it is known, nothing about their offsets is answered early."""
@@ -127,6 +134,7 @@ class Holdings:
     def clear(self) -> None:
         """The member holds nothing any more."""
         self._ranges.clear()
+        self._highest = -1
 
 
 def _runs(batch: AcknowledgementBatch) -> Iterator[tuple[int, int, bool]]:

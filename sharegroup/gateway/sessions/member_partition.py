@@ -268,7 +268,8 @@ class MemberPartition:
     ) -> Awaitable[AckResult]:
         """(error code, message) of a partition's acknowledgements; their rows are on their way when this returns.
 
-        What the member was not sent in its session, or whose lock is over, is refused, and no row is sent. Answered as
+        What the member was not sent in its session, or whose lock is over, is refused, and no row is sent: as in Kafka
+        with INVALID_REQUEST past all that it was sent, else with INVALID_RECORD_STATE. Answered as
         soon as the rows are durable when the job cannot but accept them: when enough is left of the locks and of the
         member's `lease`, and nothing else is open about these records. The job counts an acknowledgement from its
         append, which is known then. Else the job answers.
@@ -278,6 +279,10 @@ class MemberPartition:
         except RequestError as error:
             return settled(error.code, error.message)
         held = self.holdings.held(batches, now_ms)
+        if held is None and self.holdings.are_past(batches):
+            return settled(
+                ErrorCode.INVALID_REQUEST, "the acknowledgement reaches past the records that were delivered"
+            )
         if held is None:
             return settled(ErrorCode.INVALID_RECORD_STATE, "the member does not hold these records (any more)")
         latest_ms = now_ms + margin_ms

@@ -54,12 +54,23 @@ class ContextKind(Enum):
 
 @dataclass(eq=False)
 class ShareSession:
-    """One member's session; `epoch` is the one that its next request must have."""
+    """One member's session; `epoch` is the one that its next request must have.
+
+    `unanswered` are the partitions that the next response of the session has an entry for, also without records: as in
+    Kafka, those that had no entry since they were added, and those whose last entry had an error.
+    """
 
     key: SessionKey
     connection_id: int
     epoch: int = 1
     partitions: dict[TopicIdPartition, None] = field(default_factory=dict)
+    unanswered: dict[TopicIdPartition, None] = field(default_factory=dict)
+
+    def answer(self, failed: Iterable[TopicIdPartition]) -> list[TopicIdPartition]:
+        """Return the unanswered partitions for a response, in which the partitions `failed` have an error."""
+        answered = list(self.unanswered)
+        self.unanswered = dict.fromkeys(key for key in failed if key in self.partitions)
+        return answered
 
     def in_turn(self, epoch: int) -> list[TopicIdPartition]:
         """The partitions, rotated left by the request's epoch: so each comes first in its turn, and none is starved."""
@@ -209,9 +220,12 @@ class ShareSessionCache:
 
 def _update(session: ShareSession, add: Iterable[TopicIdPartition], forget: Iterable[TopicIdPartition]) -> None:
     """A partition that is both added and forgotten was named only for its acknowledgements."""
-    session.partitions.update(dict.fromkeys(add))
+    for partition in add:
+        if partition not in session.partitions:
+            session.partitions[partition] = session.unanswered[partition] = None
     for partition in forget:
         session.partitions.pop(partition, None)
+        session.unanswered.pop(partition, None)
 
 
 def _checked_key(group_id: str | None, member_id: str | None) -> SessionKey:

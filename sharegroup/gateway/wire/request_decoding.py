@@ -100,6 +100,25 @@ def decode_untagged(message: type[ApiMessage], header: RequestHeader, frame: mem
         raise MalformedRequestError(f"no {message.name} of version {version}: {error}") from None
 
 
+def leading_strings(
+    message: type[ApiMessage], header: RequestHeader, frame: memoryview, count: int
+) -> tuple[list[str], int]:
+    """Return the first `count` fields of a request, which are strings, and the position of the next field.
+
+    Raises MalformedRequestError when the bytes are not such a request.
+    """
+    decode = _simple("string", "a name", False, message.flexible_version_q(header.api_version))
+    body, found = _Body(frame), []
+    try:
+        position = body_start(message, header, frame)
+        for _ in range(count):
+            value, position = decode(body, position)
+            found.append(str(value))
+    except (MalformedRequestError, struct.error, UnicodeDecodeError) as error:
+        raise MalformedRequestError(f"no {message.name} of version {header.api_version}: {error}") from None
+    return found, position
+
+
 def body_start(message: type[ApiMessage], header: RequestHeader, frame: memoryview) -> int:
     """Where the header with its tagged fields ends. Raises MalformedRequestError."""
     return skip_tagged_fields(frame, header.end) if message.flexible_version_q(header.api_version) else header.end

@@ -234,7 +234,15 @@ class _Process:
             (share_messages.ShareGroupHeartbeatRequest, heartbeat),
             (share_messages.ShareFetchRequest, self.share.fetch),
             (share_messages.ShareAcknowledgeRequest, self.share.acknowledge),
-            *admin_routes(config, job, cluster, around.tables, configs, security),  # type: ignore[arg-type]
+            *admin_routes(
+                config,
+                job,
+                cluster,
+                around.tables,  # type: ignore[arg-type]
+                upstream_groups,
+                configs,
+                security,
+            ),
         ]
         self._handlers = dict(routes)
         job.start()

@@ -121,6 +121,16 @@ def test_what_is_no_config_changes_nothing(values: dict[str, object]) -> None:
     assert lock_ms(shard, 6) == LOCK_MS
 
 
+def test_a_fetch_response_has_the_delivery_limit_of_redelivered_records() -> None:
+    shard = ShardDriver()
+    shard.batch(config(delivery_count_limit=3), load(0, (0, 5)), at=0)
+    (first,) = shard.send(fetch("f0", max_wait_ms=0), at=1).responses
+    assert (first["acquired"], "delivery_count_limit" in first) == ([[0, 4, 1]], False)
+    shard.send(acknowledge("a1", (0, 4, 2)), at=2)
+    (second,) = shard.send(fetch("f1", max_wait_ms=0), at=3).responses
+    assert (second["acquired"][0][2], second["delivery_count_limit"]) == (2, 3)
+
+
 # -- isolation ---------------------------------------------------------------------------------------------------------
 
 

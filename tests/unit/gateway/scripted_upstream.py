@@ -99,6 +99,10 @@ class NoOtherGroups:
     async def check_joined(self, node_id: int, group_id: str) -> None:
         """Nobody is refused."""
 
+    async def is_only_share_group(self, node_id: int, group_id: str) -> bool:
+        """No name is a share group's."""
+        return False
+
 
 class FixedTables:
     """What the tables hold; an `error` instead is raised by everything."""

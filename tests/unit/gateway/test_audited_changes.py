@@ -31,6 +31,7 @@ from tests.unit.gateway.scripted_upstream import (
     ALICE,
     EVERYTHING_ALLOWED,
     FixedTables,
+    NoOtherGroups,
     RecordedRequests,
     ScriptedUpstream,
     answer,
@@ -101,7 +102,12 @@ def test_offsets(lines: Lines) -> None:
     """By topic, or of the group where all of it is refused."""
     errors = PartitionError("orders", 0, 0, None), PartitionError("bills", 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
     requests = RecordedRequests({"busy": BUSY, "g": {"partition_errors": errors}})
-    handler = AlterShareGroupOffsets(requests, ScriptedUpstream(topics=TOPICS), EVERYTHING_ALLOWED)  # type: ignore[arg-type]
+    handler = AlterShareGroupOffsets(
+        requests,
+        ScriptedUpstream(topics=TOPICS),  # type: ignore[arg-type]
+        EVERYTHING_ALLOWED,
+        NoOtherGroups(),  # type: ignore[arg-type]
+    )
     of = AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic
     partition = of.AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=5)
     topics = [of(topic_name=name, partitions=[partition]) for name in TOPICS]
@@ -117,7 +123,12 @@ def test_offsets(lines: Lines) -> None:
 
 def test_offsets_of_topics(lines: Lines) -> None:
     requests = RecordedRequests({"busy": BUSY, "g": {"topic_errors": (TopicError("orders", 0, None),)}})
-    handler = DeleteShareGroupOffsets(requests, ScriptedUpstream(topics=TOPICS), EVERYTHING_ALLOWED)  # type: ignore[arg-type]
+    handler = DeleteShareGroupOffsets(
+        requests,
+        ScriptedUpstream(topics=TOPICS),  # type: ignore[arg-type]
+        EVERYTHING_ALLOWED,
+        NoOtherGroups(),  # type: ignore[arg-type]
+    )
     of = DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic
     for group_id in ("g", "busy"):
         message = DeleteShareGroupOffsetsRequest(group_id=group_id, topics=[of(topic_name="orders")])

@@ -163,3 +163,13 @@ def test_each_java_tool_is_in_the_test_that_the_page_names() -> None:
     for script, by in rows.items():
         for path in re.findall(r"\(\.\./(tests/\S+\.py)\)", by):
             assert f'.{classes[script]}"' in (ROOT / path).read_text(encoding="utf-8"), (script, path)
+
+
+def test_each_difference_from_kafka_has_a_reason_and_a_test() -> None:
+    rows = table("Differences from Kafka")
+    assert rows
+    for here, kafka, reason, test in rows:
+        assert all((here, kafka, reason)), test
+        found = re.fullmatch(r"`(test_\w+)` in \[\S+\.py\]\(\.\./(tests/\S+\.py)\)", test)
+        assert found is not None, test
+        assert f"def {found[1]}(" in (ROOT / found[2]).read_text(encoding="utf-8"), test

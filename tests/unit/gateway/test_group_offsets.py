@@ -34,6 +34,7 @@ from sharegroup.tables import SharePartitionOffset
 from tests.unit.gateway.scripted_upstream import (
     EVERYTHING_ALLOWED,
     FixedTables,
+    NoOtherGroups,
     RecordedRequests,
     ScriptedUpstream,
     T,
@@ -41,6 +42,7 @@ from tests.unit.gateway.scripted_upstream import (
 )
 
 UNKNOWN_TOPIC = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+NO_OTHER_GROUPS = NoOtherGroups()
 NOT_ALLOWED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
@@ -170,6 +172,7 @@ def alter(
     *offsets: tuple[str, int, int],
     security: Authorization = EVERYTHING_ALLOWED,
     cluster: ScriptedUpstream | None = None,
+    groups: Any = NO_OTHER_GROUPS,
 ) -> Any:
     topic = AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic
     partition = topic.AlterShareGroupOffsetsRequestPartition
@@ -180,7 +183,8 @@ def alter(
             for name, index, offset in offsets
         ],
     )
-    handler = AlterShareGroupOffsets(requests, cluster or ScriptedUpstream(topics={"orders": 3}), security)
+    handler: Any = AlterShareGroupOffsets
+    handler = handler(requests, cluster or ScriptedUpstream(topics={"orders": 3}), security, groups)
     return answer(handler, request, AlterShareGroupOffsetsResponse, 0)
 
 
@@ -234,10 +238,16 @@ def test_topics_that_the_caller_may_not_alter() -> None:
 # -- delete
 
 
-def delete(requests: RecordedRequests, *names: str, security: Authorization = EVERYTHING_ALLOWED) -> Any:
+def delete(
+    requests: RecordedRequests,
+    *names: str,
+    security: Authorization = EVERYTHING_ALLOWED,
+    groups: Any = NO_OTHER_GROUPS,
+) -> Any:
     topic = DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic
     request = DeleteShareGroupOffsetsRequest(group_id="g", topics=[topic(topic_name=name) for name in names])
-    handler = DeleteShareGroupOffsets(requests, ScriptedUpstream(topics={"orders": 3}), security)
+    handler: Any = DeleteShareGroupOffsets
+    handler = handler(requests, ScriptedUpstream(topics={"orders": 3}), security, groups)
     return answer(handler, request, DeleteShareGroupOffsetsResponse, 0)
 
 
@@ -269,3 +279,22 @@ def test_a_deletion_is_refused_as_a_whole_or_by_topic() -> None:
     ]
     assert requests.rows == [DeleteOffsetsRequest("1", "g", "gateway", topic_names=("orders",))]
     assert delete(requests, "orders", security=Authorization(Acl([]))).error_code == 30
+
+
+class OtherGroups(NoOtherGroups):
+    """Every group is of another kind."""
+
+    async def check_joined(self, node_id: int, group_id: str) -> None:
+        raise RequestError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a share group.")
+
+
+@pytest.mark.parametrize("is_alteration", [True, False])
+def test_offsets_of_a_group_of_another_kind_are_refused(is_alteration: bool) -> None:
+    requests, groups = RecordedRequests(), OtherGroups()
+    if is_alteration:
+        response = alter(requests, ("orders", 1, 40), groups=groups)
+    else:
+        response = delete(requests, "orders", groups=groups)
+    assert (response.error_code, response.error_message) == (69, "Group g is not a share group.")
+    assert not response.responses
+    assert not requests.rows

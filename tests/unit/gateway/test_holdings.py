@@ -179,3 +179,14 @@ def test_against_a_dict_of_offsets(steps: list[tuple[object, ...]], later: int) 
                 model[offset] = (renewed, model[offset][1])  # type: ignore[assignment]
     rest = {offset: (how[0], how[1]) for first, last, how in holdings for offset in range(first, last + 1)}
     assert rest == model
+
+
+def test_an_acknowledgement_reaches_past_what_was_handed_out() -> None:
+    assert not Holdings().are_past([ack(0, 9)])
+    holdings = holding((10, 19), (30, 39))
+    assert holdings.are_past([ack(10, 12), ack(35, 40)])
+    assert not holdings.are_past([ack(20, 29)])
+    accept(holdings, ack(30, 39))
+    assert not holdings.are_past([ack(30, 39)])
+    holdings.clear()
+    assert not holdings.are_past([ack(90, 99)])

@@ -250,15 +250,18 @@ def test_an_acknowledgement_with_little_time_left_is_the_jobs_to_answer() -> Non
     run(test)
 
 
-@pytest.mark.parametrize("batch", [(2, 10), (10, 19), (3, 3)])
+@pytest.mark.parametrize(
+    ("batch", "code"),
+    [((2, 10), ErrorCode.INVALID_REQUEST), ((10, 19), ErrorCode.INVALID_REQUEST), ((3, 3), NOT_HELD)],
+)
 def test_what_the_member_was_not_sent_or_has_settled_is_refused_as_a_whole_and_the_job_hears_nothing(
-    batch: tuple[int, int],
+    batch: tuple[int, int], code: ErrorCode
 ) -> None:
     async def test(job: RecordingJob, part: MemberPartition) -> None:
         assert (await acknowledge(part, AcknowledgementBatch(3, 3, (1,))))[0] == ErrorCode.NONE
         job.rows.clear()
         mixed = AcknowledgementBatch(0, 1, (1,)), AcknowledgementBatch(*batch, (1,))
-        assert (await acknowledge(part, *mixed))[0] == NOT_HELD
+        assert (await acknowledge(part, *mixed))[0] == code
         assert job.rows == []
 
     run(test)

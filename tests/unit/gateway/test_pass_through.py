@@ -20,6 +20,7 @@ from sharegroup.kafka_clients.connection import Features
 from sharegroup.kafka_clients.headers import MalformedRequestError, UnknownVersionError, encode_request, read_header
 from tests.unit.gateway.known_cluster import KnownCluster
 from tests.unit.gateway.passing_cases import ALICE, HIDDEN, listing
+from tests.unit.gateway.scripted_upstream import NoOtherGroups
 
 UPDATE_METADATA = 6
 ORDERS = uuid.UUID(int=1)
@@ -54,7 +55,8 @@ def fetch(topic_id: uuid.UUID) -> memoryview:
 
 def admit(security: Authorization, frame: memoryview, cluster: KnownCluster | None = None) -> Passage:
     async def admitted() -> Passage:
-        passing = PassThrough(cluster or Cluster(), {"bootstrap_servers": []}, security)
+        groups: Any = NoOtherGroups()
+        passing = PassThrough(cluster or Cluster(), {"bootstrap_servers": []}, security, groups)
         return await passing.admit(ALICE, read_header(frame), frame)
 
     return asyncio.run(admitted())

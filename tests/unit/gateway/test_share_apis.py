@@ -302,6 +302,33 @@ def test_a_gateway_that_ends_answers_the_fetch_that_waits_and_acknowledges_witho
     run(test)
 
 
+# -- entries without records -------------------------------------------------------------------------------------------
+
+
+def test_the_first_response_has_an_entry_for_each_new_partition() -> None:
+    async def test(gateway: Gateway) -> None:
+        assert errors(await gateway.fetch(0, ORDERS)) == {ORDERS: (0, 0)}
+        assert errors(await gateway.fetch(1, ORDERS)) == {}
+        assert errors(await gateway.fetch(2, BILLS)) == {BILLS: (0, 0)}
+        assert errors(await gateway.fetch(3)) == {}
+        assert errors(await gateway.fetch(0, BILLS, ORDERS)) == {BILLS: (0, 0), ORDERS: (0, 0)}
+
+    run(test)
+
+
+def test_a_fetch_that_opens_a_session_waits_for_records() -> None:
+    async def test(gateway: Gateway) -> None:
+        fetching = asyncio.ensure_future(gateway.fetch(0, ORDERS, BILLS, max_wait_ms=LONG_MS))
+        await gateway.until(lambda: len(gateway.sent(FETCH)) == 2)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not fetching.done()
+        gateway.apis.sessions.drain()
+        assert errors(await fetching) == {ORDERS: (0, 0), BILLS: (0, 0)}
+
+    run(test)
+
+
 # -- topics that are gone ----------------------------------------------------------------------------------------------
 
 
@@ -379,7 +406,7 @@ def test_a_fetch_that_waits_for_what_is_here_no_more_ends_with_an_error_code(
         fetching = asyncio.ensure_future(gateway.fetch(0, ORDERS, BILLS, max_wait_ms=LONG_MS))
         await gateway.until(lambda: len(gateway.sent(FETCH)) == 2)
         happens(gateway)
-        assert errors(await fetching) == {ORDERS: (code, 0)}
+        assert errors(await fetching) == {ORDERS: (code, 0), BILLS: (0, 0)}
 
     run(test)
 

@@ -68,6 +68,25 @@ def test_what_is_added_and_forgotten_at_once_is_forgotten() -> None:
     assert list(context.session.partitions) == [P[1], P[2]]
 
 
+def test_each_partition_of_a_session_is_answered_once() -> None:
+    sessions = opened(partitions=2)
+    session = the_session(sessions)
+    assert session.answer([]) == [P[0], P[1]]
+    assert session.answer([]) == []
+    sessions.fetch("g", "m", 1, 7, add=[P[1], P[2], P[3], P[4]], forget=[P[3]])
+    assert session.answer([P[1], P[3]]) == [P[2], P[4]]  # P[1] was there, and P[3] is not
+    assert session.answer([]) == [P[1]]  # whose error is over
+
+
+def test_a_partition_that_was_forgotten_is_answered_again() -> None:
+    sessions = opened(partitions=1)
+    session = the_session(sessions)
+    session.answer([])
+    sessions.fetch("g", "m", 1, 7, forget=[P[0]])
+    sessions.fetch("g", "m", 2, 7, add=[P[0]])
+    assert session.answer([]) == [P[0]]
+
+
 def test_the_order_rotates_with_the_epoch() -> None:
     sessions = opened(partitions=3)
     orders = [sessions.fetch("g", "m", epoch, 7).partitions for epoch in (1, 2, 3, 4)]

@@ -15,7 +15,8 @@ import pytest
 from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.groups import upstream_groups
+from sharegroup.gateway.groups import share_group_names, upstream_groups
+from sharegroup.gateway.groups.share_group_names import ShareGroupNames
 from sharegroup.gateway.groups.upstream_groups import KEPT_S, MAX_KEPT, DescribedGroup, UpstreamGroups
 from sharegroup.kafka_clients import headers as wire
 from sharegroup.kafka_clients.connection import UpstreamUnavailableError
@@ -208,3 +209,66 @@ def test_where_nobody_can_say_whose_the_group_is_the_member_tries_again() -> Non
     unreadable = FixedTables(error=RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no tables"))
     assert refusal(Upstream({"g": "Stable"}), unreadable) == (ErrorCode.COORDINATOR_NOT_AVAILABLE, "no tables")
     assert refusal(Upstream(), unreadable) is None
+
+
+# -- which names are share groups alone --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("states", "group_id", "expected"),
+    [({}, "share", True), ({}, "other", False), ({"share": "Empty"}, "share", False)],
+)
+def test_a_share_groups_name_is_free_only_for_groups_that_exist(
+    states: dict[str, str], group_id: str, expected: bool
+) -> None:
+    groups = upstream_groups_of(Upstream(states), FixedTables(groups={"share": "Empty"}))
+    assert asyncio.run(groups.is_only_share_group(OWN, group_id)) is expected
+
+
+class CountedTables(FixedTables):
+    """Counts its reads; after `fail` they raise, and after `hold` they take until `go_on`."""
+
+    def __init__(self) -> None:
+        super().__init__(groups={"share": "Empty"})
+        self.reads = 0
+        self.go_on: asyncio.Event | None = None
+
+    def fail(self) -> None:
+        self._error = RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no tables")
+
+    async def listings(self) -> Any:
+        self.reads += 1
+        if self.go_on is not None:
+            await self.go_on.wait()
+        return await super().listings()
+
+
+def test_names_of_share_groups_are_read_once_for_all_who_wait() -> None:
+    async def test() -> tuple[list[bool], int]:
+        tables: Any = CountedTables()
+        names = ShareGroupNames(tables)
+        found = await asyncio.gather(*(names.has(name) for name in ("share", "other", "share")))
+        return [*found, await names.has("share")], tables.reads
+
+    assert asyncio.run(test()) == ([True, False, True, True], 1)
+
+
+@pytest.mark.parametrize("is_slow", [True, False])
+def test_the_last_known_names_count_while_the_tables_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch, is_slow: bool
+) -> None:
+    monkeypatch.setattr(share_group_names, "PATIENCE_S", 0.001)
+
+    async def test() -> tuple[list[bool], int]:
+        tables: Any = CountedTables()
+        names = ShareGroupNames(tables)
+        found = [await names.has("share")]
+        if is_slow:
+            tables.go_on = asyncio.Event()
+        else:
+            tables.fail()
+        names._until = float("-inf")
+        found += [await names.has("share"), await names.has("share")]
+        return found, tables.reads
+
+    assert asyncio.run(test()) == ([True, True, True], 2)

@@ -53,6 +53,22 @@ def test_a_batch_is_read_with_one_isolation_level() -> None:
     assert plan_batch(plan.rest, 100).batch == (committed,)
 
 
+def test_a_record_at_its_last_attempt_is_a_batch_of_its_own() -> None:
+    queued = (held(0, 9, count=4), held(10, 11, count=5), held(0, 9, 1))
+    batches = []
+    while queued:
+        plan = plan_batch(queued, 100, delivery_count_limit=5)
+        batches.append(plan.batch)
+        queued = plan.rest
+    assert batches == [(held(0, 9, count=4),), (held(10, 10, count=5),), (held(11, 11, count=5),), (held(0, 9, 1),)]
+
+
+def test_last_attempts_come_together_with_a_limit_of_two_or_none_known() -> None:
+    queued = (held(0, 9, count=2), held(10, 19, count=1))
+    assert plan_batch(queued, 100, delivery_count_limit=2).batch == queued
+    assert plan_batch(queued, 100).batch == queued
+
+
 def test_topics_of_one_name_are_not_in_one_batch() -> None:
     again = held(0, 9)._replace(topic_id="another")
     plan = plan_batch((held(0, 9), again, held(5, 5, topic="u")), 100)

@@ -104,6 +104,28 @@ def test_it_holds_no_more_than_it_needs(start: Start) -> None:
     assert len(job.sent(FetchRequest)) <= 4
 
 
+def test_last_attempts_that_were_read_ahead_come_in_batches_of_their_own(start: Start) -> None:
+    job = EngineJob(records=4, delivery_count_limit=3)
+    member, offers = start(job)
+
+    def granted(count: int) -> int:
+        return sum(last - first + 1 for first, last, _, found in job.log_of("fetch") if found == count)
+
+    def through(kind: AcknowledgeType) -> list[tuple[int, int, int]]:
+        batch = offers.claim()
+        member.acknowledge(acknowledge_all(member.begin(batch), kind), batch.ranges)
+        member.finish(batch.seq)
+        return offsets(batch.ranges)
+
+    for count in (1, 2):
+        job.wait_for(lambda: granted(count) == 4)  # noqa: B023 - called at once
+        left = 4
+        while left:
+            left -= sum(last - first + 1 for first, last, _ in through(RELEASE))
+    job.wait_for(lambda: granted(3) == 4)
+    assert [through(ACCEPT) for _ in range(4)] == [[(offset, offset, 3)] for offset in range(4)]
+
+
 def test_what_is_not_used_is_given_back_at_the_end(start: Start) -> None:
     job = EngineJob(records=200)
     member, offers = start(job)

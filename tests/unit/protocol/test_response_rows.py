@@ -58,7 +58,8 @@ MEMBERS = st.lists(st.builds(MemberIdentity, TEXT, NAME), max_size=2).map(tuple)
 MEMBER_ERRORS = st.lists(st.builds(MemberError, TEXT, NAME, NUMBER, st.none() | TEXT), max_size=2).map(tuple)
 RESPONSES = st.one_of(
     st.builds(
-        FetchResponse, *OF_SHARE_PARTITION, acquired=RANGES, lock_deadline_ms=NUMBER, read_committed=st.booleans()
+        FetchResponse, *OF_SHARE_PARTITION, acquired=RANGES, lock_deadline_ms=NUMBER, read_committed=st.booleans(),
+        delivery_count_limit=NUMBER
     ),
     st.builds(
         AcknowledgeResponse, *OF_SHARE_PARTITION, acquired=RANGES, lock_deadline_ms=NUMBER, renewals_off=st.booleans()

@@ -1,0 +1,124 @@
+"""Requests that would create a group at the brokers under the name of a share group: which they are, and their refusal.
+
+Kafka has one group for a name. The brokers do not know the gateway's share groups, so the gateway refuses these
+requests with the errors of Kafka 4.3. Requests of members that have joined create no group and pass: the brokers refuse
+them as those of a group that does not exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+from kafka.protocol.consumer import OffsetCommitResponse
+from kafka.protocol.producer import TxnOffsetCommitResponse
+
+from sharegroup.errors import ErrorCode
+from sharegroup.gateway.passing.entries import TopicLists, add
+from sharegroup.gateway.passing.passage import Passage, judge
+from sharegroup.gateway.passing.rights import Rights
+from sharegroup.gateway.passing.rule import Case, Judge
+from sharegroup.gateway.passing.rules import RULES
+from sharegroup.gateway.passing.whole import set_error
+from sharegroup.gateway.wire.request_decoding import leading_strings
+from sharegroup.kafka_clients.headers import RequestHeader
+
+JOIN_GROUP, OFFSET_COMMIT, TXN_OFFSET_COMMIT = 11, 8, 28
+CONSUMER_GROUP_HEARTBEAT, STREAMS_GROUP_HEARTBEAT = 68, 88
+
+
+@dataclass(frozen=True)
+class _Creation:
+    """An API that can create a group. `refuse` answers it.
+
+    The request begins with `strings` strings, of which number `group` is the group id. From version `since` on, an
+    int32 follows after `gap` bytes: the request creates a group only if `creates` accepts this number.
+    """
+
+    refuse: Judge
+    creates: Callable[[int], bool]
+    strings: int = 1
+    group: int = 0
+    gap: int = 0
+    since: int = 0
+
+
+def created_group(header: RequestHeader, frame: memoryview) -> str | None:
+    """Return the group that the request creates if it does not exist; None for requests that create no group.
+
+    Raises MalformedRequestError.
+    """
+    creation = _CREATIONS.get(header.api_key)
+    request = RULES[header.api_key].request if creation is not None else None
+    if creation is None or request is None:
+        return None
+    names, position = leading_strings(request, header, frame, creation.strings)
+    if header.api_version >= creation.since:
+        number = frame[position + creation.gap : position + creation.gap + 4]
+        if len(number) == 4 and not creation.creates(int.from_bytes(number, "big", signed=True)):
+            return None
+    return names[creation.group]
+
+
+def refused(passage: Passage, header: RequestHeader, rights: Rights) -> Passage:
+    """Answer a request that creates a group: the name is a share group's. `passage` is what access control left of it.
+
+    Raises MalformedRequestError.
+    """
+    assert passage.frame is not None
+    rule = replace(RULES[header.api_key], judge=_CREATIONS[header.api_key].refuse)
+    answer = judge(rule, header, passage.frame, rights).answer
+    assert answer is not None
+    if passage.finish is not None:
+        answer = passage.finish(memoryview(answer)[4:])
+    return Passage(None, answer)
+
+
+def _refuse_join(case: Case) -> None:
+    case.refuse(lambda response: set_error(response, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+
+
+def _refuse_heartbeat(kind: str, case: Case) -> None:
+    message = f"Group {case.body.group_id} is not a {kind} group."
+
+    def set_message(response: Any) -> None:
+        set_error(response, ErrorCode.GROUP_ID_NOT_FOUND)
+        response.error_message = message
+
+    case.refuse(set_message)
+
+
+def _refuse_offsets(lists: TopicLists, case: Case) -> None:
+    answers = lists.answers(case.body.topics, ErrorCode.GROUP_ID_NOT_FOUND)
+    case.refuse(lambda response: add(response, "topics", answers))
+
+
+def _always(_number: int) -> bool:
+    return True
+
+
+def _is_join(member_epoch: int) -> bool:
+    return member_epoch == 0
+
+
+def _is_without_member(generation: int) -> bool:
+    return generation < 0
+
+
+_CREATIONS: Final[Mapping[int, _Creation]] = {
+    JOIN_GROUP: _Creation(_refuse_join, _always),
+    CONSUMER_GROUP_HEARTBEAT: _Creation(partial(_refuse_heartbeat, "consumer"), _is_join, strings=2),
+    STREAMS_GROUP_HEARTBEAT: _Creation(partial(_refuse_heartbeat, "streams"), _is_join, strings=2),
+    OFFSET_COMMIT: _Creation(partial(_refuse_offsets, TopicLists(OffsetCommitResponse)), _is_without_member),
+    # The producer's id and epoch are in front of the generation.
+    TXN_OFFSET_COMMIT: _Creation(
+        partial(_refuse_offsets, TopicLists(TxnOffsetCommitResponse)),
+        _is_without_member,
+        strings=2,
+        group=1,
+        gap=10,
+        since=3,
+    ),
+}
