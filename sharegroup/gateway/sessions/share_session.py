@@ -14,7 +14,7 @@ are to be released. It holds nothing durable: a member whose session is gone ope
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
@@ -28,6 +28,8 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 LAST_EPOCH = 2**31 - 1
 MAX_MEMBER_ID_LENGTH = 36
+#: Partitions of one session: more than a broker should lead (Kafka recommends 4,000). Each fetch looks at all of them.
+MAX_PARTITIONS = 10_000
 
 
 class TopicIdPartition(NamedTuple):
@@ -124,10 +126,12 @@ class ShareSessionCache:
     ) -> FetchContext:
         """The context of a ShareFetch with these topics and forgotten topics; `has_acks`: it acknowledges something.
 
-        Raises RequestError: INVALID_REQUEST (ids, or acknowledgements with epoch 0), SHARE_SESSION_LIMIT_REACHED,
-        SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH; nothing has changed then.
+        Raises RequestError: INVALID_REQUEST (ids, acknowledgements with epoch 0, more than `MAX_PARTITIONS`),
+        SHARE_SESSION_LIMIT_REACHED, SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH; nothing has changed then.
         """
         key = _checked_key(group_id, member_id)
+        add, forget = tuple(add), tuple(forget)
+        _check_size({} if epoch == INITIAL_EPOCH else self._partitions(key), add, forget)
         if epoch == INITIAL_EPOCH:
             return self._open(key, connection_id, add, forget, has_acks)
         session, kind = self._continue(key, epoch, connection_id)
@@ -154,6 +158,10 @@ class ShareSessionCache:
         keys = self._by_connection.pop(connection_id, set())
         self.evictions += len(keys)
         return [self._sessions.pop(key) for key in sorted(keys)]
+
+    def _partitions(self, key: SessionKey) -> Mapping[TopicIdPartition, None]:
+        session = self._sessions.get(key)
+        return {} if session is None else session.partitions
 
     def _open(
         self,
@@ -205,6 +213,15 @@ class ShareSessionCache:
         keys.discard(session.key)
         if not keys:
             del self._by_connection[session.connection_id]
+
+
+def _check_size(
+    partitions: Mapping[TopicIdPartition, None], add: Collection[TopicIdPartition], forget: Collection[TopicIdPartition]
+) -> None:
+    if len(partitions) + len(add) > MAX_PARTITIONS and len((partitions.keys() | add) - set(forget)) > MAX_PARTITIONS:
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST, f"a share session has at most {MAX_PARTITIONS} partitions; fetch fewer of them"
+        )
 
 
 def _update(session: ShareSession, add: Iterable[TopicIdPartition], forget: Iterable[TopicIdPartition]) -> None:
