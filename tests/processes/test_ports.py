@@ -64,6 +64,21 @@ def test_a_port_is_the_base_port_and_the_brokers_id_whatever_came_first() -> Non
     run(test)
 
 
+def test_base_port_is_a_bootstrap_address_until_broker_0_comes() -> None:
+    async def test() -> None:
+        opened = Opened(2, 3)
+        await opened.ports.open()
+        assert await opened.comes_as(opened.base) == (2, False)
+        assert set(opened.listeners.addresses) == {2, 3}
+        opened.cluster.node_ids = [0, 2, 3]
+        await opened.ports.open_new()
+        assert opened.listeners.addresses[0] == (HOST, opened.base)
+        assert await opened.comes_as(opened.base) == (0, False)
+        opened.ports.close()
+
+    run(test)
+
+
 def test_any_free_ports() -> None:
     async def test() -> None:
         opened = Opened(1, 2, base=0)
