@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
+import socket
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
@@ -104,6 +106,25 @@ def test_a_port_that_is_taken_or_that_there_is_not(caplog: pytest.LogCaptureFixt
         assert f"there is no port {first.base + 65_000}" in caplog.text
         assert set(first.listeners.addresses) == {1}
         first.ports.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("place", "named"),
+    [
+        (-1, "gateway.listener.port (--port) -1, which is the standby port"),
+        (0, "gateway.listener.port (--port), which is the bootstrap address"),
+        (2, "gateway.listener.port (--port) +2, which is the port of broker 2"),
+    ],
+)
+def test_error_names_the_taken_port_and_its_option(place: int, named: str) -> None:
+    async def test() -> None:
+        opened = Opened(2)
+        error = re.escape(f"cannot open port {opened.base + place}, {named}: ")
+        with socket.create_server((HOST, opened.base + place)), pytest.raises(OSError, match=error):
+            await opened.ports.open()
+        opened.ports.close()
 
     run(test)
 

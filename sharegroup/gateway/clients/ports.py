@@ -86,7 +86,10 @@ class Ports:
             raise OSError(f"there is no port {port}, which is gateway.listener.port + {place}")
         if self._is_closed:
             raise OSError("the gateway ends")
-        server = await self._listen(connect, port)
+        try:
+            server = await self._listen(connect, port)
+        except OSError as error:
+            raise OSError(error.errno, f"cannot open {_described(base, place)}: {error.strerror}") from error
         self._servers.append(server)
         return int(server.sockets[0].getsockname()[1])
 
@@ -98,3 +101,14 @@ class Ports:
 
     def _connect_standby(self) -> asyncio.BaseProtocol:
         return self._connect(self._cluster.node_ids[0], True)
+
+
+def _described(base: int, place: int) -> str:
+    """A port as an operator knows it: by its number, its option and its purpose."""
+    option = "gateway.listener.port (--port)"
+    if not base:
+        return f"a free port ({option} is 0)"
+    if place == BOOTSTRAP_PLACE:
+        return f"port {base}, {option}, which is the bootstrap address"
+    purpose = "the standby port" if place == STANDBY_PLACE else f"the port of broker {place}"
+    return f"port {base + place}, {option} {place:+d}, which is {purpose}"
