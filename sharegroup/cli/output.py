@@ -82,10 +82,13 @@ def table_text(columns: Sequence[Column], rows: Iterable[Row]) -> str:
 
 
 def time_text(moment: datetime | int | None) -> str | None:
-    """A time, or ms since 1970, in UTC with milliseconds; None for none."""
+    """A time, or ms since 1970, in UTC with milliseconds; a number that no calendar has, in ms; None for none."""
     if moment is None:
         return None
-    at = datetime.fromtimestamp(moment / 1000, UTC) if isinstance(moment, int) else moment.astimezone(UTC)
+    try:
+        at = datetime.fromtimestamp(moment / 1000, UTC) if isinstance(moment, int) else moment.astimezone(UTC)
+    except (ValueError, OverflowError, OSError):  # producers may send any number
+        return f"{moment} ms"
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
