@@ -20,6 +20,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.wire.short_names import LONGEST, short
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -44,6 +45,13 @@ class SessionKey(NamedTuple):
 
     group_id: str
     member_id: str
+
+    @property
+    def shortened(self) -> SessionKey:
+        """The key of what is remembered of members after their requests."""
+        if len(self.group_id) + len(self.member_id) <= LONGEST:
+            return self
+        return SessionKey(short(self.group_id), short(self.member_id))
 
 
 class ContextKind(Enum):
