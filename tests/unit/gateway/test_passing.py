@@ -253,6 +253,34 @@ def test_descriptions_of_all_topics_are_of_those_that_are_seen() -> None:
     assert passed.answer.topics[0].topic_authorized_operations == 1 << 3 | 1 << 8
 
 
+def test_description_continues_behind_a_cursor_whose_topic_is_not_sent() -> None:
+    """As on a broker that is asked for all topics: the topic was deleted, or its right was taken from the caller."""
+    request = admin.DescribeTopicPartitionsRequest
+    cursor = request._struct.fields["cursor"].data_class
+    topics = dict(zip("abcd", (ORDERS, SECRET, UNKNOWN, uuid.uuid4()), strict=True))
+
+    def sent(at: str, *names: str, partition: int = 3) -> tuple[list[str], tuple[str, int] | None] | None:
+        asked = request(
+            topics=[request.TopicRequest(name=name) for name in names],
+            response_partition_limit=10,
+            cursor=cursor(topic_name=at, partition_index=partition),
+        )
+        found = judged(asked, 0, "Describe topic *", "Deny Describe topic c", topics=topics).sent
+        if found is None:
+            return None
+        at_now = None if found.cursor is None else (found.cursor.topic_name, found.cursor.partition_index)
+        return [each.name for each in found.topics], at_now
+
+    assert sent("b") == (["a", "b", "d"], ("b", 3))
+    assert sent("aa") == (["b", "d"], None)
+    assert sent("c") == (["d"], None)
+    assert sent("e") is None
+    assert sent("c", "a", "c", "d") == (["d"], None)
+    assert sent("b", "a", "b", "c") == (["a", "b"], ("b", 3))
+    assert sent("x", "a", "c") == (["a"], ("x", 3))
+    assert sent("aa", partition=-1) == (["a", "b", "d"], ("aa", -1))
+
+
 # -- groups and offsets ----------------------------------------------------------------------------------------------
 
 
