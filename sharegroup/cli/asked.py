@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import typer
 
 from sharegroup.cli.config_option import config_of
+from sharegroup.cli.output import warn
 from sharegroup.errors import ShareGroupError
 
 if TYPE_CHECKING:
@@ -23,5 +24,5 @@ def asked(config: Path, ask: Callable[[Config], T]) -> T:
     try:
         return ask(found)
     except ShareGroupError as error:
-        typer.echo(str(error), err=True)
+        warn(str(error))
         raise typer.Exit(1) from None

@@ -35,8 +35,9 @@ async def _serve(config: Config) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with running_gateway(config) as gateway:
-        addresses = sorted(gateway.addresses.items())
-        served = ", ".join(f"broker {node}: {host}:{port}" for node, (host, port) in addresses)
-        print(f"gateway: listening ({served})", flush=True)
+        served = [f"broker {node}: {host}:{port}" for node, (host, port) in sorted(gateway.addresses.items())]
+        if base := config.gateway.listener_port:
+            served.insert(0, f"bootstrap port {base}")
+        print(f"gateway: listening ({', '.join(served)})", flush=True)
         await stop.wait()
         await gateway.drain()

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from sharegroup.cli.asked import asked
+from sharegroup.cli.output import say
 
 
 def invoke_consumer_rebalance(
@@ -20,5 +21,5 @@ def invoke_consumer_rebalance(
 
     removed = asked(config, lambda found: member_administration.invoke_consumer_rebalance(found, group, timeout))
     for member_id, name in removed:
-        typer.echo(f"Static member {name} ({member_id}) was away and has left group {group}.")
-    typer.echo(f"Group {group} was rebalanced.")
+        say(f"Static member {name} ({member_id}) was away and has left group {group}.")
+    say(f"Group {group} was rebalanced.")

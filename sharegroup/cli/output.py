@@ -10,6 +10,8 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from sharegroup.ui.payloads import visible
+
 MIN_WIDTH = 15
 MISSING = "-"
 
@@ -63,16 +65,21 @@ class Output:
     def say(self, text: str) -> None:
         """A line for people."""
         if self.kind is OutputFormat.TABLE:
-            typer.echo(text)
+            say(text)
+
+
+def say(text: str) -> None:
+    """A line for people. Names may be anybody's: control characters, which a terminal would obey, are escaped."""
+    typer.echo(visible(text))
 
 
 def warn(text: str) -> None:
-    """A line about what is wrong, or missing, to standard error."""
-    typer.echo(text, err=True)
+    """A line about what is wrong, or missing, to standard error; see `say`."""
+    typer.echo(visible(text), err=True)
 
 
 def table_text(columns: Sequence[Column], rows: Iterable[Row]) -> str:
-    """Head and rows, left-aligned, a blank between columns; a missing value is `-`."""
+    """Head and rows, left-aligned, a blank between columns; a missing value is `-`, control characters are escaped."""
     lines = [[column.head for column in columns]]
     lines += [[_shown(column, row.get(column.key)) for column in columns] for row in rows]
     widths = [max(column.width, *(len(line[number]) for line in lines)) for number, column in enumerate(columns)]
@@ -82,12 +89,15 @@ def table_text(columns: Sequence[Column], rows: Iterable[Row]) -> str:
 
 
 def time_text(moment: datetime | int | None) -> str | None:
-    """A time, or ms since 1970, in UTC with milliseconds; None for none."""
+    """A time, or ms since 1970, in UTC with milliseconds; a number that no calendar has, in ms; None for none."""
     if moment is None:
         return None
-    at = datetime.fromtimestamp(moment / 1000, UTC) if isinstance(moment, int) else moment.astimezone(UTC)
+    try:
+        at = datetime.fromtimestamp(moment / 1000, UTC) if isinstance(moment, int) else moment.astimezone(UTC)
+    except (ValueError, OverflowError, OSError):  # producers may send any number
+        return f"{moment} ms"
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _shown(column: Column, value: Any) -> str:
-    return MISSING if value is None else column.show(value)
+    return MISSING if value is None else visible(column.show(value), kept="")

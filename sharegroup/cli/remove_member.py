@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from sharegroup.cli.asked import asked
+from sharegroup.cli.output import say, warn
+from sharegroup.errors import error_name
 
 
 def remove_member(
@@ -28,6 +30,9 @@ def remove_member(
     errors = asked(config, lambda found: member_administration.remove_members(found, group, named, timeout))
     for member_id, name, code, message in errors:
         who = member_id if name is None else f"{name} ({member_id})"
-        typer.echo(message if code else f"Member {who} was removed from group {group}.", err=bool(code))
+        if code:
+            warn(message or error_name(code))
+        else:
+            say(f"Member {who} was removed from group {group}.")
     if any(error.error_code for error in errors):
         raise typer.Exit(1)

@@ -38,7 +38,7 @@ class GatewayConfig(ConfigFamily):
         alias="gateway.listener.port",
         ge=0,
         le=65535,
-        description="Broker n is served at this port + n, other gateways' clients at this port - 1. 0: any free ports.",
+        description="Bootstrap port. Port + n serves broker n, port - 1 clients of other gateways. 0: any free ports.",
     )
     listener_name: str = Field(
         default="",

@@ -119,7 +119,7 @@ class Parts:
         routes: list[Route] = [
             (sasl_messages.SaslHandshakeRequest, sasl_is_off),
             (sasl_messages.SaslAuthenticateRequest, sasl_is_off),
-            (metadata_messages.ApiVersionsRequest, ApiVersions(self.cluster, self._security)),
+            (metadata_messages.ApiVersionsRequest, ApiVersions(self.cluster)),
             (metadata_messages.MetadataRequest, Metadata(cluster, self.cluster.snapshots, self._security)),
             (metadata_messages.FindCoordinatorRequest, cluster.find_coordinator),
             (admin_messages.DescribeClusterRequest, cluster.describe_cluster),

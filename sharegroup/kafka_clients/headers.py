@@ -16,6 +16,9 @@ _REQUEST = struct.Struct(">hhih")
 _INT32 = struct.Struct(">i")
 #: Nobody has as many; they are skipped one by one, and a frame could hold millions of them.
 MAX_TAGGED_FIELDS = 1_024
+#: Longest string, in bytes. Compact strings could be longer, but a broker closes the connection on which it reads one.
+#: On a connection that the gateway shares, one client would stop all others.
+MAX_STRING_BYTES = 0x7FFF
 
 
 class MalformedRequestError(ShareGroupError):

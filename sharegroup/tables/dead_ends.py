@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
@@ -34,12 +34,44 @@ class DeadEnd(NamedTuple):
     time: datetime
 
 
+class HourCounts(NamedTuple):
+    """Dead ends of one hour: the number of ranges, and of records by cause."""
+
+    ranges: int = 0
+    rejected: int = 0
+    limited: int = 0
+
+    def __add__(self, other: HourCounts) -> HourCounts:  # type: ignore[override]  # a sum, not a longer tuple
+        return HourCounts(*(mine + theirs for mine, theirs in zip(self, other, strict=True)))
+
+
 class DeadEnds(NamedTuple):
-    """The newest ranges first; `by_hour` counts the records of all: {begin of the hour: (rejected, at the limit)}."""
+    """The newest ranges first. `counts` are of all ranges: {(topic, begin of the hour, UTC): counts}."""
 
     newest: tuple[DeadEnd, ...]
-    ranges: int
-    by_hour: dict[datetime, tuple[int, int]]
+    counts: dict[tuple[str, datetime], HourCounts]
+    group_ids: frozenset[str]
+
+    @property
+    def ranges(self) -> int:
+        """The number of all ranges."""
+        return sum(counts.ranges for counts in self.counts.values())
+
+    def by_hour(self) -> dict[datetime, HourCounts]:
+        """The counts of all topics: {begin of the hour, UTC: counts}."""
+        found: dict[datetime, HourCounts] = {}
+        for (_, hour), counts in self.counts.items():
+            found[hour] = found.get(hour, HourCounts()) + counts
+        return found
+
+    def of_topics(self, is_shown: Callable[[str], bool]) -> DeadEnds:
+        """The dead ends of the topics for which `is_shown` is true."""
+        shown = {topic for topic in {topic for topic, _ in self.counts} if is_shown(topic)}
+        return DeadEnds(
+            tuple(row for row in self.newest if row.topic in shown),
+            {key: counts for key, counts in self.counts.items() if key[0] in shown},
+            self.group_ids,
+        )
 
 
 def read_dead_ends(
@@ -68,22 +100,21 @@ def read_dead_ends(
     except (DeltaError, OSError) as error:
         raise TableUnavailableError(f"table {DELIVERY_LOG.name} cannot be read: {one_line(error)}") from error
     newest = found.sort_by([("time", "descending"), ("first_offset", "descending")]).slice(0, most)
-    return DeadEnds(tuple(DeadEnd(**row) for row in newest.to_pylist()), len(found), _by_hour(found))
+    group_ids = frozenset(pc.unique(found["group_id"]).to_pylist())
+    return DeadEnds(tuple(DeadEnd(**row) for row in newest.to_pylist()), _counts(found), group_ids)
 
 
-def _by_hour(found: pa.Table) -> dict[datetime, tuple[int, int]]:
+def _counts(found: pa.Table) -> dict[tuple[str, datetime], HourCounts]:
     hours = pc.floor_temporal(found["time"], unit="hour")
     records = pc.add(pc.subtract(found["last_offset"], found["first_offset"]), 1)
     is_rejected = pc.is_in(found["cause"], pa.array(REJECTED_CAUSES))
-    counted = pa.table({"hour": hours, "is_rejected": is_rejected, "records": records})
-    counts: dict[datetime, tuple[int, int]] = {}
-    for row in counted.group_by(["hour", "is_rejected"]).aggregate([("records", "sum")]).to_pylist():
-        rejected, limited = counts.get(row["hour"], (0, 0))
-        if row["is_rejected"]:
-            rejected += row["records_sum"]
-        else:
-            limited += row["records_sum"]
-        counts[row["hour"]] = rejected, limited
+    counted = pa.table({"topic": found["topic"], "hour": hours, "is_rejected": is_rejected, "records": records})
+    by_cause = counted.group_by(["topic", "hour", "is_rejected"]).aggregate([("records", "sum"), ("records", "count")])
+    counts: dict[tuple[str, datetime], HourCounts] = {}
+    for row in by_cause.to_pylist():
+        key, number = (row["topic"], row["hour"]), row["records_sum"]
+        records_of = (number, 0) if row["is_rejected"] else (0, number)
+        counts[key] = counts.get(key, HourCounts()) + HourCounts(row["records_count"], *records_of)
     return counts
 
 

@@ -3,26 +3,28 @@
 Without users the page is for this machine alone, and then only under a name of this machine: a site that has its own
 name lead here (DNS rebinding) is refused. What changes something carries a token that only pages of this process have,
 so that no other site can send it in a user's name (CSRF).
+
+A password is checked in turns by address, as at the gateway. A login that was right before does not wait.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import hmac
 import secrets
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from functools import partial
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sharegroup.config.gateway import GatewayConfig
+from sharegroup.gateway.clients.login_turns import LoginTurns
 from sharegroup.gateway.security import audit
 from sharegroup.gateway.security.credentials import Credentials, load_credentials
 from sharegroup.gateway.security.kept import Kept, KeptFiles
@@ -34,6 +36,10 @@ __all__ = ["Access", "Tokens"]
 #: Logins that are known to be right; more are proved again.
 _MOST_KNOWN = 256
 _ANONYMOUS = "User:ANONYMOUS"
+#: Passwords of one address that may wait to be checked.
+_MOST_WAITING = 16
+#: Requests that are answered at the same time.
+_MOST_REQUESTS = 100
 #: What the audit has for an API and for a mechanism here.
 _API, _MECHANISM = "page", "HTTP-Basic"
 _HEADERS = {
@@ -72,12 +78,19 @@ class Access:
         self._app = app
         read = partial(load_credentials, config.sasl_users, secrets.token_bytes(32))
         self._logins = _Logins(KeptFiles(read, [config.sasl_users])) if config.sasl_users else None
+        self._turns = LoginTurns(config.failed_authentication_delay_ms / 1000)
+        self._waiting: Counter[str] = Counter()
+        self._requests = 0
         self._names_only = self._logins is None and is_loopback(host)
 
     def look(self) -> None:
         """Read the users again if they have changed. Blocks; for every second."""
         if self._logins is not None:
             self._logins.look()
+
+    def close(self) -> None:
+        """Check no more passwords."""
+        self._turns.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI's."""
@@ -94,7 +107,13 @@ class Access:
             await send(message)
 
         refusal = await self._refusal(scope)
-        await (refusal or self._app)(scope, receive, send_with_headers)
+        if refusal is None and self._requests >= _MOST_REQUESTS:
+            refusal = _busy("too many requests at the same time")
+        self._requests += 1
+        try:
+            await (refusal or self._app)(scope, receive, send_with_headers)
+        finally:
+            self._requests -= 1
 
     async def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
@@ -103,13 +122,34 @@ class Access:
         principal = _ANONYMOUS
         host = scope["client"][0] if scope.get("client") else ""
         if self._logins is not None:
-            user = await run_in_threadpool(self._logins.user, headers.get("authorization", ""), host)
-            if user is None:
+            login = _login_of(headers.get("authorization", ""))
+            if login is not None and not self._logins.is_known(login):
+                if self._waiting[host] >= _MOST_WAITING:
+                    return _busy("too many logins of this address at the same time")
+                if not await self._prove(self._logins, login, host):
+                    login = None
+            if login is None:
                 challenge = {"www-authenticate": 'Basic realm="sharegroup", charset="UTF-8"'}
                 return PlainTextResponse("the user is not known, or the password is wrong", 401, challenge)
-            principal = f"User:{user}"
+            principal = f"User:{login.user}"
         scope["caller"] = Caller(0, 0, host, principal, api=_API)
         return None
+
+    async def _prove(self, logins: _Logins, login: _Login, host: str) -> bool:
+        """Whether the password is right, when it is the address's turn. After a wrong one the address has to wait."""
+        found: list[bool] = []
+        self._waiting[host] += 1
+        try:
+            await self._turns.run(host, lambda: found.append(logins.prove(login, host)), lambda: found == [False])
+        finally:
+            self._waiting[host] -= 1
+            if not self._waiting[host]:
+                del self._waiting[host]
+        return found[0]
+
+
+def _busy(reason: str) -> Response:
+    return PlainTextResponse(f"{reason}: try again", 503, {"retry-after": "1"})
 
 
 def _is_this_machine(host: str) -> bool:
@@ -120,39 +160,57 @@ def _is_this_machine(host: str) -> bool:
     return name is not None and is_loopback(name)
 
 
+class _Login(NamedTuple):
+    """What a client says in the header `Authorization`."""
+
+    user: str
+    password: str
+
+
+def _login_of(authorization: str) -> _Login | None:
+    """The login of an HTTP Basic header; None if it has none."""
+    scheme, _, encoded = authorization.partition(" ")
+    if scheme.lower() != "basic" or len(encoded) > 4_096:
+        return None
+    try:
+        user, colon, password = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, ValueError):
+        return None
+    return _Login(user, password) if colon else None
+
+
 class _Logins:
-    """Checks passwords, one at a time: who tries many has one thread to do it on."""
+    """Checks passwords, one at a time, and remembers those that were right."""
 
     def __init__(self, users: Kept[Credentials]) -> None:
         self._users = users
         self._key = secrets.token_bytes(32)
-        self._known: OrderedDict[bytes, str] = OrderedDict()
+        self._known: OrderedDict[bytes, None] = OrderedDict()
         self._proving = threading.Lock()
 
     def look(self) -> None:
-        """What was proved by users of before has to be proved again."""
+        """Read the users again. After a change each password has to be proved again."""
         if self._users.look():
             with self._proving:
                 self._known.clear()
 
-    def user(self, authorization: str, host: str) -> str | None:
-        """The user of a header `Authorization` from an address; None when it proves none."""
-        scheme, _, encoded = authorization.partition(" ")
-        if scheme.lower() != "basic" or len(encoded) > 4_096:
-            return None
-        seen = hmac.new(self._key, encoded.encode(errors="replace"), hashlib.sha256).digest()
+    def is_known(self, login: _Login) -> bool:
+        """Whether the login was proved before. Takes no time."""
+        return self._digest(login) in self._known
+
+    def prove(self, login: _Login, host: str) -> bool:
+        """Whether the password is right. Takes milliseconds, on purpose."""
         with self._proving:
-            if (known := self._known.get(seen)) is not None:
-                return known
-            try:
-                user, colon, password = base64.b64decode(encoded.strip(), validate=True).decode().partition(":")
-            except (binascii.Error, ValueError):
-                return None
-            if not colon or not self._users.value.credential(user).proves(password):
-                audit.login_refused(host, _MECHANISM, user, "the user is not known, or the password is wrong")
-                return None
-            audit.login_accepted(Caller(0, 0, host, f"User:{user}", api=_API), _MECHANISM)
-            self._known[seen] = user
+            if self.is_known(login):
+                return True
+            if not self._users.value.credential(login.user).proves(login.password):
+                audit.login_refused(host, _MECHANISM, login.user, "the user is not known, or the password is wrong")
+                return False
+            audit.login_accepted(Caller(0, 0, host, f"User:{login.user}", api=_API), _MECHANISM)
+            self._known[self._digest(login)] = None
             if len(self._known) > _MOST_KNOWN:
                 self._known.popitem(last=False)
-            return user
+            return True
+
+    def _digest(self, login: _Login) -> bytes:
+        return hmac.digest(self._key, f"{login.user}:{login.password}".encode(), "sha256")

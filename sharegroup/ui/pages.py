@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -19,7 +20,7 @@ from sharegroup.gateway.security.acl import Operation, Resource
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.wire.request import Caller
 from sharegroup.tables import read_record_history
-from sharegroup.tables.dead_ends import LIMIT_CAUSES, REJECTED_CAUSES, DeadEnds, hours_since, read_dead_ends
+from sharegroup.tables.dead_ends import LIMIT_CAUSES, REJECTED_CAUSES, DeadEnds, HourCounts, hours_since, read_dead_ends
 from sharegroup.types import RecordState
 from sharegroup.ui import words
 from sharegroup.ui.access import Tokens
@@ -215,10 +216,13 @@ class Pages:
         since = (now - timedelta(hours=hours)).replace(minute=0, second=0, microsecond=0)
         if group_id:
             self._parts.authorization.describe_group(caller, group_id)
-        self._check_sees_all(caller, group_id)
+        self._check_sees_all(caller, group_id, self._parts.looks.newest.groups)
         asked = "dead ends", group_id, cause, since
         found = self._kept.get(asked, lambda: self._dead_ends(group_id, cause, since))
-        counts = [(hour, *found.by_hour.get(hour, (0, 0))) for hour in hours_since(since, now)]
+        self._check_sees_all(caller, group_id, found.group_ids)
+        found = found.of_topics(partial(self._parts.authorization.may_see, caller))
+        by_hour = found.by_hour()
+        counts = [(hour, *by_hour.get(hour, HourCounts())[1:]) for hour in hours_since(since, now)]
         counts = _in_steps(counts, max(1, -(-len(counts) // 60)))
         page = page_of(found.newest, whole_number(query.get("page"), 1))
         return self._show(
@@ -234,10 +238,10 @@ class Pages:
             choices=_HOURS,
         )
 
-    def _check_sees_all(self, caller: Caller, group_id: str) -> None:
-        """Refuse the dead ends of all groups to a caller who may not see all of them."""
+    def _check_sees_all(self, caller: Caller, group_id: str, group_ids: Iterable[str]) -> None:
+        """Refuse the dead ends of all groups to a caller who may not see all of them, deleted groups included."""
         may_see = self._parts.authorization.may_see_group
-        if not group_id and not all(may_see(caller, each) for each in self._parts.looks.newest.groups):
+        if not group_id and not all(may_see(caller, each) for each in group_ids):
             raise HTTPException(403, "name a group: you may not see all of them")
 
     def _dead_ends(self, group_id: str, cause: str, since: datetime) -> DeadEnds:
@@ -247,12 +251,12 @@ class Pages:
         causes = _CAUSES.get(cause, (*REJECTED_CAUSES, *LIMIT_CAUSES))
         found = [read_dead_ends(each, since, group_id or None, causes, _MOST_DEAD_ENDS) for each in tables]
         newest = sorted((row for each in found for row in each.newest), key=lambda row: row.time, reverse=True)
-        by_hour: dict[datetime, tuple[int, int]] = {}
+        counts: dict[tuple[str, datetime], HourCounts] = {}
         for each in found:
-            for hour, (rejected, limited) in each.by_hour.items():
-                before = by_hour.get(hour, (0, 0))
-                by_hour[hour] = before[0] + rejected, before[1] + limited
-        return DeadEnds(tuple(newest[:_MOST_DEAD_ENDS]), sum(each.ranges for each in found), by_hour)
+            for key, more in each.counts.items():
+                counts[key] = counts.get(key, HourCounts()) + more
+        group_ids = frozenset[str]().union(*(each.group_ids for each in found))
+        return DeadEnds(tuple(newest[:_MOST_DEAD_ENDS]), counts, group_ids)
 
     # -- what they share
 

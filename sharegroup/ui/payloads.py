@@ -35,9 +35,9 @@ def shown(payload: bytes | None, form: str) -> Shown:
     return Shown(visible(part.decode("utf-8", "backslashreplace")), note)
 
 
-def visible(text: str) -> str:
-    """Control characters, and those that change the direction of what follows, as escapes; lines stay lines."""
-    return "".join(c if c in "\n\t" or c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+def visible(text: str, kept: str = "\n\t") -> str:
+    """Control characters, and those that change the direction of what follows, as escapes, without those of `kept`."""
+    return "".join(c if c in kept or c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _hex(payload: bytes) -> str:

@@ -10,11 +10,14 @@ import socket
 import ssl
 from collections.abc import Callable
 from functools import partial
+from typing import cast
 
 import uvicorn
 
 from sharegroup.config import Config
+from sharegroup.config.connection_limits import connection_overrides
 from sharegroup.errors import ShareGroupError
+from sharegroup.gateway.clients.descriptors import raise_limit
 from sharegroup.gateway.security.acl import load_acl
 from sharegroup.gateway.security.audit import set_up_audit_log
 from sharegroup.gateway.security.authorization import Authorization
@@ -23,6 +26,7 @@ from sharegroup.gateway.security.listener import check_listener, is_loopback
 from sharegroup.gateway.security.tls import listener_context
 from sharegroup.ui.access import Tokens
 from sharegroup.ui.app import application
+from sharegroup.ui.connections import PageConnections
 from sharegroup.ui.logs import BrokerLogs, Logs
 from sharegroup.ui.looks import Looks
 from sharegroup.ui.pages import Parts
@@ -31,8 +35,8 @@ __all__ = ["PageServer", "PageUnavailableError", "run_page"]
 
 logger = logging.getLogger(__name__)
 
-#: Requests at the same time; whoever comes then is told to come later (503).
-_MOST_REQUESTS = 100
+#: Connections that may wait to be accepted.
+_BACKLOG = 100
 _NICENESS = 19
 _LOOK_INTERVAL_S = 1.0
 
@@ -56,14 +60,15 @@ class PageServer:
         self._looks = Looks(config, logs)
         parts = Parts(config, self._looks, logs, self._authorization, Tokens(), allows_changes)
         self._pages = application(parts, config.gateway, host)
+        overrides = connection_overrides(config.gateway.max_connections_per_ip_overrides)
         settings = uvicorn.Config(
             self._pages,
+            http=cast("type[asyncio.Protocol]", PageConnections(overrides)),  # uvicorn calls it as it calls a class
             lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            limit_concurrency=_MOST_REQUESTS,
             timeout_graceful_shutdown=1,
             ssl_context_factory=None if tls is None else _always(tls),
         )
@@ -76,12 +81,14 @@ class PageServer:
 
     def serve(self) -> None:
         """Serve until `stop`."""
+        raise_limit()
         self._looks.start()
         try:
             asyncio.run(self._serve())
         finally:
             self._socket.close()
             self._looks.close()
+            self._pages.close()
 
     async def _serve(self) -> None:
         looking = asyncio.ensure_future(self._look())
@@ -124,6 +131,6 @@ def _always(tls: ssl.SSLContext) -> Callable[[object, object], ssl.SSLContext]:
 def _listening(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family, backlog=_MOST_REQUESTS)
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except (OSError, OverflowError) as error:
         raise PageUnavailableError(f"the page cannot be served at {host}:{port}: {error}") from error

@@ -14,8 +14,13 @@ def number(value: int | None) -> str:
 
 
 def moment(at_ms: int | None) -> str:
-    """A time in ms since 1970, UTC, to the second."""
-    return UNKNOWN if at_ms is None else time_text(datetime.fromtimestamp(at_ms / 1000, UTC))
+    """A time in ms since 1970, UTC, to the second; a number that no calendar has, as producers may send, in ms."""
+    if at_ms is None:
+        return UNKNOWN
+    try:
+        return time_text(datetime.fromtimestamp(at_ms / 1000, UTC))
+    except (ValueError, OverflowError, OSError):
+        return f"{at_ms} ms"
 
 
 def time_text(at: datetime | None) -> str:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.thorough
 
 PAGE = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
 GROUP, TABLES = "billing", "data/tables"
-PORTS = (9092, 9191, 9193, 9404, 9405, 9180)
+PORTS = (9092, 9191, 9192, 9193, 9404, 9405, 9180)
 RECORDS, PER_PARTITION, AGAIN_FROM = 1_000, 500, 200
 SHOWN = "http://127.0.0.1:9180"
 POISONOUS = ("orders", 1, 308)

@@ -73,7 +73,7 @@ import warnings
 from confluent_kafka import Producer
 
 warnings.simplefilter("ignore")  # confluent-kafka calls its ShareConsumer a preview
-producer = Producer({{"bootstrap.servers": "127.0.0.1:9193"}})
+producer = Producer({{"bootstrap.servers": "127.0.0.1:9192"}})
 producer.produce({topic!r}, b"through the gateway")
 assert producer.flush(60) == 0
 exec(compile({client!r}, "README.md", "exec"))
@@ -127,7 +127,7 @@ def test_the_twenty_lines_run(checkout: Path) -> None:
     (shell,), (gateway,) = blocks("bash"), blocks("sh")
     member, queries, client = blocks("python")
     tables = str(checkout / TABLES)
-    with named_ports(9092, 9191, 9193), Typed("job", shell, checkout) as job:
+    with named_ports(9092, 9191, 9192, 9193), Typed("job", shell, checkout) as job:
         job.await_log("the share-group job is running", timeout_s=300)
         said = python(SESSION.format(member=member, queries=queries, tables=TABLES, group=GROUP), checkout)
         assert "ACKNOWLEDGED" in said

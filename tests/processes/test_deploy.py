@@ -68,7 +68,7 @@ def test_containers_are_told_by_names_that_lead_to_them() -> None:
         service = SERVICES[name]
         base = int(service["command"][-1])
         assert advertised.address(1, base + 1, service["hostname"]) == (name, base + 1)
-        assert service["ports"] == [f"127.0.0.1:{port}:{port}" for port in (base - 1, base + 1)]
+        assert service["ports"] == [f"127.0.0.1:{port}:{port}" for port in (base - 1, base, base + 1)]
 
 
 def test_pods_are_told_by_names_that_lead_to_them_and_have_a_port_for_each_broker() -> None:

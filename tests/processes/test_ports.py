@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
+import socket
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
@@ -64,6 +66,21 @@ def test_a_port_is_the_base_port_and_the_brokers_id_whatever_came_first() -> Non
     run(test)
 
 
+def test_base_port_is_a_bootstrap_address_until_broker_0_comes() -> None:
+    async def test() -> None:
+        opened = Opened(2, 3)
+        await opened.ports.open()
+        assert await opened.comes_as(opened.base) == (2, False)
+        assert set(opened.listeners.addresses) == {2, 3}
+        opened.cluster.node_ids = [0, 2, 3]
+        await opened.ports.open_new()
+        assert opened.listeners.addresses[0] == (HOST, opened.base)
+        assert await opened.comes_as(opened.base) == (0, False)
+        opened.ports.close()
+
+    run(test)
+
+
 def test_any_free_ports() -> None:
     async def test() -> None:
         opened = Opened(1, 2, base=0)
@@ -89,6 +106,25 @@ def test_a_port_that_is_taken_or_that_there_is_not(caplog: pytest.LogCaptureFixt
         assert f"there is no port {first.base + 65_000}" in caplog.text
         assert set(first.listeners.addresses) == {1}
         first.ports.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("place", "named"),
+    [
+        (-1, "gateway.listener.port (--port) -1, which is the standby port"),
+        (0, "gateway.listener.port (--port), which is the bootstrap address"),
+        (2, "gateway.listener.port (--port) +2, which is the port of broker 2"),
+    ],
+)
+def test_error_names_the_taken_port_and_its_option(place: int, named: str) -> None:
+    async def test() -> None:
+        opened = Opened(2)
+        error = re.escape(f"cannot open port {opened.base + place}, {named}: ")
+        with socket.create_server((HOST, opened.base + place)), pytest.raises(OSError, match=error):
+            await opened.ports.open()
+        opened.ports.close()
 
     run(test)
 

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from sharegroup.gateway.security.acl import Acl, AclEntry
 from sharegroup.tables import TableUnavailableError
 from sharegroup.tables.dead_ends import LIMIT_CAUSES, REJECTED_CAUSES, hours_since, read_dead_ends
-from sharegroup.testkit.sample_history import GROUP_ID, write_sample_history
+from sharegroup.testkit.sample_history import GROUP_ID, TOPIC, write_sample_history
+from tests.unit.ui.seen import browser, group, parts
 
 END = datetime(2026, 11, 20, 12, 30, tzinfo=UTC)
 
@@ -31,7 +33,8 @@ def test_dead_ends_are_listed_and_counted(tables: str) -> None:
     assert rejected.ranges + limited.ranges == found.ranges
     hour = END.replace(minute=0)
     records = [sum(row.last_offset - row.first_offset + 1 for row in part.newest) for part in (rejected, limited)]
-    assert found.by_hour == {hour: tuple(records)}
+    assert found.by_hour() == {hour: (found.ranges, *records)}
+    assert found.group_ids == {GROUP_ID}
 
 
 def test_only_as_many_and_as_old_as_asked_for(tables: str) -> None:
@@ -40,6 +43,37 @@ def test_only_as_many_and_as_old_as_asked_for(tables: str) -> None:
     assert found.ranges > 1
     assert read_dead_ends(tables, END + timedelta(minutes=1)).ranges == 0
     assert read_dead_ends(tables, END - timedelta(hours=1), "another").ranges == 0
+
+
+def test_dead_ends_of_a_topic_are_left_out_with_their_counts(tables: str) -> None:
+    found = read_dead_ends(tables, END - timedelta(hours=1))
+    assert found.of_topics(lambda topic: topic == TOPIC) == found
+    nothing = found.of_topics(lambda topic: topic != TOPIC)
+    assert (nothing.newest, nothing.ranges, nothing.by_hour()) == ((), 0, {})
+
+
+@pytest.mark.parametrize("may_describe_topic", [False, True])
+def test_page_of_dead_ends_needs_the_topics_rights(tmp_path: Path, may_describe_topic: bool) -> None:
+    """Rows have topics, offsets and members, which who may describe the group alone does not see."""
+    write_sample_history(str(tmp_path), minutes=6)
+    entries = [{"resource": "group", "name": GROUP_ID}, *([{"resource": "topic", "name": TOPIC}] * may_describe_topic)]
+    allowed = {"principal": "User:ANONYMOUS", "operations": ["Describe"]}
+    acl = Acl([AclEntry.model_validate(entry | allowed) for entry in entries])
+    page = browser(parts([group(GROUP_ID)], acl=acl, tables_path=str(tmp_path)))
+    for path in (f"/dead-ends?group={GROUP_ID}", "/dead-ends"):
+        shown = page.get(path)
+        assert shown.status_code == 200
+        assert (f"{TOPIC}-0" in shown.text) == may_describe_topic
+        assert ("at most 0 records" not in shown.text) == may_describe_topic
+
+
+def test_dead_ends_of_a_deleted_group_are_not_for_everybody(tmp_path: Path) -> None:
+    write_sample_history(str(tmp_path), minutes=6)
+    allowed = {"principal": "User:ANONYMOUS", "operations": ["Describe"]}
+    entries = [{"resource": "group", "name": "there"}, {"resource": "topic", "name": "*"}]
+    acl = Acl([AclEntry.model_validate(entry | allowed) for entry in entries])
+    page = browser(parts([group("there")], acl=acl, tables_path=str(tmp_path)))
+    assert page.get("/dead-ends").status_code == 403
 
 
 def test_tables_that_are_not_there_are_told(tmp_path: Path) -> None:

@@ -94,6 +94,7 @@ _NAMED_IN: dict[type, Callable[[Any, int], Named]] = {
     metadata_messages.FindCoordinatorRequest: _find_coordinator,
     admin_messages.DeleteGroupsRequest: lambda body, _: Named(_groups(*body.groups_names)),
     admin_messages.DescribeConfigsRequest: _configs,
+    admin_messages.AlterConfigsRequest: _configs,
     admin_messages.IncrementalAlterConfigsRequest: _configs,
     admin_messages.ListGroupsRequest: lambda _, __: Named(frozenset({CLUSTER}), has_all_groups=True),
     admin_messages.ListConfigResourcesRequest: lambda _, __: Named(frozenset({CLUSTER})),

@@ -26,6 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from sharegroup.errors import InvalidConfigError
 from sharegroup.gateway.clients.token_bucket import TokenBucket
 from sharegroup.gateway.security.entry_file import read_entries
+from sharegroup.gateway.wire.short_names import short
 
 DEFAULT = "<default>"
 #: As `Caller.principal` begins, and what it is without a login.
@@ -81,7 +82,7 @@ class Quotas:
         """A request, and so many bytes of records for it; how long (milliseconds) its client is to send none, or 0."""
         if self._is_off:
             return 0
-        user = principal.removeprefix(_USER)
+        user, client_id = principal.removeprefix(_USER), short(client_id)
         waits = [self._spend("request_rate", user, client_id, 1, now_ms)]
         if fetched_bytes:
             waits.append(self._spend("consumer_byte_rate", user, client_id, fetched_bytes, now_ms))

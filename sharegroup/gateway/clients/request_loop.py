@@ -194,7 +194,8 @@ class RequestLoop:
 
     async def _pass_on(self, header: RequestHeader, frame: memoryview) -> None:
         self._service.counts.received(PASSED_THROUGH, len(frame))
-        passage = await self._service.pass_through.admit(self.caller, header, frame)
+        with audit.one_request():
+            passage = await self._service.pass_through.admit(self.caller, header, frame)
         if passage.answer is not None:
             await self._answers.put([passage.answer])
         if passage.frame is None:
@@ -217,7 +218,8 @@ class RequestLoop:
             response = await self._login.answer(request)
             await self._see_login()
         else:
-            response = await handler(await self._login.with_rights(request))
+            with audit.one_request():
+                response = await handler(await self._login.with_rights(request))
         answer = await self._within_quota(header, response)
         self._service.counts.answered(message.name, self._loop.time() - begin_s, _error_of(response))
         self._service.counts.sent(message.name, _size(answer))

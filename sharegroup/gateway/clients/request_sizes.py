@@ -29,6 +29,7 @@ OWN_REQUEST_BYTES = {
     17: _FEW,  # SaslHandshake
     18: _FEW,  # ApiVersions
     32: MAX_OWN_REQUEST_BYTES,  # DescribeConfigs
+    33: MAX_OWN_REQUEST_BYTES,  # AlterConfigs
     36: _FEW,  # SaslAuthenticate
     42: MAX_OWN_REQUEST_BYTES,  # DeleteGroups
     44: MAX_OWN_REQUEST_BYTES,  # IncrementalAlterConfigs

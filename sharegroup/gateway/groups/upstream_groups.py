@@ -22,6 +22,7 @@ from sharegroup.gateway.groups.stored_groups import StoredGroups
 from sharegroup.gateway.upstream.any_broker import from_any_broker
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.coordinators import Coordinator, find_coordinators
+from sharegroup.gateway.wire.short_names import short
 from sharegroup.kafka_clients.connection import UpstreamUnavailableError
 from sharegroup.kafka_clients.headers import read_varint
 from sharegroup.protocol.messages import ConsumerGroupDescribeRequest, StreamsGroupDescribeRequest
@@ -76,7 +77,7 @@ class UpstreamGroups:
 
         `node_id` is the broker that is asked first for the group's coordinator.
         """
-        until, kind = self._kept.get(group_id, (float("-inf"), None))
+        until, kind = self._kept.get(short(group_id), (float("-inf"), None))
         if asyncio.get_running_loop().time() < until:
             return kind
         task = self._asking.get(group_id)
@@ -92,8 +93,8 @@ class UpstreamGroups:
             pass
         finally:
             del self._asking[group_id]
-        self._kept[group_id] = asyncio.get_running_loop().time() + KEPT_S, kind
-        self._kept.move_to_end(group_id)
+        self._kept[short(group_id)] = asyncio.get_running_loop().time() + KEPT_S, kind
+        self._kept.move_to_end(short(group_id))
         if len(self._kept) > MAX_KEPT:
             self._kept.popitem(last=False)
         return kind

@@ -15,6 +15,7 @@ from sharegroup.gateway.handlers.delete_offsets import DeleteShareGroupOffsets
 from sharegroup.gateway.handlers.describe_configs import DescribeConfigs
 from sharegroup.gateway.handlers.describe_groups import ShareGroupDescribe
 from sharegroup.gateway.handlers.describe_offsets import DescribeShareGroupOffsets
+from sharegroup.gateway.handlers.legacy_alter_configs import AlterConfigs
 from sharegroup.gateway.handlers.list_config_resources import ListConfigResources
 from sharegroup.gateway.handlers.list_groups import ListGroups
 from sharegroup.gateway.job_client.group_requests import GroupRequests
@@ -36,6 +37,7 @@ def admin_routes(
 ) -> list[Route]:
     """(request message, handler) of each. What is read comes from the tables, what is written goes by rows."""
     rows = GroupRequests(job)
+    alter_configs = IncrementalAlterConfigs(rows, configs, cluster, security)
     return [
         (share_messages.ShareGroupDescribeRequest, ShareGroupDescribe(stored, configs, security)),
         (share_messages.DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsets(stored, cluster, security)),
@@ -50,6 +52,7 @@ def admin_routes(
         (admin_messages.ListGroupsRequest, ListGroups(stored, cluster, security)),
         (admin_messages.DeleteGroupsRequest, DeleteGroups(rows, stored, cluster, security)),
         (admin_messages.DescribeConfigsRequest, DescribeConfigs(config, stored, cluster, security)),
-        (admin_messages.IncrementalAlterConfigsRequest, IncrementalAlterConfigs(rows, configs, cluster, security)),
+        (admin_messages.AlterConfigsRequest, AlterConfigs(alter_configs, stored, cluster)),
+        (admin_messages.IncrementalAlterConfigsRequest, alter_configs),
         (admin_messages.ListConfigResourcesRequest, ListConfigResources(stored, cluster, security)),
     ]

@@ -6,9 +6,14 @@ A group's resource may hold both. Either part can refuse, so the upstream only c
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
-from kafka.protocol.admin import IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse
+from kafka.protocol.admin import (
+    AlterConfigsRequest,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.group_config_entries import is_the_jobs, is_upstreams
@@ -29,10 +34,14 @@ from sharegroup.gateway.upstream.configs import (
     UpstreamConfigs,
     resource_of,
 )
-from sharegroup.gateway.wire.request import Request
+from sharegroup.gateway.wire.request import Caller, Request
 
 _Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
 _Change = _Resource.AlterableConfig
+
+#: A resource of either request: the classes have the fields in common that are needed here.
+Altered = _Resource | AlterConfigsRequest.AlterConfigsResource
+R = TypeVar("R", bound=Altered)
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 OK: ConfigResult = (0, None)
@@ -57,16 +66,7 @@ class IncrementalAlterConfigs:
     async def __call__(self, request: Request[IncrementalAlterConfigsRequest]) -> IncrementalAlterConfigsResponse:
         """Each resource by itself: all of its changes, or none."""
         body = request.body
-        outcomes: dict[Resource, ConfigResult] = {}
-        passed = []
-        for resource in body.resources:
-            if resource.resource_type != GROUP:
-                need = self._security.alter_configs
-                refusal = config_refusal(need, request.caller, resource) or _of_the_job(resource)
-                if refusal is None:
-                    passed.append(resource)
-                else:
-                    outcomes[resource_of(resource)] = refusal
+        passed, outcomes = self.refused(request.caller, body.resources)
         outcomes |= await self._upstream.alter(request.caller.node_id, passed, body.validate_only)
         times = Counter(resource_of(resource) for resource in body.resources)
         groups = [resource for resource in body.resources if resource.resource_type == GROUP]
@@ -75,7 +75,7 @@ class IncrementalAlterConfigs:
         if groups and not body.validate_only:
             await self._see_the_change()
         if not body.validate_only:
-            _audit(request, outcomes)
+            audit_changes(request.caller, body.resources, outcomes)
         found = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
         return IncrementalAlterConfigsResponse(
             throttle_time_ms=0,
@@ -84,6 +84,19 @@ class IncrementalAlterConfigs:
                 for (kind, name), (code, message) in outcomes.items()
             ],
         )
+
+    def refused(self, caller: Caller, resources: Sequence[R]) -> tuple[list[R], dict[Resource, ConfigResult]]:
+        """(what the upstream is to alter, why the rest is refused) of the resources that are no groups."""
+        passed: list[R] = []
+        outcomes: dict[Resource, ConfigResult] = {}
+        for resource in resources:
+            if resource.resource_type != GROUP:
+                refusal = config_refusal(self._security.alter_configs, caller, resource) or _of_the_job(resource)
+                if refusal is None:
+                    passed.append(resource)
+                else:
+                    outcomes[resource_of(resource)] = refusal
+        return passed, outcomes
 
     async def _group(
         self, request: Request[IncrementalAlterConfigsRequest], resource: _Resource, times: int
@@ -126,15 +139,15 @@ class IncrementalAlterConfigs:
             return  # it is altered; the next reading tells
 
 
-def _audit(request: Request[IncrementalAlterConfigsRequest], outcomes: Mapping[Resource, ConfigResult]) -> None:
-    """With the names of the configs; a value may be a password."""
-    for resource in request.body.resources:
+def audit_changes(caller: Caller, resources: Iterable[Altered], outcomes: Mapping[Resource, ConfigResult]) -> None:
+    """Audit each resource with the names of its configs, without values: one may be a password."""
+    for resource in resources:
         kind, name = resource_of(resource)
         configs = ",".join(config.name for config in resource.configs)
-        audit.changed(request.caller, _KINDS.get(kind, str(kind)), name, outcomes[kind, name][0], configs)
+        audit.changed(caller, _KINDS.get(kind, str(kind)), name, outcomes[kind, name][0], configs)
 
 
-def _of_the_job(resource: _Resource) -> ConfigResult | None:
+def _of_the_job(resource: Altered) -> ConfigResult | None:
     """Why a broker's configs are not altered: the upstream would take what means nothing to share groups here."""
     ours = [config.name for config in resource.configs if is_the_jobs(config.name)]
     if resource.resource_type != BROKER or not ours:

@@ -6,7 +6,6 @@ from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.passing.rules import RULES
-from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.any_broker import from_any_broker
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.wire.request import Request
@@ -23,6 +22,7 @@ OWN = {
     17: (0, 1),  # SaslHandshake
     API_VERSIONS: (0, 4),
     32: (1, 4),  # DescribeConfigs
+    33: (0, 2),  # AlterConfigs
     36: (0, 2),  # SaslAuthenticate
     42: (0, 2),  # DeleteGroups
     44: (0, 1),  # IncrementalAlterConfigs
@@ -40,14 +40,11 @@ OWN = {
 CAPS = {PRODUCE: 9, FETCH: 15, 10: 6, 55: 1, 60: 2}
 #: Answered here, in the versions that the broker has: FindCoordinator and DescribeCluster.
 REWRITTEN = frozenset({10, 60})
-#: The share groups' own: the upstream's are not used.
-SHARE = frozenset({76, 77, 78, 79, 90, 91, 92})
 #: Highest levels of features. From transaction.version 2 on, clients leave out AddPartitionsToTxn and need a Produce
 #: that is beyond its cap.
 FEATURE_CAPS = {"transaction.version": 1}
 #: Broker to broker (the share coordinator's): not for clients.
 HIDDEN = frozenset({83, 84, 85, 86, 87})
-_NOT_PASSED = HIDDEN | SHARE
 #: The range of what is not offered.
 NONE = (0, -1)
 
@@ -55,13 +52,13 @@ NONE = (0, -1)
 class ApiVersions:
     """Tells clients what they may send through this gateway."""
 
-    def __init__(self, cluster: UpstreamCluster, security: Authorization) -> None:
-        self._cluster, self._security = cluster, security
+    def __init__(self, cluster: UpstreamCluster) -> None:
+        self._cluster = cluster
 
     async def __call__(self, request: Request[ApiVersionsRequest]) -> ApiVersionsResponse:
         """The offer; an unknown version is answered in version 0 by the connection itself."""
         offered = await from_any_broker(self._cluster, request.caller.node_id, self._cluster.features)
-        passed = passed_through(offered, self._security.has_list)
+        passed = passed_through(offered)
         response = ApiVersionsResponse
         return response(
             error_code=0,
@@ -76,21 +73,21 @@ class ApiVersions:
         )
 
 
-def passed_through(offered: Features, has_list: bool) -> dict[int, tuple[int, int]]:
+def passed_through(offered: Features) -> dict[int, tuple[int, int]]:
     """What clients may use of a broker's offer: {api key: (min, max)}."""
-    ranges = {key: offered_range(offered, key, has_list) for key in offered.ranges}
+    ranges = {key: offered_range(offered, key) for key in offered.ranges}
     return {key: (low, high) for key, (low, high) in ranges.items() if low <= high}
 
 
-def offered_range(offered: Features, key: int, has_list: bool) -> tuple[int, int]:
+def offered_range(offered: Features, key: int) -> tuple[int, int]:
     """The versions of an API that clients may use of a broker's offer: (min, max), where max is less if there are none.
 
-    What has a rule is offered up to the newest version that the rule can read; with an access control list nothing else
-    is. The oldest is the broker's: Kafka 4 offers Produce from 0 on, for old versions of librdkafka, and has none
-    before 3.
+    Only an API that has a rule is offered, up to the newest version that the rule can read. So requests between brokers
+    and the APIs of a later release are refused until somebody has written a rule for them. The oldest version is the
+    broker's: Kafka 4 offers Produce from 0 on, for old versions of librdkafka, and has none before 3.
     """
     rule = RULES.get(key)
-    if key in _NOT_PASSED or (has_list and rule is None and key not in REWRITTEN):
+    if rule is None and key not in REWRITTEN:
         return NONE
     low, high = offered.ranges.get(key, NONE)
     _, newest = (rule.versions if rule is not None else None) or (low, high)

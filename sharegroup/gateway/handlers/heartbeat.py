@@ -71,8 +71,9 @@ class ShareGroupHeartbeat:
 
     async def _row(self, request: Request[ShareGroupHeartbeatRequest]) -> HeartbeatRequest:
         body = request.body
+        process = SessionKey(body.group_id, body.member_id).shortened
         names = None if body.subscribed_topic_names is None else tuple(body.subscribed_topic_names)
-        known = names if names is not None else self._subscriptions.get(SessionKey(body.group_id, body.member_id), ())
+        known = names if names is not None else self._subscriptions.get(process, ())
         topics = await self._cluster.topics(known) if body.member_epoch >= 0 else {}
         name = self._identities.name_of(body.group_id, request.header.client_id)
         return HeartbeatRequest(
@@ -102,7 +103,7 @@ class ShareGroupHeartbeat:
 
     def _remember(self, process: SessionKey, row: HeartbeatRequest, answer: HeartbeatResponse, lease: Lease) -> None:
         if answer.error_code or answer.member_epoch < 0:
-            self._subscriptions.pop(process, None)
+            self._subscriptions.pop(process.shortened, None)
             self._identities.left(process)
             if answer.error_code:
                 self._leases.end(*process)
@@ -111,8 +112,8 @@ class ShareGroupHeartbeat:
         if row.group_instance_id is not None:
             self._identities.joined(process, answer.member_id)
         if answer.subscribed_topic_names is not None:
-            self._subscriptions[process] = tuple(answer.subscribed_topic_names)
-            self._subscriptions.move_to_end(process)
+            self._subscriptions[process.shortened] = tuple(answer.subscribed_topic_names)
+            self._subscriptions.move_to_end(process.shortened)
             if len(self._subscriptions) > MAX_REMEMBERED:
                 self._subscriptions.popitem(last=False)
 

@@ -53,14 +53,12 @@ class PassThrough:
         """
         features = await self._cluster.features(caller.node_id)
         rule = RULES.get(header.api_key)
-        if self._security.has_list and rule is None:
-            problem = f"no access control for request {header.api_key}, sent by {caller.principal}"
+        if rule is None:
+            problem = f"request {header.api_key}, sent by {caller.principal}, is not one that clients may send"
             raise RequestError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, problem)
-        low, high = offered_range(features, header.api_key, self._security.has_list)
+        low, high = offered_range(features, header.api_key)
         if not low <= header.api_version <= high:
             raise UnknownVersionError(f"request {header.api_key} of version {header.api_version} is not offered")
-        if rule is None:
-            return Passage(frame)
         caller = replace(caller, api=rule.name)
         passage = await self._passage(rule, caller, header, frame) if self._is_judged(rule) else Passage(frame)
         return await self._of_one_kind(passage, caller, header)

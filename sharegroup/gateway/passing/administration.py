@@ -11,14 +11,11 @@ from kafka.protocol.api_message import ApiMessage
 
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.passing import needs
-from sharegroup.gateway.passing.entries import TopicLists, add, refuse_entries, split
+from sharegroup.gateway.passing.entries import TopicLists, add, split
 from sharegroup.gateway.passing.rights import Need, Rights
 from sharegroup.gateway.passing.rule import Case, Rule, rule
 from sharegroup.gateway.passing.whole import set_error, whole
-from sharegroup.gateway.security.acl import CLUSTER_NAME
 from sharegroup.protocol import messages
-
-TOPIC, GROUP = 2, 32
 
 _MOVED = TopicLists(admin.AlterPartitionReassignmentsResponse, answered="responses")
 _ELECTED = TopicLists(
@@ -105,27 +102,6 @@ def _show_topics(parts: list[Any], rights: Rights) -> None:
         part.topics = [topic for topic in part.topics if rights.is_shown(topic.name)]
 
 
-def _alter_configs(case: Case) -> None:
-    result = admin.AlterConfigsResponse.AlterConfigsResourceResponse
-    by_name = {TOPIC: needs.ALTER_TOPIC_CONFIGS, GROUP: needs.ALTER_GROUP_CONFIGS}
-
-    def refusal(item: Any) -> ErrorCode | None:
-        need = by_name.get(item.resource_type)
-        if need is None:
-            return case.rights.refusal(needs.ALTER_CLUSTER_CONFIGS, CLUSTER_NAME)
-        return case.rights.refusal(need, item.resource_name)
-
-    def answer(item: Any, code: ErrorCode) -> Any:
-        return result(
-            error_code=int(code),
-            error_message=None,
-            resource_type=item.resource_type,
-            resource_name=item.resource_name,
-        )
-
-    refuse_entries(case, "resources", refusal, "responses", answer)
-
-
 def _alter_scram(case: Case) -> None:
     code = case.rights.refusal(needs.ALTER_CLUSTER)
     if code is None:
@@ -149,40 +125,6 @@ def _cluster(need: Need, request: type[ApiMessage] | None, response: type[ApiMes
 
 
 RULES: list[Rule] = [
-    _cluster(needs.DESCRIBE_CLUSTER, admin.DescribeAclsRequest, admin.DescribeAclsResponse),
-    rule(
-        admin.CreateAclsRequest,
-        admin.CreateAclsResponse,
-        (needs.ALTER_CLUSTER,),
-        "each entry",
-        partial(
-            _each,
-            needs.ALTER_CLUSTER,
-            "creations",
-            "results",
-            lambda _: admin.CreateAclsResponse.AclCreationResult(error_message=None),
-        ),
-    ),
-    rule(
-        admin.DeleteAclsRequest,
-        admin.DeleteAclsResponse,
-        (needs.ALTER_CLUSTER,),
-        "each filter",
-        partial(
-            _each,
-            needs.ALTER_CLUSTER,
-            "filters",
-            "filter_results",
-            lambda _: admin.DeleteAclsResponse.DeleteAclsFilterResult(error_message=None, matching_acls=[]),
-        ),
-    ),
-    rule(
-        admin.AlterConfigsRequest,
-        admin.AlterConfigsResponse,
-        (needs.ALTER_TOPIC_CONFIGS, needs.ALTER_GROUP_CONFIGS, needs.ALTER_CLUSTER_CONFIGS),
-        "each resource, by its kind",
-        _alter_configs,
-    ),
     rule(
         admin.AlterReplicaLogDirsRequest,
         admin.AlterReplicaLogDirsResponse,

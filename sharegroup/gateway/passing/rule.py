@@ -49,7 +49,8 @@ class Rule:
     """An API. `answer` says how a refusal is answered, for the page; without `judge` every request passes.
 
     `request` is None where the rule need not read it, `response` where it has none to give. `names_topics`: also
-    without a list, the job's own topics have to be kept out.
+    without a list, the job's own topics have to be kept out. `newest_version` is the newest one that clients need, None
+    for the newest that is known.
     """
 
     name: str
@@ -60,12 +61,16 @@ class Rule:
     request: type[ApiMessage] | None = None
     response: type[ApiMessage] | None = None
     names_topics: bool = False
+    newest_version: int | None = None
 
     @property
     def versions(self) -> tuple[int, int] | None:
         """The versions that are known here, None for all that a broker may have."""
         message = self.request or self.response
-        return None if message is None else message.valid_versions
+        if message is None:
+            return None
+        oldest, newest = message.valid_versions
+        return oldest, newest if self.newest_version is None else self.newest_version
 
 
 def rule(
@@ -75,9 +80,10 @@ def rule(
     answer: str,
     judge: Judge,
     names_topics: bool | None = None,
+    newest_version: int | None = None,
 ) -> Rule:
     """A rule named after its messages; topics are in it where it needs something on one, unless that is said."""
     if names_topics is None:
         names_topics = any(need.resource is Resource.TOPIC for need in needs)
     name = response.__name__.removesuffix("Response")
-    return Rule(name, int(response.API_KEY), needs, answer, judge, request, response, names_topics)
+    return Rule(name, int(response.API_KEY), needs, answer, judge, request, response, names_topics, newest_version)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from sharegroup.gateway.passing import administration, groups, offsets, records, topics, transactions
+from sharegroup.gateway.passing import acls, administration, groups, offsets, records, topics, transactions
 from sharegroup.gateway.passing.rule import Rule
 
 _ALL = [
@@ -14,7 +14,8 @@ _ALL = [
     *groups.RULES,
     *offsets.RULES,
     *transactions.RULES,
+    *acls.RULES,
     *administration.RULES,
 ]
-#: {api key: rule}. With an access control list no other API passes.
+#: {api key: rule}. No other API passes, so that an API of a later release is refused until it has a rule here.
 RULES: Final[Mapping[int, Rule]] = {rule.api_key: rule for rule in sorted(_ALL, key=lambda rule: rule.api_key)}

@@ -30,10 +30,10 @@ from sharegroup.gateway.passing import needs
 from sharegroup.gateway.passing.entries import TopicLists, add, element, refuse_entries, split
 from sharegroup.gateway.passing.rights import Rights
 from sharegroup.gateway.passing.rule import Case, Rule, rule
-from sharegroup.gateway.passing.whole import first_refusal, judge_whole, whole
+from sharegroup.gateway.passing.whole import first_refusal, whole
 
-#: The first version of AddPartitionsToTxn with many transactions, which brokers send.
-BROKERS_VERSION = 4
+#: The newest version of AddPartitionsToTxn for clients: brokers send newer ones, to each other.
+CLIENTS_VERSION = 3
 
 _COMMITTED = TopicLists(TxnOffsetCommitResponse)
 _ADDED = TopicLists(
@@ -43,9 +43,6 @@ _ADDED = TopicLists(
     answered_partitions="results_by_partition",
     error="partition_error_code",
 )
-
-
-_AS_A_BROKER = judge_whole({needs.CLUSTER_ACTION: ""})
 
 
 def _init_producer_id(case: Case) -> None:
@@ -66,9 +63,6 @@ def _no_producer(response: Any, code: ErrorCode) -> None:
 
 def _add_partitions(case: Case) -> None:
     """All partitions are added, or none: where one is refused, the others are not attempted."""
-    if case.version >= BROKERS_VERSION:
-        _AS_A_BROKER(case)
-        return
     topics = case.body.v3_and_below_topics
     code = case.rights.refusal(needs.WRITE_TRANSACTIONAL_ID, case.body.v3_and_below_transactional_id)
     if code is not None:
@@ -152,9 +146,10 @@ RULES: list[Rule] = [
     rule(
         AddPartitionsToTxnRequest,
         AddPartitionsToTxnResponse,
-        (needs.WRITE_TRANSACTIONAL_ID, needs.WRITE_TOPIC, needs.CLUSTER_ACTION),
-        "each partition, the others OPERATION_NOT_ATTEMPTED; ClusterAction, for version 4 and newer",
+        (needs.WRITE_TRANSACTIONAL_ID, needs.WRITE_TOPIC),
+        "each partition, the others OPERATION_NOT_ATTEMPTED",
         _add_partitions,
+        newest_version=CLIENTS_VERSION,
     ),
     whole(
         AddOffsetsToTxnRequest,

@@ -10,7 +10,8 @@
     DeleteGroups                     Delete
     ListGroups                       Describe           (or Describe on the cluster)
     FindCoordinator                  Describe           (or Describe on the transactional id)
-    DescribeConfigs, IncrementalAlterConfigs            DescribeConfigs, AlterConfigs on the resource
+    DescribeConfigs                                     DescribeConfigs on the resource
+    AlterConfigs, IncrementalAlterConfigs               AlterConfigs on the resource
     ListConfigResources                                 DescribeConfigs on the cluster
     Metadata                                            Describe; Create, to have one made
     DescribeCluster                  (nothing)
@@ -170,7 +171,7 @@ class Authorization:
         self._need(caller, Operation.DESCRIBE_CONFIGS, resource, name)
 
     def alter_configs(self, caller: Caller, resource: Resource, name: str) -> None:
-        """IncrementalAlterConfigs, of one resource."""
+        """AlterConfigs and IncrementalAlterConfigs, of one resource."""
         self._need(caller, Operation.ALTER_CONFIGS, resource, name)
 
     def list_config_resources(self, caller: Caller) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import hmac
 import re
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,8 @@ SCRAM_MECHANISMS: Mapping[str, ScramMechanism] = {
 ITERATIONS = 8_192
 _KEY_BYTES: Mapping[str, int] = {SCRAM_SHA_512: 64, SCRAM_SHA_256: 32}
 _SALT_BYTES = 12
+#: Of the salts that scramp makes.
+_MADE_SALT_BYTES = 32
 _ENTRY = re.compile(r"(SCRAM-SHA-(?:256|512))\$(\d{4,8}):([^$:]+)\$([^$:]+):([^$:]+)")
 
 
@@ -63,7 +66,10 @@ class ScramCredential:
 
 
 class Credentials:
-    """The users of the file. An unknown user's login goes the same way and takes the same time as a wrong password.
+    """The users of the file. An unknown user's login goes the same way as a wrong password of some known user.
+
+    An unknown user seems to have a credential of the form that a known user has: its mechanism, its iterations, which
+    decide how long a check takes, and the length of its salt. The user's name decides which form, so it stays the same.
 
     `users` are each user's credentials by mechanism; `decoy_key` is a secret of this process, for the credentials that
     unknown users seem to have.
@@ -71,23 +77,41 @@ class Credentials:
 
     def __init__(self, users: Mapping[str, Mapping[str, ScramCredential]], decoy_key: bytes) -> None:
         self._users, self._decoy_key = users, decoy_key
-        used = {mechanism for credentials in users.values() for mechanism in credentials}
-        self._usual = next((name for name in SCRAM_MECHANISMS if name in used), SCRAM_SHA_512)
+        found = [users[user][name] for user in sorted(users) for name in SCRAM_MECHANISMS if name in users[user]]
+        #: By mechanism, None: for PLAIN.
+        self._forms: dict[str | None, list[ScramCredential]] = {
+            name: [each for each in found if each.mechanism == name] for name in SCRAM_MECHANISMS
+        }
+        self._forms[None] = [_strongest(users[user]) for user in sorted(users)]
 
     def credential(self, user: str, mechanism: str | None = None) -> ScramCredential:
         """The user's credential for a mechanism of SCRAM, None: for PLAIN.
 
         One that no password fits for who has none.
         """
-        known = self._users.get(user, {})
-        if mechanism is None:
-            mechanism = next((name for name in SCRAM_MECHANISMS if name in known), self._usual)
-        return known.get(mechanism) or self._decoy(user, mechanism)
+        known = self._users.get(user)
+        if known and mechanism is None:
+            return _strongest(known)
+        return (known or {}).get(mechanism or "") or self._decoy(user, mechanism)
 
-    def _decoy(self, user: str, mechanism: str) -> ScramCredential:
-        digest = hmac.digest(self._decoy_key, f"{mechanism} {user}".encode(errors="replace"), "sha512")
-        key = digest[: _KEY_BYTES[mechanism]]
-        return ScramCredential(mechanism, digest[:32], key, key, ITERATIONS)
+    def _decoy(self, user: str, mechanism: str | None) -> ScramCredential:
+        seed = hmac.digest(self._decoy_key, f"{mechanism} {user}".encode(errors="replace"), "sha512")
+        forms = self._forms[mechanism] or [_usual(mechanism or SCRAM_SHA_512)]
+        form = forms[int.from_bytes(seed[:8], "big") % len(forms)]
+        made = hashlib.shake_256(seed).digest(len(form.salt) + len(form.stored_key))
+        salt, key = made[: len(form.salt)], made[len(form.salt) :]
+        return ScramCredential(form.mechanism, salt, key, key, form.iterations)
+
+
+def _strongest(credentials: Mapping[str, ScramCredential]) -> ScramCredential:
+    """The credential of a user that PLAIN is proved by."""
+    return next(credentials[name] for name in SCRAM_MECHANISMS if name in credentials)
+
+
+def _usual(mechanism: str) -> ScramCredential:
+    """A credential of the form that `hash_password` makes."""
+    key = bytes(_KEY_BYTES[mechanism])
+    return ScramCredential(mechanism, bytes(_MADE_SALT_BYTES), key, key, ITERATIONS)
 
 
 def hash_password(user: str, password: str, mechanisms: Sequence[str] = (SCRAM_SHA_512,)) -> str:

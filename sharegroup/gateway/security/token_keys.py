@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
+import threading
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from email.message import Message
+from functools import partial
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 from urllib.parse import unquote, urlsplit
 
 import jwt
@@ -87,15 +92,92 @@ def read_keys(path: str) -> TokenKeys:
         raise InvalidConfigError(path, [f"cannot be read: {error}"]) from error
 
 
-def fetch_keys(url: str) -> TokenKeys:
-    """Ask a server; takes up to some seconds. Raises InvalidConfigError."""
-    opener = urllib.request.build_opener(_StayThere)
-    try:
-        with opener.open(url, timeout=FETCH_TIMEOUT_S) as response:
-            text = response.read(MAX_BYTES)
-    except (OSError, ValueError, EOFError) as error:  # URLError is an OSError, as are those of TLS
-        raise InvalidConfigError(url, [f"cannot be read: {error}"]) from error
+def fetch_keys(url: str, timeout_s: float = FETCH_TIMEOUT_S) -> TokenKeys:
+    """Ask a server; its whole answer may take `timeout_s`. Raises InvalidConfigError."""
+    with _Deadline(timeout_s) as deadline:
+        opener = urllib.request.build_opener(_StayThere, _Http(deadline), _Https(deadline))
+        try:
+            with opener.open(url, timeout=timeout_s) as response:
+                text = response.read(MAX_BYTES)
+        except (OSError, ValueError, EOFError, HTTPException) as error:  # URLError is an OSError, as are those of TLS
+            reason = deadline.problem or str(error)
+            raise InvalidConfigError(url, [f"cannot be read: {reason}"]) from error
+        if deadline.problem:
+            raise InvalidConfigError(url, [f"cannot be read: {deadline.problem}"])
     return parse_keys(text, url)
+
+
+class _Deadline:
+    """Ends the connections of a request when its time is over.
+
+    A socket's own timeout is for each read. A server that sends a byte now and then would keep a thread for days.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._timer = threading.Timer(timeout_s, self._end)
+        self._timer.daemon = True
+        self._connected: list[socket.socket] = []
+        self._ending = threading.Lock()
+        #: Why there is no answer, once the time is over.
+        self.problem = ""
+
+    def __enter__(self) -> Self:
+        self._timer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._timer.cancel()
+        with self._ending:
+            for each in self._connected:
+                each.close()
+            self._connected.clear()
+
+    def connect(self, *where: Any) -> socket.socket:
+        """A connected socket, as of `socket.create_connection`. Raises OSError."""
+        connected = socket.create_connection(*where)
+        with self._ending:
+            self._connected.append(connected.dup())  # TLS takes the socket over
+        if self.problem:
+            self._end()
+        return connected
+
+    def _end(self) -> None:
+        self.problem = f"no whole answer within {self._timeout_s:g} s"
+        with self._ending:
+            for each in self._connected:
+                with contextlib.suppress(OSError):  # the server may have ended it
+                    each.shutdown(socket.SHUT_RDWR)
+
+
+def _ending(connection: Callable[..., HTTPConnection], deadline: _Deadline, host: str, **given: Any) -> HTTPConnection:
+    made = connection(host, **given)
+    made._create_connection = deadline.connect  # type: ignore[attr-defined]  # there is no public way
+    return made
+
+
+class _Http(urllib.request.HTTPHandler):
+    """HTTP of proxies, and of tests."""
+
+    def __init__(self, deadline: _Deadline) -> None:
+        super().__init__()
+        self._deadline = deadline
+
+    def http_open(self, req: urllib.request.Request) -> HTTPResponse:
+        """urllib's."""
+        return self.do_open(partial(_ending, HTTPConnection, self._deadline), req)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    """HTTPS, with the certificates that Python trusts."""
+
+    def __init__(self, deadline: _Deadline) -> None:
+        super().__init__()
+        self._deadline = deadline
+
+    def https_open(self, req: urllib.request.Request) -> HTTPResponse:
+        """urllib's."""
+        return self.do_open(partial(_ending, HTTPSConnection, self._deadline), req)
 
 
 class _StayThere(urllib.request.HTTPRedirectHandler):

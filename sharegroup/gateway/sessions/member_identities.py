@@ -50,8 +50,8 @@ class MemberIdentities:
 
     def joined(self, process: SessionKey, member_id: str) -> None:
         """The coordinator has told the id of the static member that a process is."""
-        self._stored[process] = member_id
-        self._stored.move_to_end(process)
+        self._stored[process.shortened] = member_id
+        self._stored.move_to_end(process.shortened)
         if len(self._stored) > MAX_REMEMBERED:
             self._stored.popitem(last=False)
         self._news.set()
@@ -59,11 +59,11 @@ class MemberIdentities:
 
     def left(self, process: SessionKey) -> None:
         """The process is no member: it has left, or another one has taken its place."""
-        self._stored.pop(process, None)
+        self._stored.pop(process.shortened, None)
 
     def of(self, process: SessionKey) -> Identity:
         """The member that a process is: a dynamic one by the id that it sends, if nobody has told otherwise."""
-        stored = self._stored.get(process)
+        stored = self._stored.get(process.shortened)
         return Identity(process.member_id) if stored is None else Identity(stored, process.member_id)
 
     async def known(self, process: SessionKey, client_id: str, timeout_s: float) -> None:
@@ -74,7 +74,7 @@ class MemberIdentities:
         """
         try:
             async with asyncio.timeout(timeout_s):
-                while self.name_of(process.group_id, client_id) is not None and process not in self._stored:
+                while self.name_of(process.group_id, client_id) is not None and process.shortened not in self._stored:
                     await self._news.wait()
         except TimeoutError:
             problem = f"static member {client_id} has sent no heartbeat as {process.member_id} here"

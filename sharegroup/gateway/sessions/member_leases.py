@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+from sharegroup.gateway.wire.short_names import short
+
 __all__ = ["Lease", "MemberLeases"]
 
 #: Members that are remembered; acknowledgements of one that was forgotten are the job's to answer.
@@ -44,14 +46,14 @@ class MemberLeases:
 
     def of(self, group_id: str, member_id: str) -> Lease:
         """The member's lease, which may come to its end later; one that does not last if none is known."""
-        return self._leases.get((group_id, member_id)) or Lease()
+        return self._leases.get(_key(group_id, member_id)) or Lease()
 
     def begin(self, group_id: str, member_id: str) -> Lease:
         """The lease that the answer to a heartbeat extends; to be taken before the heartbeat is sent.
 
         What the member's end was overtaken by cannot bring it back: that answer extends a lease that is over.
         """
-        key = (group_id, member_id)
+        key = _key(group_id, member_id)
         lease = self._leases.setdefault(key, Lease())
         self._leases.move_to_end(key)
         if len(self._leases) > MAX_REMEMBERED:
@@ -60,6 +62,10 @@ class MemberLeases:
 
     def end(self, group_id: str, member_id: str) -> None:
         """The member leaves, or has left."""
-        lease = self._leases.pop((group_id, member_id), None)
+        lease = self._leases.pop(_key(group_id, member_id), None)
         if lease is not None:
             lease.end()
+
+
+def _key(group_id: str, member_id: str) -> tuple[str, str]:
+    return short(group_id), short(member_id)

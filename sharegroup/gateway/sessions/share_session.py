@@ -14,12 +14,13 @@ are to be released. It holds nothing durable: a member whose session is gone ope
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.wire.short_names import LONGEST, short
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -28,6 +29,8 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 LAST_EPOCH = 2**31 - 1
 MAX_MEMBER_ID_LENGTH = 36
+#: Partitions of one session: more than a broker should lead (Kafka recommends 4,000). Each fetch looks at all of them.
+MAX_PARTITIONS = 10_000
 
 
 class TopicIdPartition(NamedTuple):
@@ -42,6 +45,13 @@ class SessionKey(NamedTuple):
 
     group_id: str
     member_id: str
+
+    @property
+    def shortened(self) -> SessionKey:
+        """The key of what is remembered of members after their requests."""
+        if len(self.group_id) + len(self.member_id) <= LONGEST:
+            return self
+        return SessionKey(short(self.group_id), short(self.member_id))
 
 
 class ContextKind(Enum):
@@ -135,10 +145,12 @@ class ShareSessionCache:
     ) -> FetchContext:
         """The context of a ShareFetch with these topics and forgotten topics; `has_acks`: it acknowledges something.
 
-        Raises RequestError: INVALID_REQUEST (ids, or acknowledgements with epoch 0), SHARE_SESSION_LIMIT_REACHED,
-        SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH; nothing has changed then.
+        Raises RequestError: INVALID_REQUEST (ids, acknowledgements with epoch 0, more than `MAX_PARTITIONS`),
+        SHARE_SESSION_LIMIT_REACHED, SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH; nothing has changed then.
         """
         key = _checked_key(group_id, member_id)
+        add, forget = tuple(add), tuple(forget)
+        _check_size({} if epoch == INITIAL_EPOCH else self._partitions(key), add, forget)
         if epoch == INITIAL_EPOCH:
             return self._open(key, connection_id, add, forget, has_acks)
         session, kind = self._continue(key, epoch, connection_id)
@@ -165,6 +177,10 @@ class ShareSessionCache:
         keys = self._by_connection.pop(connection_id, set())
         self.evictions += len(keys)
         return [self._sessions.pop(key) for key in sorted(keys)]
+
+    def _partitions(self, key: SessionKey) -> Mapping[TopicIdPartition, None]:
+        session = self._sessions.get(key)
+        return {} if session is None else session.partitions
 
     def _open(
         self,
@@ -216,6 +232,15 @@ class ShareSessionCache:
         keys.discard(session.key)
         if not keys:
             del self._by_connection[session.connection_id]
+
+
+def _check_size(
+    partitions: Mapping[TopicIdPartition, None], add: Collection[TopicIdPartition], forget: Collection[TopicIdPartition]
+) -> None:
+    if len(partitions) + len(add) > MAX_PARTITIONS and len((partitions.keys() | add) - set(forget)) > MAX_PARTITIONS:
+        raise RequestError(
+            ErrorCode.INVALID_REQUEST, f"a share session has at most {MAX_PARTITIONS} partitions; fetch fewer of them"
+        )
 
 
 def _update(session: ShareSession, add: Iterable[TopicIdPartition], forget: Iterable[TopicIdPartition]) -> None:

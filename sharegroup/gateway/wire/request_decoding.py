@@ -9,8 +9,8 @@ kafka-python's message classes decode what a broker sent, and trust it. From a c
 So the same classes are filled here, by the same schemas, but for the two requests that clients send most, which have a
 decoder of their own (`share_request_decoding`). Everything is checked against the end of the frame, no tagged field is
 known (clients have none to send: those of Fetch are between brokers) and so none is copied, nor are records, and the
-number of structs and strings is limited: a frame of 1 MiB could hold half a million of two bytes each, which would be a
-hundred times as large as objects.
+number of elements is limited: a frame of 1 MiB could hold half a million of two bytes each, which would be a hundred
+times as large as objects. Numbers count as well: each partition number of a refused topic costs an entry of the answer.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from kafka.protocol.schemas import ArrayField, BaseField, StructArrayField, Stru
 
 from sharegroup.gateway.wire.share_request_decoding import decode_share_acknowledge, decode_share_fetch
 from sharegroup.kafka_clients.headers import (
+    MAX_STRING_BYTES,
     MalformedRequestError,
     RequestHeader,
     UnknownVersionError,
@@ -35,8 +36,8 @@ from sharegroup.kafka_clients.headers import (
 )
 from sharegroup.protocol.messages import ShareAcknowledgeRequest, ShareFetchRequest
 
-#: Most structs and strings in the arrays of a request, and tagged fields: five times the acknowledgement batches of the
-#: largest sensible ShareFetch.
+#: Most elements in the arrays of a request (structs, strings and numbers), and tagged fields: five times the
+#: acknowledgement batches of the largest sensible ShareFetch.
 MAX_ELEMENTS = 50_000
 
 _FORMATS = {"bool": "?", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q", "float64": "d"}
@@ -213,12 +214,15 @@ def _simple(type_name: str, name: str, is_nullable: bool, is_flexible: bool) -> 
     convert = _CONVERSIONS.get(type_name)
     if convert is None:
         raise TypeError(f"{name} is of type {type_name}, which is not decoded here")
-    read_length = _compact_length if is_flexible else _string_length if type_name == "string" else _length
+    is_string = type_name == "string"
+    read_length = _compact_length if is_flexible else _string_length if is_string else _length
 
     def decode(body: _Body, position: int) -> tuple[object, int]:
         length, position = read_length(body.data, position)
         if length < 0:
             return _null(name, is_nullable, position)
+        if is_string and length > MAX_STRING_BYTES:
+            raise MalformedRequestError(f"{name} has {length} bytes; allowed: up to {MAX_STRING_BYTES}")
         end = position + length
         if end > len(body.data):
             raise MalformedRequestError(f"{name} is longer than the request")
@@ -255,6 +259,7 @@ def _number_array(letter: str, name: str, is_nullable: bool, is_flexible: bool) 
         end = position + count * size
         if end > len(body.data):
             raise MalformedRequestError(f"{name} is longer than the request")
+        body.spend(count, name)
         return list(struct.unpack_from(f">{count}{letter}", body.data, position)), end
 
     return decode

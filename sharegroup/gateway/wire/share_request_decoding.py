@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sharegroup.kafka_clients.headers import MalformedRequestError, read_varint, skip_tagged_fields
+from sharegroup.kafka_clients.headers import MAX_STRING_BYTES, MalformedRequestError, read_varint, skip_tagged_fields
 from sharegroup.types import AcknowledgementBatch
 
 _UUID_BYTES = 16
@@ -92,7 +92,9 @@ _ACKNOWLEDGE_DEFAULTS: dict[int, tuple[Any, ...]] = {1: (False,), 2: ()}
 
 
 def decode_share_fetch(frame: memoryview, position: int, version: int, most_elements: int) -> ShareFetch:
-    """The body that begins at `position`, of version 1 or 2, with `most_elements` topics, partitions, batches and tags.
+    """The body that begins at `position`, of version 1 or 2.
+
+    It has `most_elements` at most: topics, partitions, forgotten partitions, batches and tags.
 
     Raises MalformedRequestError, struct.error or UnicodeDecodeError.
     """
@@ -126,6 +128,8 @@ class _Body:
     def text(self) -> str | None:
         """A compact string that may be null."""
         size = self._varint() - 1
+        if size > MAX_STRING_BYTES:
+            raise MalformedRequestError(f"a string has {size} bytes; allowed: up to {MAX_STRING_BYTES}")
         return None if size < 0 else str(self._taken(size, "a string"), "utf-8")
 
     def numbers(self, layout: struct.Struct) -> tuple[Any, ...]:
@@ -155,6 +159,7 @@ class _Body:
             topic_id = UUID(bytes=bytes(self._taken(_UUID_BYTES, "a topic id")))
             count = self._length("forgotten partitions")
             numbers = self._taken(count * _INT32.size, "forgotten partitions")
+            self._spend(count, "forgotten partitions")
             topics.append(ForgottenTopic(topic_id, list(struct.unpack(f">{count}i", numbers))))
             self.skip_tags()
         return topics

@@ -7,7 +7,7 @@ import json
 import pytest
 import yaml
 
-from sharegroup.cli.output import Column, Output, OutputFormat, table_text
+from sharegroup.cli.output import Column, Output, OutputFormat, table_text, time_text, warn
 from sharegroup.cli.watching import watching
 
 COLUMNS = (
@@ -28,6 +28,25 @@ def test_a_table() -> None:
         "a-group-of-a-long-name 0          1             -",
         "g                      10         123           4",
     ]
+
+
+@pytest.mark.parametrize("at_ms", [2**62, -(2**63)])
+def test_time_that_no_calendar_has_is_shown_as_a_number(at_ms: int) -> None:
+    assert time_text(at_ms) == f"{at_ms} ms"
+
+
+HOSTILE = "x\n\x1b[2J\tg\u202e\x9b\x07"
+ESCAPED = r"x\n\x1b[2J\tg\u202e\x9b\x07"
+
+
+def test_names_cannot_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    """Client ids, group ids and keys of records are anybody's."""
+    assert table_text([Column("CLIENT-ID", "client")], [{"client": HOSTILE}]).splitlines() == ["CLIENT-ID", ESCAPED]
+    Output().say(HOSTILE)
+    warn(HOSTILE)
+    of_lines = ESCAPED.replace(r"\n", "\n").replace(r"\t", "\t") + "\n"
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == (of_lines, of_lines)
 
 
 def test_tables_for_people_and_for_machines(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from hypothesis import strategies as st
 from kafka.protocol import admin, metadata, sasl
 
+from sharegroup.gateway.passing.rule import Rule
 from sharegroup.gateway.passing.rules import RULES
 from sharegroup.protocol import messages
 
@@ -24,6 +25,7 @@ OWN_REQUESTS: list[Any] = [
     admin.ListGroupsRequest,
     admin.DescribeConfigsRequest,
     admin.DeleteGroupsRequest,
+    admin.AlterConfigsRequest,
     admin.IncrementalAlterConfigsRequest,
     admin.ListConfigResourcesRequest,
     *(getattr(messages, name) for name in messages.__all__ if "Share" in name and name.endswith("Request")),
@@ -35,8 +37,13 @@ def _versions(message: Any) -> range:
     return range(low, high + 1)
 
 
+def _versions_of(rule: Rule) -> range:
+    low, high = rule.versions or (0, -1)
+    return range(low, high + 1)
+
+
 OWN_VERSIONS = [(message, version) for message in OWN_REQUESTS for version in _versions(message)]
-PASSED_VERSIONS = [(rule, version) for rule in RULES.values() if rule.request for version in _versions(rule.request)]
+PASSED_VERSIONS = [(rule, version) for rule in RULES.values() if rule.request for version in _versions_of(rule)]
 DECODED_VERSIONS = OWN_VERSIONS + [(rule.request, version) for rule, version in PASSED_VERSIONS]
 
 _NUMBERS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}

@@ -107,9 +107,7 @@ def cluster_apis() -> ClusterApis:
 
 
 def test_a_client_that_knows_only_this_port_learns_of_the_other_brokers() -> None:
-    offered = answer(
-        ApiVersions(TwoBrokers(), EVERYTHING_ALLOWED), ApiVersionsRequest(), ApiVersionsResponse, version=3
-    )
+    offered = answer(ApiVersions(TwoBrokers()), ApiVersionsRequest(), ApiVersionsResponse, version=3)
     assert PRODUCE in {found.api_key for found in offered.api_keys}
 
     metadata = answer(cluster_apis().metadata, MetadataRequest(topics=[]), MetadataResponse, version=9)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
-from sharegroup.gateway.handlers.api_versions import ApiVersions
-from sharegroup.gateway.security.acl import Acl
-from sharegroup.gateway.security.authorization import Authorization
+from sharegroup.gateway.handlers.api_versions import OWN, ApiVersions
 from sharegroup.kafka_clients.connection import Features
-from tests.unit.gateway.scripted_upstream import EVERYTHING_ALLOWED, ScriptedUpstream, answer
+from tests.unit.gateway.scripted_upstream import ScriptedUpstream, answer
 
 VERSION = 4
-LIST_OFFSETS, UPDATE_METADATA, FIND_COORDINATOR = 2, 6, 10
+LIST_OFFSETS, FIND_COORDINATOR = 2, 10
+#: LeaderAndIsr, StopReplica, UpdateMetadata, ControlledShutdown, AlterPartition, Envelope,
+#: AllocateProducerIds, the share coordinator's, and UnregisterController of Kafka 4.4.
+BETWEEN_BROKERS = (4, 5, 6, 7, 56, 58, 67, 83, 84, 85, 86, 87, 94)
+OF_A_LATER_RELEASE = 999
 
 
 class Offering(ScriptedUpstream):
@@ -45,8 +48,8 @@ class Offering(ScriptedUpstream):
         return Features(self._ranges, self._response)
 
 
-def offer(upstream: Offering, security: Authorization = EVERYTHING_ALLOWED) -> Any:
-    return answer(ApiVersions(upstream, security), ApiVersionsRequest(), ApiVersionsResponse, VERSION)
+def offer(upstream: Offering) -> Any:
+    return answer(ApiVersions(upstream), ApiVersionsRequest(), ApiVersionsResponse, VERSION)
 
 
 def api_keys(response: Any) -> set[int]:
@@ -94,16 +97,15 @@ def test_share_groups_are_ours_whatever_the_upstream_has() -> None:
     assert finalized(response) == {"share.version": (1, 1)}
 
 
-def test_with_an_access_control_list_only_what_has_a_rule_is_offered() -> None:
-    upstream = Offering(ranges=dict.fromkeys((LIST_OFFSETS, FIND_COORDINATOR, UPDATE_METADATA), (1, 1)))
-    everything = api_keys(offer(upstream))
-    assert UPDATE_METADATA in everything
-    assert api_keys(offer(upstream, Authorization(Acl([])))) == everything - {UPDATE_METADATA}
+@pytest.mark.parametrize("key", [*BETWEEN_BROKERS, OF_A_LATER_RELEASE])
+def test_api_without_a_rule_is_not_offered(key: int) -> None:
+    """What brokers send to each other, and what a later release of Kafka adds."""
+    upstream = Offering(ranges=dict.fromkeys((LIST_OFFSETS, FIND_COORDINATOR, key), (1, 1)))
+    assert api_keys(offer(upstream)) == {LIST_OFFSETS, FIND_COORDINATOR, *OWN}
 
 
 def test_what_has_a_rule_is_offered_up_to_what_the_rule_can_read() -> None:
     """Kafka 4 offers Produce from 0 on for librdkafka's sake, and has no version before 3."""
-    upstream = Offering(ranges=dict.fromkeys((LIST_OFFSETS, UPDATE_METADATA), (0, 99)))
+    upstream = Offering(ranges={LIST_OFFSETS: (0, 99)})
     offered = {found.api_key: (found.min_version, found.max_version) for found in offer(upstream).api_keys}
     assert offered[LIST_OFFSETS] == (0, ListOffsetsRequest.valid_versions[1])
-    assert offered[UPDATE_METADATA] == (0, 99)

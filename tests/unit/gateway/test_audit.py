@@ -96,3 +96,15 @@ def test_a_gateway_leaves_no_line_out(stderr: io.StringIO) -> None:
 
 def test_names_of_apis() -> None:
     assert [api_name(key) for key in (0, 36, 78, 9_999)] == ["Produce", "SaslAuthenticate", "ShareFetch", "9999"]
+
+
+def test_request_has_one_line_for_each_operation_and_kind(said: Said) -> None:
+    authorization = Authorization(Acl([]))
+    with audit.one_request():
+        for number in range(1_000):
+            assert not authorization.may_read(ALICE, f"t{number}")
+        with pytest.raises(RequestError):
+            authorization.fetch(ALICE, "billing")
+        assert said() == []
+    who = "access outcome=refused principal=User:alice address=10.0.0.7 api=ShareFetch operation=READ"
+    assert said() == [f"{who} resource=topic:t0 others=999", f"{who} resource=group:billing"]

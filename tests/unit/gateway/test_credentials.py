@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 from pathlib import Path
 
@@ -10,7 +11,13 @@ import yaml
 
 from sharegroup.errors import InvalidConfigError
 from sharegroup.gateway.security import hash_password as command
-from sharegroup.gateway.security.credentials import Credentials, hash_password, load_credentials
+from sharegroup.gateway.security.credentials import (
+    SCRAM_MECHANISMS,
+    Credentials,
+    ScramCredential,
+    hash_password,
+    load_credentials,
+)
 
 
 def load(tmp_path: Path, text: str) -> Credentials:
@@ -108,6 +115,39 @@ def test_a_user_may_have_both_mechanisms(
 def test_an_unknown_user_takes_as_long_as_the_others_where_all_have_the_weaker(tmp_path: Path) -> None:
     credentials = load(tmp_path, hash_password("alice", "secret", ("SCRAM-SHA-256",)))
     assert credentials.credential("alice").mechanism == credentials.credential("bob").mechanism == "SCRAM-SHA-256"
+
+
+def entry(mechanism: str, iterations: int, salt_bytes: int = 32) -> str:
+    """An entry as another tool makes one."""
+    parts = SCRAM_MECHANISMS[mechanism].make_auth_info("secret", iterations, bytes(salt_bytes))[:3]
+    salt, stored_key, server_key = (base64.b64encode(part).decode() for part in parts)
+    return f"{mechanism}${iterations}:{salt}${stored_key}:{server_key}"
+
+
+def form(credential: ScramCredential) -> tuple[str, int, int]:
+    """What a client can see of a credential: how long a check takes, and what the challenge has."""
+    return credential.mechanism, credential.iterations, len(credential.salt)
+
+
+@pytest.mark.parametrize("mechanism", [None, "SCRAM-SHA-512", "SCRAM-SHA-256"])
+def test_unknown_users_have_the_forms_of_known_ones(tmp_path: Path, mechanism: str | None) -> None:
+    """Neither the time of a wrong password nor a challenge tells which users there are."""
+    entries = [entry("SCRAM-SHA-512", 4_096), entry("SCRAM-SHA-512", 8_192, 12), entry("SCRAM-SHA-256", 9_000)]
+    credentials = load(tmp_path, "".join(f"{user}: {line}\n" for user, line in zip("abc", entries, strict=True)))
+    known = {form(credentials.credential(user, mechanism)) for user in "abc"}
+    unknown = {form(credentials.credential(f"nobody {number}", mechanism)) for number in range(100)}
+    assert known <= unknown
+    assert len(unknown) == {None: 3, "SCRAM-SHA-512": 2, "SCRAM-SHA-256": 1}[mechanism]
+    once, again = (credentials.credential("nobody", mechanism) for _ in range(2))
+    assert once == again
+    assert credentials.credential("another", mechanism).salt[:12] != once.salt[:12]
+
+
+def test_mechanism_that_no_user_has_is_challenged_in_the_usual_form(tmp_path: Path) -> None:
+    credentials = load(tmp_path, f"carol: {entry('SCRAM-SHA-256', 4_096)}")
+    usual = load(tmp_path, hash_password("alice", "secret")).credential("alice")
+    found = {form(credentials.credential(user, "SCRAM-SHA-512")) for user in ("carol", "nobody")}
+    assert found == {form(usual)}
 
 
 def test_what_is_wrong_with_the_yaml_is_told_without_it(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from kafka.protocol import admin, consumer, producer
 
 from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.kafka_clients.headers import UnknownVersionError
 from sharegroup.protocol import messages
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 from tests.unit.gateway.passing_cases import HIDDEN, judged
@@ -252,6 +253,34 @@ def test_descriptions_of_all_topics_are_of_those_that_are_seen() -> None:
     assert passed.answer.topics[0].topic_authorized_operations == 1 << 3 | 1 << 8
 
 
+def test_description_continues_behind_a_cursor_whose_topic_is_not_sent() -> None:
+    """As on a broker that is asked for all topics: the topic was deleted, or its right was taken from the caller."""
+    request = admin.DescribeTopicPartitionsRequest
+    cursor = request._struct.fields["cursor"].data_class
+    topics = dict(zip("abcd", (ORDERS, SECRET, UNKNOWN, uuid.uuid4()), strict=True))
+
+    def sent(at: str, *names: str, partition: int = 3) -> tuple[list[str], tuple[str, int] | None] | None:
+        asked = request(
+            topics=[request.TopicRequest(name=name) for name in names],
+            response_partition_limit=10,
+            cursor=cursor(topic_name=at, partition_index=partition),
+        )
+        found = judged(asked, 0, "Describe topic *", "Deny Describe topic c", topics=topics).sent
+        if found is None:
+            return None
+        at_now = None if found.cursor is None else (found.cursor.topic_name, found.cursor.partition_index)
+        return [each.name for each in found.topics], at_now
+
+    assert sent("b") == (["a", "b", "d"], ("b", 3))
+    assert sent("aa") == (["b", "d"], None)
+    assert sent("c") == (["d"], None)
+    assert sent("e") is None
+    assert sent("c", "a", "c", "d") == (["d"], None)
+    assert sent("b", "a", "b", "c") == (["a", "b"], ("b", 3))
+    assert sent("x", "a", "c") == (["a"], ("x", 3))
+    assert sent("aa", partition=-1) == (["a", "b", "d"], ("aa", -1))
+
+
 # -- groups and offsets ----------------------------------------------------------------------------------------------
 
 
@@ -459,10 +488,11 @@ def test_partitions_are_added_to_a_transaction_all_or_none(version: int) -> None
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_brokers_send_the_newer_versions(version: int) -> None:
+def test_versions_that_brokers_send_to_each_other_do_not_pass(version: int) -> None:
     asked = producer.AddPartitionsToTxnRequest(version=version, transactions=[])
-    assert judged(asked, version, "Write transactional_id *").answer.error_code == CLUSTER
-    assert judged(asked, version, "ClusterAction cluster").is_as_it_came
+    for has_list in (False, True):
+        with pytest.raises(UnknownVersionError):
+            judged(asked, version, "All cluster", acl=has_list)
 
 
 def test_transactions_are_listed_and_described_by_their_ids() -> None:
@@ -494,7 +524,7 @@ def test_each_entry_of_a_list_that_is_refused_as_a_whole_has_its_error() -> None
     asked = admin.CreateAclsRequest(version=3, creations=[creation(resource_name="t", principal="p", host="*")] * 2)
     refused = judged(asked, 3, "Describe cluster")
     assert [each.error_code for each in refused.answer.results] == [CLUSTER, CLUSTER]
-    assert judged(asked, 3, "Alter cluster").is_as_it_came
+    assert judged(asked, 3, "Alter cluster").sent == asked
     deletion = admin.AlterUserScramCredentialsRequest.ScramCredentialDeletion
     asked = admin.AlterUserScramCredentialsRequest(deletions=[deletion(name="bob", mechanism=1)], upsertions=[])
     assert [(each.user, each.error_code) for each in judged(asked, 0).answer.results] == [("bob", CLUSTER)]
@@ -505,15 +535,63 @@ def test_each_entry_of_a_list_that_is_refused_as_a_whole_has_its_error() -> None
     assert (entry.error_code, entry.entity[0].entity_name) == (CLUSTER, "bob")
 
 
-def test_configs_by_the_kind_of_resource() -> None:
-    resource = admin.AlterConfigsRequest.AlterConfigsResource
-    kinds = {"orders": 2, "secret": 2, "1": 4, "g": 32}
-    resources = [resource(resource_type=kind, resource_name=name, configs=[]) for name, kind in kinds.items()]
-    asked = admin.AlterConfigsRequest(resources=resources, validate_only=False)
-    grants = ("AlterConfigs topic orders", "AlterConfigs group g")
-    passed = judged(asked, 2, *grants, response=admin.AlterConfigsResponse(responses=[]))
-    assert [each.resource_name for each in passed.sent.resources] == ["orders", "g"]
-    assert {each.resource_name: each.error_code for each in passed.answer.responses} == {"secret": TOPIC, "1": CLUSTER}
+def acl_requests(name: str) -> list[tuple[Any, str]]:
+    """CreateAcls, DeleteAcls and DescribeAcls that name a topic beside another one, and the field of the answer."""
+    creation, deletion = admin.CreateAclsRequest.AclCreation, admin.DeleteAclsRequest.DeleteAclsFilter
+    fields = {"principal": "User:bob", "host": "*", "operation": 3, "permission_type": 3}
+    filters = {"principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}
+    return [
+        (
+            admin.CreateAclsRequest(
+                creations=[
+                    creation(resource_type=2, resource_name=each, resource_pattern_type=3, **fields)
+                    for each in ("orders", name)
+                ]
+            ),
+            "results",
+        ),
+        (
+            admin.DeleteAclsRequest(
+                filters=[
+                    deletion(resource_type_filter=1, resource_name_filter=each, pattern_type_filter=1, **filters)
+                    for each in (None, name)
+                ]
+            ),
+            "filter_results",
+        ),
+        (
+            admin.DescribeAclsRequest(
+                resource_type_filter=2, resource_name_filter=name, pattern_type_filter=3, **filters
+            ),
+            "",
+        ),
+    ]
+
+
+@pytest.mark.parametrize("has_list", [False, True])
+def test_acls_cannot_name_the_jobs_topics(has_list: bool) -> None:
+    """Results have no names, so all entries are refused and none loses its place."""
+    for asked, results in acl_requests(HIDDEN):
+        refused = judged(asked, 3, "All cluster", acl=has_list)
+        assert refused.sent is None
+        found = getattr(refused.answer, results) if results else [refused.answer]
+        assert [each.error_code for each in found] == [TOPIC] * (2 if results else 1)
+        assert refused.security.denials == [("DESCRIBE", "topic", HIDDEN)]
+    for asked, _ in acl_requests("secret"):
+        assert judged(asked, 3, "All cluster", acl=has_list).sent == asked
+
+
+def test_acls_of_the_jobs_topics_are_left_out() -> None:
+    resource = admin.DescribeAclsResponse.DescribeAclsResource
+    kinds = [(2, "orders"), (2, HIDDEN), (3, HIDDEN)]
+    found = [resource(resource_type=kind, resource_name=name, pattern_type=3, acls=[]) for kind, name in kinds]
+    filters = {"principal_filter": None, "host_filter": None, "operation": 1, "permission_type": 1}
+    asked = admin.DescribeAclsRequest(
+        resource_type_filter=1, resource_name_filter=None, pattern_type_filter=1, **filters
+    )
+    response = admin.DescribeAclsResponse(error_code=0, error_message=None, resources=found)
+    shown = judged(asked, 3, acl=False, response=response).answer.resources
+    assert [(each.resource_type, each.resource_name) for each in shown] == [(2, "orders"), (3, HIDDEN)]
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import struct
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kafka.protocol.admin import DescribeConfigsRequest
+from kafka.protocol.admin import DescribeConfigsRequest, DescribeProducersRequest
 from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.producer import ProduceRequest
@@ -217,3 +218,33 @@ def test_the_cost_is_linear(tags: bytes) -> None:
 def test_a_length_without_an_end(byte: bytes) -> None:
     with pytest.raises(MalformedRequestError, match="varint without an end"):
         decode(MetadataRequest, b"\0\x03\0\x09\0\0\0\7\xff\xff\0" + byte * 1_000_000)
+
+
+@pytest.mark.parametrize("size", [0x7FFF, 0x8000])
+@pytest.mark.parametrize("message", [MetadataRequest, ShareFetchRequest, ShareAcknowledgeRequest])
+def test_string_that_brokers_do_not_read_is_refused(message: Any, size: int) -> None:
+    """A broker closes the connection that carries a longer one, which other clients may share."""
+    name = "x" * size
+    fields: dict[str, Any] = {"group_id": name, "member_id": "m", "topics": [], "forgotten_topics_data": []}
+    if message is MetadataRequest:
+        fields = {"topics": [MetadataRequest.MetadataRequestTopic(name=name)]}
+    elif message is ShareAcknowledgeRequest:
+        del fields["forgotten_topics_data"]
+    frame = encoded(message, message.valid_versions[1], message(**fields))
+    if size == 0x7FFF:
+        assert decode(message, frame)
+        return
+    with pytest.raises(MalformedRequestError, match="32768 bytes"):
+        decode(message, frame)
+
+
+def test_numbers_of_an_array_are_counted_before_they_are_decoded() -> None:
+    """Each may cost an entry of the answer, which is a hundred times as large."""
+    topic = DescribeProducersRequest.TopicRequest
+    ids = DescribeProducersRequest(topics=[topic(name="t", partition_indexes=[0] * MAX_ELEMENTS)])
+    with pytest.raises(MalformedRequestError, match="elements, with partition_indexes"):
+        decode(DescribeProducersRequest, encoded(DescribeProducersRequest, 0, ids))
+    forgotten = ShareFetchRequest.ForgottenTopic(topic_id=UUID(int=1), partitions=[0] * MAX_ELEMENTS)
+    fetch = ShareFetchRequest(group_id="g", member_id="m", topics=[], forgotten_topics_data=[forgotten])
+    with pytest.raises(MalformedRequestError, match="elements, with forgotten partitions"):
+        decode(ShareFetchRequest, encoded(ShareFetchRequest, 2, fetch))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.sessions.share_session import (
     LAST_EPOCH,
+    MAX_PARTITIONS,
     ContextKind,
     ShareSession,
     ShareSessionCache,
@@ -53,6 +54,19 @@ def test_epoch_0_drops_the_older_session() -> None:
     assert len(sessions) == 1
     assert sessions.evict_connection(7) == []
     assert sessions.evict_connection(8) == [context.session]
+
+
+def test_session_has_a_limited_number_of_partitions() -> None:
+    many = [TopicIdPartition(UUID(int=9), number) for number in range(MAX_PARTITIONS)]
+    sessions = opened(partitions=1)
+    assert len(sessions.fetch("g", "m", 1, 7, add=many[1:]).partitions) == MAX_PARTITIONS
+    with pytest.raises(RequestError) as refused:
+        sessions.fetch("g", "m", 2, 7, add=many)
+    assert code_of(refused) is ErrorCode.INVALID_REQUEST
+    assert len(sessions.fetch("g", "m", 2, 7, add=many, forget=[P[0]]).partitions) == MAX_PARTITIONS
+    with pytest.raises(RequestError):
+        sessions.fetch("g", "m", 0, 7, add=[*many, P[0]])
+    assert the_session(sessions).epoch == 3
 
 
 def test_a_later_epoch_names_only_changes() -> None:

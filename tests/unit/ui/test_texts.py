@@ -59,6 +59,11 @@ def test_words() -> None:
     assert words.address("/g", path="a&b", none=None) == "/g?path=a%26b"
 
 
+@pytest.mark.parametrize("at_ms", [2**62, -(2**63)])
+def test_time_that_no_calendar_has_is_shown_as_a_number(at_ms: int) -> None:
+    assert words.moment(at_ms) == f"{at_ms} ms"
+
+
 def test_the_trend_is_of_what_was_seen() -> None:
     history = LagHistory(most=3)
     assert history.trend("g").per_second is None

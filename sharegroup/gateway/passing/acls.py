@@ -1,0 +1,99 @@
+"""APIs of the brokers' access control lists. The job's own topics can be neither named in them nor seen.
+
+An entry or filter for a pattern that covers the job's topics among others, such as every topic, is passed on: it does
+not name them, and only somebody with Alter on the cluster can send it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kafka.protocol import admin
+
+from sharegroup.errors import ErrorCode
+from sharegroup.gateway.passing import needs
+from sharegroup.gateway.passing.entries import add
+from sharegroup.gateway.passing.rights import Rights
+from sharegroup.gateway.passing.rule import Case, Rule, rule
+from sharegroup.gateway.passing.whole import set_error
+
+#: Resource types of a filter that can mean a topic.
+ANY, TOPIC = 1, 2
+
+
+def _describe(case: Case) -> None:
+    code = case.rights.refusal(needs.DESCRIBE_CLUSTER) or _hidden(
+        case.rights, case.body.resource_type_filter, case.body.resource_name_filter
+    )
+    if code is not None:
+        case.refuse(lambda response: set_error(response, code))
+    else:
+        case.change(lambda response: setattr(response, "resources", _shown(response.resources, case.rights)))
+
+
+def _create(case: Case) -> None:
+    named = [(item.resource_type, item.resource_name) for item in case.body.creations]
+    answer = admin.CreateAclsResponse.AclCreationResult
+    _refuse_all(case, named, "results", lambda code: answer(error_code=code, error_message=None))
+
+
+def _delete(case: Case) -> None:
+    named = [(item.resource_type_filter, item.resource_name_filter) for item in case.body.filters]
+    answer = admin.DeleteAclsResponse.DeleteAclsFilterResult
+    _refuse_all(
+        case, named, "filter_results", lambda code: answer(error_code=code, error_message=None, matching_acls=[])
+    )
+    if case.passes:
+        case.change(lambda response: _hide_deleted(response, case.rights))
+
+
+def _refuse_all(case: Case, named: list[tuple[int, str | None]], answered: str, answer: Callable[[int], Any]) -> None:
+    """Refuse every entry when one is refused: responses have no names, so each result must keep its place."""
+    codes = (_hidden(case.rights, kind, name) for kind, name in named)
+    code = case.rights.refusal(needs.ALTER_CLUSTER) or next((why for why in codes if why is not None), None)
+    if code is not None:
+        results = [answer(int(code)) for _ in named]
+        case.refuse(lambda response: add(response, answered, results))
+
+
+def _hidden(rights: Rights, resource_type: int, name: str | None) -> ErrorCode | None:
+    """Why a pattern is refused: it names one of the job's own topics."""
+    return rights.hidden(name) if resource_type in (ANY, TOPIC) and name is not None else None
+
+
+def _hide_deleted(response: Any, rights: Rights) -> None:
+    for result in response.filter_results:
+        result.matching_acls = _shown(result.matching_acls, rights)
+
+
+def _shown(found: list[Any], rights: Rights) -> list[Any]:
+    return [item for item in found if item.resource_type != TOPIC or rights.is_shown(item.resource_name)]
+
+
+RULES: list[Rule] = [
+    rule(
+        admin.DescribeAclsRequest,
+        admin.DescribeAclsResponse,
+        (needs.DESCRIBE_CLUSTER,),
+        "the response",
+        _describe,
+        names_topics=True,
+    ),
+    rule(
+        admin.CreateAclsRequest,
+        admin.CreateAclsResponse,
+        (needs.ALTER_CLUSTER,),
+        "each entry",
+        _create,
+        names_topics=True,
+    ),
+    rule(
+        admin.DeleteAclsRequest,
+        admin.DeleteAclsResponse,
+        (needs.ALTER_CLUSTER,),
+        "each filter",
+        _delete,
+        names_topics=True,
+    ),
+]

@@ -1,0 +1,89 @@
+"""What is remembered of clients with the longest names takes no more memory than that of others."""
+
+from __future__ import annotations
+
+import asyncio
+import tracemalloc
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sharegroup.gateway.clients.quotas import Quotas
+from sharegroup.gateway.groups.upstream_groups import UpstreamGroups
+from sharegroup.gateway.sessions.member_identities import MemberIdentities
+from sharegroup.gateway.sessions.member_leases import MemberLeases
+from sharegroup.gateway.sessions.share_session import SessionKey
+from sharegroup.gateway.wire.short_names import LONGEST, short
+from sharegroup.kafka_clients.connection import UpstreamUnavailableError
+from tests.unit.gateway.scripted_upstream import FixedTables
+
+NAMES = 500
+#: As many names of 32 KB take 16 MB.
+MOST_BYTES = 2_000_000
+
+
+def long_name(number: int) -> str:
+    return f"{number}-".ljust(0x7FFF, "x")
+
+
+async def leases() -> object:
+    kept = MemberLeases()
+    for number in range(NAMES):
+        kept.begin(long_name(number), long_name(number)).extend(100)
+    assert kept.of(long_name(1), long_name(1)).lasts(99)
+    assert not kept.of(long_name(1), long_name(2)).lasts(0)
+    return kept
+
+
+async def identities() -> object:
+    configs: Any = SimpleNamespace(group_config=lambda _: SimpleNamespace(client_id_as_instance_id=True))
+    kept = MemberIdentities(configs)
+    for number in range(NAMES):
+        kept.joined(SessionKey("g", long_name(number)), f"m{number}")
+    assert kept.of(SessionKey("g", long_name(7))).member_id == "m7"
+    return kept
+
+
+async def other_kinds() -> object:
+    async def features(_: int) -> None:
+        raise UpstreamUnavailableError("away")
+
+    cluster: Any = SimpleNamespace(node_ids=[1], features=features)
+    tables: Any = FixedTables()
+    kept = UpstreamGroups(cluster, tables)
+    for number in range(NAMES):
+        await kept.other_kind(1, long_name(number))
+    return kept
+
+
+async def quotas() -> object:
+    kept = Quotas(request_rate=1)
+    for number in range(NAMES):
+        kept.used("User:ANONYMOUS", long_name(number), 0, 0.0)
+    return kept
+
+
+@pytest.mark.parametrize("remember", [leases, identities, other_kinds, quotas])
+def test_long_names_are_not_kept(remember: Callable[[], Awaitable[object]]) -> None:
+    async def test() -> int:
+        tracemalloc.start()
+        try:
+            kept = await remember()
+            size, _ = tracemalloc.get_traced_memory()
+            assert kept
+            return size
+        finally:
+            tracemalloc.stop()
+
+    assert asyncio.run(test()) < MOST_BYTES
+
+
+def test_long_names_stay_different_from_each_other_and_from_all_others() -> None:
+    long = "x" * (LONGEST + 1)
+    keys = [short(name) for name in ("", "g", long[:-1], long, long + "x")]
+    assert len(set(keys)) == len(keys)
+    assert keys[:3] == ["", "g", long[:-1]]
+    with pytest.raises(UnicodeEncodeError):
+        keys[3].encode()
