@@ -56,14 +56,12 @@ class KafkaTests(NamedTuple):
 class Behaviours(NamedTuple):
     """All behaviours.
 
-    `client_only` are lines without a test: (what the client does, methods). `awaited` are methods whose tests are being
-    written; they are not on the page.
+    `client_only` are lines without a test: (what the client does, methods).
     """
 
     areas: tuple[Area, ...]
     client_only: tuple[tuple[str, tuple[str, ...]], ...]
     kafka_tests: tuple[KafkaTests, ...]
-    awaited: tuple[str, ...] = ()
 
 
 def load() -> Behaviours:
@@ -80,7 +78,6 @@ def load() -> Behaviours:
             KafkaTests(name, entry["source"], tuple(entry["methods"]))
             for name, entry in _yaml(HERE / "kafka_tests.yaml").items()
         ),
-        tuple(method for line in _yaml(HERE / "awaited.yaml") for method in line.get("kafka", ())),
     )
     if problems := problems_of(found):
         raise ConformanceError("\n".join(problems))
@@ -92,7 +89,7 @@ def problems_of(found: Behaviours) -> list[str]:
     lines = [line for area in found.areas for line in area.behaviours]
     problems = [f"{line.says!r}: {problem}" for line in lines for problem in _problems_of_line(line)]
     there = {f"{tests.name}.{method}" for tests in found.kafka_tests for method in tests.methods}
-    named = {method for line in lines for method in line.kafka} | set(found.awaited)
+    named = {method for line in lines for method in line.kafka}
     named |= {method for _, methods in found.client_only for method in methods}
     problems += [f"Kafka has no test {method}" for method in sorted(named - there)]
     return problems + [f"Kafka's test {method} is in no behaviour" for method in sorted(there - named)]
