@@ -242,12 +242,19 @@ class EmbeddedKafka:
         """The names of all topics, Kafka's internal ones included, in order."""
         return sorted(self.admin_client().list_topics())
 
-    def admin_client(self) -> KafkaAdminClient:
-        """An admin client of the broker, closed with it. Raises EmbeddedKafkaError when it is not running."""
-        if self._admin is None:
-            self._running()
-            self._admin = KafkaAdminClient(bootstrap_servers=self.bootstrap_servers, bootstrap_timeout_ms=5_000)
-        return self._admin
+    def admin_client(self, brokers: int = 1) -> KafkaAdminClient:
+        """An admin client of the broker, closed with it, that knows so many brokers of the cluster.
+
+        Waits until the broker has heard of them. Raises EmbeddedKafkaError when it is not running.
+        """
+        while True:
+            if self._admin is None:
+                self._running()
+                self._admin = KafkaAdminClient(bootstrap_servers=self.bootstrap_servers, bootstrap_timeout_ms=5_000)
+            if len(self._admin._manager.cluster.brokers()) >= brokers:
+                return self._admin
+            self._close_admin()  # it would keep what it has heard for minutes
+            time.sleep(0.1)
 
     # -- starting
 

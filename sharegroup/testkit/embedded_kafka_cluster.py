@@ -77,9 +77,8 @@ class EmbeddedKafkaCluster:
             for number in range(partitions)
         }
         topic = {"assignments": replicas, "configs": dict(config or {})}
-        # The last one's client is the newest, so it has heard of all brokers.
-        running = [broker for broker in self.brokers if broker.is_running][-1]
-        running.admin_client().create_topics({name: topic}, wait_for_metadata=True)
+        running = [broker for broker in self.brokers if broker.is_running]
+        running[-1].admin_client(len(running)).create_topics({name: topic}, wait_for_metadata=True)
 
     def start(self) -> Self:
         """Starts the brokers. Raises EmbeddedKafkaError and JarsError; none is left running then."""
