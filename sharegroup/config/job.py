@@ -157,7 +157,8 @@ class JobConfig(ConfigFamily):
         alias="request.topic.replication.factor",
         ge=-1,
         le=32767,
-        description="Replicas of the topics that the job creates; -1: 3, or as many as there are brokers.",
+        description="Replicas of the topics that the job creates; -1: 3, or as many as there are brokers. With 3 or "
+        "more their min.insync.replicas is 2.",
         json_schema_extra={"allowed": "-1, 1..32767"},
     )
     request_topic_retention_ms: Whole = Field(

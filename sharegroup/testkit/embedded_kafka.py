@@ -15,6 +15,7 @@ import argparse
 import base64
 import contextlib
 import os
+import secrets
 import shlex
 import shutil
 import signal
@@ -27,7 +28,7 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
@@ -41,6 +42,8 @@ HOST = "127.0.0.1"  # not localhost: clients would try ::1 first, where the brok
 START_DEADLINE_S = 60.0
 LOG_TAIL_LINES = 30
 PORT_ATTEMPTS = 3
+#: Below the ports that systems assign to outgoing connections, so that a broker that starts again finds its port free.
+_PORTS = range(10_000, 30_000)
 #: Kafka's releases that can be run, and the configuration of conf/ivy.xml that has the JARs. Share groups: 4.3 alone.
 VERSIONS = {"4.3": "broker", "3.9": "broker-3.9", "3.7": "broker-3.7", "2.8": "broker-2.8"}
 #: Those whose cluster is kept in a ZooKeeper: KRaft was a preview in them.
@@ -57,6 +60,13 @@ class _PortTaken(EmbeddedKafkaError):
     """Someone else took a port between our looking for a free one and the broker's listening on it."""
 
 
+class Quorum(NamedTuple):
+    """The controllers of a cluster: `host:port` by node id. A node whose id is not among them is a broker alone."""
+
+    cluster_id: str
+    controllers: Mapping[int, str]
+
+
 class EmbeddedKafka:
     """One Kafka broker, started and stopped by hand or as a context manager.
 
@@ -70,6 +80,11 @@ class EmbeddedKafka:
         node_id: the broker's id.
         join: the first node of the cluster that this one is to be a broker of; that one is its controller, or has its
             ZooKeeper.
+        quorum: the controllers of the cluster instead, where it has several; a majority of them must be started at the
+            same time.
+
+    A broker can fail and come back: `kill` and `shut_down` end its process and keep its files, `pause` and `resume`
+    stop and continue it, `erase` gives it an empty disk. `start` then starts it again on the same ports.
 
     Attributes:
         bootstrap_servers: `127.0.0.1:<port>`, valid once started, as `cluster_id` and `controller`, the address of the
@@ -87,6 +102,7 @@ class EmbeddedKafka:
         version: str = "4.3",
         node_id: int = 1,
         join: "EmbeddedKafka | None" = None,
+        quorum: Quorum | None = None,
     ) -> None:
         self.port = port
         self.controller = ""
@@ -95,12 +111,15 @@ class EmbeddedKafka:
         self._conf = VERSIONS[version]
         self._has_zookeeper = version in _WITH_ZOOKEEPER
         self._first = join
+        self._quorum = quorum
+        self._has_files = False
         self._port_is_ours = port == 0
         self._data_dir = data_dir
         self._overrides = dict(properties or {})
         self._features = dict(features or {})
         self._heap = heap
         self._home: Path | None = None
+        self._log_begin = 0
         self._broker: GuardedProcess | None = None
         self._zookeeper: GuardedProcess | None = None
         self._admin: KafkaAdminClient | None = None
@@ -144,14 +163,17 @@ class EmbeddedKafka:
         for attempt in range(1, PORT_ATTEMPTS + 1):
             try:
                 self._start_once(command)
+                self._has_files = True
                 return
             except BaseException as error:
                 again = isinstance(error, _PortTaken) and self._port_is_ours and attempt < PORT_ATTEMPTS
                 self._end_processes()
+                if self._has_files:  # it has run before: its ports are known to others
+                    raise
                 self._remove_files(keep_log=isinstance(error, Exception) and not again)  # not for Ctrl-C
                 if not again:
                     raise
-                self.port = 0
+                self.port, self.controller = 0, ""
 
     def stop(self, keep_log: bool = False) -> None:
         """Stops the broker: SIGTERM, and SIGKILL when that takes too long. A broker that is not running is left alone.
@@ -163,12 +185,44 @@ class EmbeddedKafka:
             EmbeddedKafkaError: the broker had ended before it was asked to; the log is kept.
         """
         if self._broker is None:
+            if self._has_files:  # after `kill` or `shut_down`
+                self._remove_files(keep_log)
             return
         died = self._broker.poll()
         self._end_processes()
         self._remove_files(keep_log or died is not None)
         if died is not None:
             raise self._failed(f"the broker had ended by itself with exit code {died}")
+
+    def kill(self) -> None:
+        """Ends the broker by SIGKILL; its files stay for the next start. One that has ended by itself is left so."""
+        if self._running().poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+        self._end_processes()
+
+    def shut_down(self) -> None:
+        """Stops the broker as `stop` does; its files stay for the next start."""
+        self._running()
+        self._end_processes()
+
+    def pause(self) -> None:
+        """Stops the process (SIGSTOP): its connections stay open and nothing is answered until `resume`."""
+        os.kill(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Continues a process that was paused."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def erase(self) -> None:
+        """Removes all data of a broker that was killed or shut down: its next start has an empty disk."""
+        if self._broker is not None:
+            raise EmbeddedKafkaError(f"still running on {self.bootstrap_servers}")
+        shutil.rmtree(self._data())
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the broker was started and has not ended since."""
+        return self._broker is not None and self._broker.poll() is None
 
     def wait(self) -> int:
         """Blocks until the broker ends by itself; its exit code."""
@@ -188,17 +242,26 @@ class EmbeddedKafka:
         """The names of all topics, Kafka's internal ones included, in order."""
         return sorted(self.admin_client().list_topics())
 
-    def admin_client(self) -> KafkaAdminClient:
-        """An admin client of the broker, closed with it. Raises EmbeddedKafkaError when it is not running."""
-        if self._admin is None:
-            self._running()
-            self._admin = KafkaAdminClient(bootstrap_servers=self.bootstrap_servers, bootstrap_timeout_ms=5_000)
-        return self._admin
+    def admin_client(self, brokers: int = 1) -> KafkaAdminClient:
+        """An admin client of the broker, closed with it, that knows so many brokers of the cluster.
+
+        Waits until the broker has heard of them. Raises EmbeddedKafkaError when it is not running.
+        """
+        while True:
+            if self._admin is None:
+                self._running()
+                self._admin = KafkaAdminClient(bootstrap_servers=self.bootstrap_servers, bootstrap_timeout_ms=5_000)
+            if len(self._admin._manager.cluster.brokers()) >= brokers:
+                return self._admin
+            self._close_admin()  # it would keep what it has heard for minutes
+            time.sleep(0.1)
 
     # -- starting
 
     def _start_once(self, java_command: list[str]) -> None:
-        self._home = Path(tempfile.mkdtemp(prefix="sharegroup-kafka-"))
+        if not self._has_files:
+            self._home = Path(tempfile.mkdtemp(prefix="sharegroup-kafka-"))
+        self._log_begin = self.log_path.stat().st_size if self.log_path.exists() else 0
         self.port = self.port or free_port()
         self._write("server.properties", self._properties())
         if not self._has_zookeeper:
@@ -216,32 +279,33 @@ class EmbeddedKafka:
     def _roles(self) -> dict[str, str]:
         """Who the controller is: the first node of a cluster, or whom ZooKeeper names."""
         if self._has_zookeeper:
-            self.controller = self._first.controller if self._first is not None else f"{HOST}:{free_port()}"
+            self.controller = self._first.controller if self._first is not None else self._controller_address()
             return {
                 "broker.id": str(self.node_id),
                 "listeners": f"PLAINTEXT://{self.bootstrap_servers}",
                 "zookeeper.connect": self.controller,
             }
-        if self._first is not None:
-            self.controller = self._first.controller
-            return {
-                "process.roles": "broker",
-                "listeners": f"PLAINTEXT://{self.bootstrap_servers}",
-                **self._quorum(self._first.node_id),
-            }
-        self.controller = f"{HOST}:{free_port()}"
+        controllers = self._controllers()
+        own = controllers.get(self.node_id)
+        self.controller = own or next(iter(controllers.values()))
         return {
-            "process.roles": "broker,controller",
-            "listeners": f"PLAINTEXT://{self.bootstrap_servers},CONTROLLER://{self.controller}",
-            **self._quorum(self.node_id),
-        }
-
-    def _quorum(self, controller_id: int) -> dict[str, str]:
-        return {
+            "process.roles": "broker,controller" if own else "broker",
+            "listeners": f"PLAINTEXT://{self.bootstrap_servers}" + (f",CONTROLLER://{own}" if own else ""),
             "node.id": str(self.node_id),
             "controller.listener.names": "CONTROLLER",
-            "controller.quorum.voters": f"{controller_id}@{self.controller}",
+            "controller.quorum.voters": ",".join(f"{node}@{address}" for node, address in controllers.items()),
         }
+
+    def _controllers(self) -> Mapping[int, str]:
+        if self._quorum is not None:
+            return self._quorum.controllers
+        if self._first is not None:
+            return {self._first.node_id: self._first.controller}
+        return {self.node_id: self._controller_address()}
+
+    def _controller_address(self) -> str:
+        """The same at each start: other nodes have it in their configuration."""
+        return self.controller or f"{HOST}:{free_port()}"
 
     def _zookeeper_properties(self) -> dict[str, str]:
         data = self._data()
@@ -287,7 +351,8 @@ class EmbeddedKafka:
         if self._meta_properties().exists():  # a data_dir from an earlier start
             self.cluster_id = self._formatted_id()
             return
-        self.cluster_id = self._first.cluster_id if self._first is not None else _new_cluster_id()
+        cluster = self._quorum or self._first
+        self.cluster_id = new_cluster_id() if cluster is None else cluster.cluster_id
         tool = [*QUICK_START, "kafka.tools.StorageTool", "format"]
         tool += [f"--cluster-id={self.cluster_id}", f"--config={self.log_path.with_name('server.properties')}"]
         for feature, level in self._features.items():
@@ -313,7 +378,7 @@ class EmbeddedKafka:
                 code = self._broker.wait(timeout_s=0.1)
             except subprocess.TimeoutExpired:
                 continue
-            if "Address already in use" in self._log_text():
+            if "Address already in use" in self._log_text(self._log_begin):
                 raise self._failed("a port is taken", _PortTaken)
             raise self._failed(f"the broker ended with exit code {code}")
 
@@ -351,6 +416,7 @@ class EmbeddedKafka:
 
     def _remove_files(self, keep_log: bool) -> None:
         assert self._home is not None  # set first thing by _start_once
+        self._has_files = False
         if not keep_log:
             shutil.rmtree(self._home, ignore_errors=True)
         else:
@@ -365,24 +431,26 @@ class EmbeddedKafka:
             self._admin.close()
             self._admin = None
 
-    def _log_text(self) -> str:
-        return self.log_path.read_text(encoding="utf-8", errors="replace")
+    def _log_text(self, since: int = 0) -> str:
+        return self.log_path.read_bytes()[since:].decode(errors="replace")
 
     def _failed(self, what: str, kind: type[EmbeddedKafkaError] = EmbeddedKafkaError) -> EmbeddedKafkaError:
         tail = "\n".join(self._log_text().splitlines()[-LOG_TAIL_LINES:])
         return kind(f"embedded Kafka: {what}; the end of {self.log_path}:\n{tail}")
 
 
-def _new_cluster_id() -> str:
+def new_cluster_id() -> str:
+    """An id for a cluster whose controllers are formatted one by one."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
 
 
 def free_port() -> int:
     """A port that was free a moment ago, for who cannot pick its own: a broker's controller is in its configuration."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    while True:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            port = secrets.choice(_PORTS)
+            probe.bind((HOST, port))
+            return port
 
 
 def _interrupt(_signum: int, _frame: FrameType | None) -> NoReturn:

@@ -22,6 +22,9 @@ MOST_REPLICAS = 3
 #: CreateTopics: the broker's `default.replication.factor` (KIP-464, brokers from 2.4 on).
 _BROKERS_DEFAULT = -1
 _TIMESTAMP_TYPE, _CLEANUP_POLICY = "message.timestamp.type", "cleanup.policy"
+_MIN_INSYNC_REPLICAS = "min.insync.replicas"
+#: Configs by name, by topic; a topic whose configs may not be seen has none.
+TopicConfigs = Mapping[str, Mapping[str, str]]
 _BROKERS_CLOCK = "LogAppendTime"
 _TOPIC_CONFIGS = f"{_TIMESTAMP_TYPE}={_BROKERS_CLOCK} and {_CLEANUP_POLICY}=delete"
 
@@ -40,9 +43,10 @@ def create_topics(
     """Create the missing ones of `topics` (name -> partitions), with the broker's clock as their rows' time.
 
     `replication` is the number of replicas, or WHAT_THE_CLUSTER_CAN: 3, or one on each broker where these are fewer, or
-    the brokers' default where they refuse that. Those that are there must keep their rows, and those of them that are
-    `timed` have the broker's clock as well. A topic with a single replica is warned of. Raises KafkaUnavailableError,
-    UnfitTopicsError.
+    the brokers' default where they refuse that. Topics with three replicas or more are created with
+    `min.insync.replicas` of 2, so that no row is on one disk alone when its append is answered. Those that are there
+    must keep their rows, and those of them that are `timed` have the broker's clock as well. A topic with a single
+    replica is warned of. Raises KafkaUnavailableError, UnfitTopicsError.
     """
     admin = None
     try:
@@ -55,8 +59,9 @@ def create_topics(
             except TopicAlreadyExistsError:  # another job or member created it in between
                 present = set(topics)
             admin.wait_for_topics(list(missing))
-        _check_topics(admin, sorted(present), timed)
-        _warn_of_single_replicas(admin, sorted(topics))
+        configs = _describe_configs(admin, sorted(topics))
+        _check_topics({name: configs[name] for name in sorted(present)}, timed)
+        _log_replicas(admin, configs)
     except KafkaError as error:
         raise KafkaUnavailableError(f"cannot create the topics {', '.join(topics)}: {error}") from error
     finally:
@@ -80,21 +85,25 @@ def _create(admin: KafkaAdminClient, topics: Mapping[str, int], replication: int
 
 def _new_topics(topics: Mapping[str, int], replication: int, retention_ms: int) -> list[NewTopic]:
     config = {_TIMESTAMP_TYPE: _BROKERS_CLOCK, _CLEANUP_POLICY: "delete", "retention.ms": str(retention_ms)}
+    if replication >= MOST_REPLICAS:
+        config[_MIN_INSYNC_REPLICAS] = "2"
     return [
         NewTopic(name, num_partitions=partitions, replication_factor=replication, topic_configs=config)
         for name, partitions in topics.items()
     ]
 
 
-def _check_topics(admin: KafkaAdminClient, names: Collection[str], timed: Collection[str]) -> None:
+def _describe_configs(admin: KafkaAdminClient, names: Collection[str]) -> TopicConfigs:
+    keys = [_TIMESTAMP_TYPE, _CLEANUP_POLICY, _MIN_INSYNC_REPLICAS]
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name, keys) for name in names]
+    described = admin.describe_configs(resources, config_filter="all").get("topic", {})
+    return {name: {key: config["value"] for key, config in described.get(name, {}).items()} for name in names}
+
+
+def _check_topics(configs: TopicConfigs, timed: Collection[str]) -> None:
     """Raise UnfitTopicsError with all that is wrong; what may not be looked at is warned of."""
-    if not names:
-        return
-    asked = [ConfigResource(ConfigResourceType.TOPIC, name, [_TIMESTAMP_TYPE, _CLEANUP_POLICY]) for name in names]
-    described = admin.describe_configs(asked, config_filter="all").get("topic", {})
     problems = []
-    for name in names:
-        found = {key: config["value"] for key, config in described.get(name, {}).items()}
+    for name, found in configs.items():
         if not found:
             logger.warning("the configs of topic %s cannot be seen: does it have %s?", name, _TOPIC_CONFIGS)
             continue
@@ -112,13 +121,18 @@ def _check_topics(admin: KafkaAdminClient, names: Collection[str], timed: Collec
         raise UnfitTopicsError("; ".join(problems))
 
 
-def _warn_of_single_replicas(admin: KafkaAdminClient, names: Collection[str]) -> None:
-    alone = [
-        topic["name"]
-        for topic in admin.describe_topics(list(names))
-        if any(len(partition["replica_nodes"]) == 1 for partition in topic["partitions"])
-    ]
-    if alone:
+def _log_replicas(admin: KafkaAdminClient, configs: TopicConfigs) -> None:
+    replicas = {
+        topic["name"]: min(len(partition["replica_nodes"]) for partition in topic["partitions"])
+        for topic in admin.describe_topics(list(configs))
+    }
+    alike: dict[str, list[str]] = {}
+    for name, count in replicas.items():
+        minimum = configs[name].get(_MIN_INSYNC_REPLICAS, "unknown")
+        alike.setdefault(f"replicas: {count}, {_MIN_INSYNC_REPLICAS}: {minimum}", []).append(name)
+    for what, names in alike.items():
+        logger.info("topics %s: %s", ", ".join(names), what)
+    if alone := [name for name, count in replicas.items() if count == 1]:
         logger.warning(
             "one replica of topics %s: without its broker the job waits, and acknowledgements that it has not read yet "
             "go with the broker's disk; on three brokers give them three (request.topic.replication.factor)",

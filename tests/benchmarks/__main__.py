@@ -33,6 +33,8 @@ MODULES = {
     "B15": "b15_looked_at",
     "B16": "b16_rude",
     "B17": "b17_fail_over",
+    "B18": "b18_broker_failures",
+    "B19": "b19_many_topics",
     "upkeep": "upkeep",
     "idle": "idle",
     "shards": "shards",

@@ -16,6 +16,8 @@ from sharegroup.topics.kafka_clients import KafkaRowProducer, KafkaUnavailableEr
 
 TOPICS = {"requests": 4, "responses": 2}
 FIT = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "delete"}
+#: What the job adds to them where it makes three replicas.
+SAFE = {"retention.ms": "1000", "min.insync.replicas": "2"}
 
 
 class Admin:
@@ -85,7 +87,26 @@ def create(monkeypatch: pytest.MonkeyPatch, admin: Admin, replication: int = WHA
 
 def test_missing_topics_are_made_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     create(monkeypatch, admin := Admin({"responses": FIT}))
-    assert admin.topics == {"responses": FIT, "requests": {**FIT, "retention.ms": "1000"}}
+    assert admin.topics == {"responses": FIT, "requests": {**FIT, **SAFE}}
+
+
+def test_fewer_than_three_replicas_are_left_the_brokers_minimum(monkeypatch: pytest.MonkeyPatch) -> None:
+    for admin in (Admin({}, brokers=2), Admin({}, allowed=[2])):
+        create(monkeypatch, admin)
+        assert admin.topics == {name: {**FIT, "retention.ms": "1000"} for name in TOPICS}
+
+
+def test_a_start_logs_replicas_and_min_insync_replicas(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", job_topics.__name__)
+    create(monkeypatch, Admin({}))
+    create(monkeypatch, Admin({"requests": {**FIT, "min.insync.replicas": "1"}}))
+    assert caplog.messages == [
+        "topics requests, responses: replicas: 3, min.insync.replicas: 2",
+        "topics requests: replicas: 2, min.insync.replicas: 1",
+        "topics responses: replicas: 3, min.insync.replicas: 2",
+    ]
 
 
 def test_fit_topics_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:

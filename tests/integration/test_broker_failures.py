@@ -1,0 +1,165 @@
+"""Brokers of a replicated cluster that fail and come back, under a job, two gateways and members of each kind.
+
+After each test every record was finished once by each group, no record came after its acknowledgement had been answered
+without an error, and no query of the job has failed.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from sharegroup.testkit.embedded_kafka_cluster import EmbeddedKafkaCluster
+from sharegroup.testkit.gateway_process import GatewayProcess
+from sharegroup.testkit.share_group_job import ShareGroupJobRun
+from tests.integration.steady_load import PATIENCE_S, SteadyLoad
+from tests.integration.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(1_800)]
+
+TOPIC, PARTITIONS, BROKERS = "steady", 6, 3
+#: How long a fault lasts that nobody can see the effect of.
+FAULT_S = 10
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[EmbeddedKafkaCluster]:
+    properties = {"broker.session.timeout.ms": "6000"}
+    with EmbeddedKafkaCluster(
+        BROKERS, controllers=3, replication=3, min_insync_replicas=2, properties=properties,
+        features={"share.version": 0},
+    ) as kafka:  # fmt: skip
+        yield kafka
+
+
+@pytest.fixture(scope="module")
+def load(
+    cluster: EmbeddedKafkaCluster, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SteadyLoad]:
+    directory = tmp_path_factory.mktemp("failures")
+    times = {"group.share.session.timeout.ms": 45_000, "group.share.record.lock.duration.ms": 30_000}
+    cluster.create_topic(TOPIC, PARTITIONS)
+    with ShareGroupJobRun(directory, cluster.bootstrap_servers, group=times) as job:
+        job.start()
+        job.await_running()
+        config, logs = job.config_path, (directory / "one.log", directory / "two.log")
+        with GatewayProcess(config, logs[0]) as one, GatewayProcess(config, logs[1]) as two:
+            gateways = [one.bootstrap_servers, two.bootstrap_servers]
+            with SteadyLoad(spark, job, gateways, TOPIC, PARTITIONS, directory) as load:
+                yield load
+
+
+def await_in_sync(cluster: EmbeddedKafkaCluster, replicas: int = BROKERS) -> None:
+    """Wait until each partition of all topics has so many replicas in sync."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+
+    def are_in_sync() -> bool:
+        try:
+            topics = admin.list_topics(timeout=5).topics.values()
+        except KafkaException:
+            return False
+        return {len(part.isrs) for topic in topics for part in topic.partitions.values()} == {replicas}
+
+    wait_until(are_in_sync, f"{replicas} replicas in sync", PATIENCE_S)
+
+
+@contextmanager
+def min_insync_replicas(cluster: EmbeddedKafkaCluster, value: int) -> Iterator[None]:
+    """`min.insync.replicas` of all topics, inside the block."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+
+    def set_to(value: int) -> None:
+        entry = ConfigEntry("min.insync.replicas", str(value), incremental_operation=AlterConfigOpType.SET)
+        resources = [
+            ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+            for topic in admin.list_topics(timeout=60).topics
+        ]
+        for future in admin.incremental_alter_configs(resources).values():
+            future.result(60)
+
+    set_to(value)
+    try:
+        yield
+    finally:
+        set_to(2)
+
+
+def test_a_killed_broker_comes_back(cluster: EmbeddedKafkaCluster, load: SteadyLoad) -> None:
+    with load.writing():
+        cluster.brokers[1].kill()
+        load.await_deliveries()
+        cluster.brokers[1].start()
+        await_in_sync(cluster)
+        load.await_deliveries()
+
+
+def test_a_paused_broker_comes_back(cluster: EmbeddedKafkaCluster, load: SteadyLoad) -> None:
+    with load.writing():
+        cluster.brokers[2].pause()
+        time.sleep(FAULT_S)  # the length of the pause
+        cluster.brokers[2].resume()
+        await_in_sync(cluster)
+        load.await_deliveries()
+
+
+def test_all_brokers_are_restarted_one_after_the_other(cluster: EmbeddedKafkaCluster, load: SteadyLoad) -> None:
+    with load.writing():
+        for broker in cluster.brokers:  # one of them is the active controller
+            broker.shut_down()
+            broker.start()
+            await_in_sync(cluster)
+        load.await_deliveries()
+
+
+def test_a_broker_is_replaced_by_an_empty_one(cluster: EmbeddedKafkaCluster, load: SteadyLoad) -> None:
+    with load.writing():
+        cluster.brokers[0].shut_down()
+        cluster.brokers[0].erase()
+        load.await_deliveries()
+        cluster.brokers[0].start()
+        await_in_sync(cluster)
+        load.await_deliveries()
+
+
+def test_a_broker_whose_disk_is_full_ends_and_comes_back(cluster: EmbeddedKafkaCluster, load: SteadyLoad) -> None:
+    """No file of its process may grow, so each write fails, as on a full disk."""
+    with load.writing():
+        resource.prlimit(cluster.brokers[1].pid, resource.RLIMIT_FSIZE, (0, 0))
+        wait_until(lambda: not cluster.brokers[1].is_running, "the broker ends", PATIENCE_S)
+        load.await_deliveries()
+        cluster.brokers[1].kill()
+        cluster.brokers[1].start()
+        await_in_sync(cluster)
+        load.await_deliveries()
+
+
+def test_min_insync_replicas_is_not_met_for_a_while(cluster: EmbeddedKafkaCluster, load: SteadyLoad) -> None:
+    with load.writing():
+        with min_insync_replicas(cluster, BROKERS):
+            cluster.brokers[2].shut_down()
+            time.sleep(FAULT_S)  # nothing is appended meanwhile
+            cluster.brokers[2].start()
+            load.await_deliveries()
+        await_in_sync(cluster)
+
+
+def test_two_of_three_brokers_are_away_for_a_while(cluster: EmbeddedKafkaCluster, load: SteadyLoad) -> None:
+    """Too few replicas for appends, and too few controllers for new leaders."""
+    with load.writing():
+        for broker in cluster.brokers[:2]:
+            broker.kill()
+        time.sleep(FAULT_S)  # nothing is appended meanwhile
+        for broker in cluster.brokers[:2]:
+            broker.start()
+        await_in_sync(cluster)
+        load.await_deliveries()
