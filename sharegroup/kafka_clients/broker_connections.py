@@ -66,7 +66,7 @@ class BrokerConnections:
                 old = self._by_node.pop(node_id, None)
                 if old is not None:
                     old.close()
-                self._by_node[node_id] = KeptConnection(*address, self._settings)
+                self._by_node[node_id] = self._connection(address)
                 self._addresses[node_id] = address
 
     async def metadata_of(self, names: Collection[str]) -> MetadataResponse:
@@ -97,11 +97,14 @@ class BrokerConnections:
         for connection in (*self._by_node.values(), *self._for_metadata.values()):
             connection.close()
 
+    def _connection(self, address: Address) -> KeptConnection:
+        return KeptConnection(*address, self._settings)
+
     async def _answer_of(self, address: Address, ask: Callable[[KeptConnection], Awaitable[_Answer]]) -> _Answer:
         """On a connection for this alone: on the others its answer would wait behind a fetch that waits for records."""
         connection = self._for_metadata.get(address)
         if connection is None:
-            connection = self._for_metadata[address] = KeptConnection(*address, self._settings)
+            connection = self._for_metadata[address] = self._connection(address)
         try:
             return await asyncio.wait_for(ask(connection), self._metadata_timeout_s)
         except TimeoutError:
