@@ -17,6 +17,8 @@ from sharegroup.topics.client_settings import ClientSettings
 #: How long a broker may take to be reached and to give its metadata before the next one is asked. Requests of clients
 #: wait for the answer, and some brokers may hang.
 METADATA_TIMEOUT_S = 5.0
+#: After this time without an answer the next broker is asked for metadata as well.
+NEXT_BROKER_S = 0.5
 
 Address = tuple[str, int]
 _Answer = TypeVar("_Answer")
@@ -66,7 +68,7 @@ class BrokerConnections:
                 old = self._by_node.pop(node_id, None)
                 if old is not None:
                     old.close()
-                self._by_node[node_id] = KeptConnection(*address, self._settings)
+                self._by_node[node_id] = self._connection(address)
                 self._addresses[node_id] = address
 
     async def metadata_of(self, names: Collection[str]) -> MetadataResponse:
@@ -77,18 +79,38 @@ class BrokerConnections:
         return await self.from_any(partial(self._named_metadata, names))
 
     async def from_any(self, ask: Callable[[KeptConnection], Awaitable[_Answer]]) -> _Answer:
-        """What `ask` gets by the connections for metadata alone."""
+        """What `ask` gets by the connections for metadata alone.
+
+        A broker that has not answered within half a second may be silent: the next one is asked as well, and the first
+        answer counts.
+        """
         problem: UpstreamUnavailableError | None = None
         present = [self._addresses[node_id] for node_id in self._present]
         candidates = dict.fromkeys([*present, *self._bootstrap])
-        for address in sorted(candidates, key=lambda candidate: candidate != self._last_answered):
-            try:
-                answer = await self._answer_of(address, ask)
-            except UpstreamUnavailableError as error:
-                problem = error
-            else:
-                self._answered(address)
-                return answer
+        left = sorted(candidates, key=lambda candidate: candidate != self._last_answered)
+        asked: dict[asyncio.Task[_Answer], Address] = {}
+        is_slow = False
+        try:
+            while left or asked:
+                if left and (is_slow or not asked):
+                    task = asyncio.ensure_future(self._answer_of(left[0], ask))
+                    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+                    asked[task] = left.pop(0)
+                timeout_s = NEXT_BROKER_S if left else None
+                done, _ = await asyncio.wait(asked, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+                is_slow = not done
+                for task in done:
+                    address = asked.pop(task)
+                    try:
+                        answer = task.result()
+                    except UpstreamUnavailableError as error:
+                        problem = error
+                    else:
+                        self._answered(address)
+                        return answer
+        finally:
+            for task in asked:
+                task.cancel()
         assert problem is not None
         raise problem
 
@@ -97,11 +119,14 @@ class BrokerConnections:
         for connection in (*self._by_node.values(), *self._for_metadata.values()):
             connection.close()
 
+    def _connection(self, address: Address) -> KeptConnection:
+        return KeptConnection(*address, self._settings)
+
     async def _answer_of(self, address: Address, ask: Callable[[KeptConnection], Awaitable[_Answer]]) -> _Answer:
         """On a connection for this alone: on the others its answer would wait behind a fetch that waits for records."""
         connection = self._for_metadata.get(address)
         if connection is None:
-            connection = self._for_metadata[address] = KeptConnection(*address, self._settings)
+            connection = self._for_metadata[address] = self._connection(address)
         try:
             return await asyncio.wait_for(ask(connection), self._metadata_timeout_s)
         except TimeoutError:

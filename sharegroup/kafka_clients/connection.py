@@ -163,9 +163,9 @@ class UpstreamConnection(FrameProtocol):
 async def features(connection: UpstreamConnection) -> Features:
     """What the broker offers. Old brokers know only version 0 of the question."""
     request = ApiVersionsRequest(client_software_name="sharegroup", client_software_version="1")
-    response = await connection.ask(request, ApiVersionsResponse, 3)
+    response = await connection.ask(request, ApiVersionsResponse, 3, CONNECT_TIMEOUT_S)
     if response.error_code:
-        response = await connection.ask(ApiVersionsRequest(), ApiVersionsResponse, 0)
+        response = await connection.ask(ApiVersionsRequest(), ApiVersionsResponse, 0, CONNECT_TIMEOUT_S)
     ranges = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
     return Features(ranges, response)
 

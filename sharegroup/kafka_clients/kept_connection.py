@@ -87,7 +87,7 @@ class KeptConnection:
         await asyncio.sleep(self._backoff.remaining_s(loop.time()))
         connection = None
         try:
-            connection = await UpstreamConnection.connect(self._host, self._port, self._settings)
+            connection = await self._open()
             connected = connection, await features(connection)
         except BaseException as error:
             if connection is not None:
@@ -98,6 +98,9 @@ class KeptConnection:
         self._backoff.succeeded()
         self._connected = connected
         return connected
+
+    async def _open(self) -> UpstreamConnection:
+        return await UpstreamConnection.connect(self._host, self._port, self._settings)
 
     def _attempted(self, task: asyncio.Task[tuple[UpstreamConnection, Features]]) -> None:
         self._connecting = None

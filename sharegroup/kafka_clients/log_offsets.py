@@ -33,10 +33,10 @@ _Topic = MetadataResponse.MetadataResponseTopic
 
 
 class LogOffsetsClient:
-    """For one event loop. `settings` are kafka-python's."""
+    """For one event loop. `settings` are kafka-python's; `brokers` replaces the connections made of them."""
 
-    def __init__(self, settings: ClientSettings) -> None:
-        self._brokers = BrokerConnections(settings, METADATA_TIMEOUT_S)
+    def __init__(self, settings: ClientSettings, brokers: BrokerConnections | None = None) -> None:
+        self._brokers = brokers or BrokerConnections(settings, METADATA_TIMEOUT_S)
         self._silent = SilentBrokers(self._brokers.to)
         self._leaders: dict[TopicPartition, int] = {}
 

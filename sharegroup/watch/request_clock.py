@@ -78,7 +78,8 @@ class RequestClock:
     def observe(self, now_ms: int, positions: Mapping[int, int]) -> tuple[bool, int]:
         """Whether unread requests are there, and the safe time (ms), given the next unread offset of each partition.
 
-        `now_ms` must have been taken before. While the leader of a partition does not answer, the safe time stays.
+        `now_ms` must have been taken before. The safe time stays while the leader of a partition does not answer, and
+        while the brokers do not know the topic.
         Raises KafkaError while no broker gives metadata.
         """
         if not self._partitions:
@@ -88,7 +89,7 @@ class RequestClock:
             self._starts_ms = now_ms
         ends = {tp.partition: offset for tp, offset in self._poll.ends(self._partitions).items()}
         read = self._read(positions)
-        if len(ends) == len(self._partitions):
+        if self._partitions and len(ends) == len(self._partitions):
             self._clock.observe(now_ms, ends)  # else there may be requests that nobody knows of
         return any(end > read[p] for p, end in ends.items()), self._clock.safe_ms(read)
 

@@ -35,7 +35,10 @@ READ_BYTES = 4 * 1_048_576
 #: Fetch names topics by id from the second of these versions on, which a made id must not be.
 NAMES_FETCH_VERSION, IDS_FETCH_VERSION = 12, 13
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
-#: Timestamp of ListOffsets that asks where the log begins.
+#: How long a leader may take, in seconds: 4 MiB must come through a slow network within it.
+READ_TIMEOUT_S = 10.0
+#: After this time without an answer the gateway looks up again who leads the partition.
+SLOW_READ_S = 2.0
 #: After a read that gave nothing, before the same is tried again; it doubles.
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.25, 5.0
 #: What is left of a pause counts from here; less is a remainder of the arithmetic, which no timer can wait for.
@@ -150,7 +153,7 @@ class LogReader:
         """The broker's answer about the partition."""
         request = _fetch_request(position, offset)
         newest = NAMES_FETCH_VERSION if position.topic.has_made_id else IDS_FETCH_VERSION
-        answer = await self._cluster.ask(leader.node_id, request, FetchResponse, newest)
+        answer = await self._answer(position, leader, request, newest)
         if answer.error_code:
             raise LogReadError(answer.error_code, -1)
         if not answer.responses:  # so a broker answers that throttles us
@@ -165,11 +168,24 @@ class LogReader:
             log_start_offset = await self._log_start_offset(position, leader)
         raise LogReadError(found.error_code, log_start_offset)
 
+    async def _answer(self, position: LogPosition, leader: Leader, request: FetchRequest, newest: int) -> FetchResponse:
+        """The leader's response. A leader that is silent is left as soon as another broker leads the partition."""
+        asked = self._cluster.ask(leader.node_id, request, FetchResponse, newest, READ_TIMEOUT_S)
+        task = asyncio.ensure_future(asked)
+        try:
+            while not (await asyncio.wait([task], timeout=SLOW_READ_S))[0]:
+                await self._cluster.try_refresh()
+                if self._leader(position) != leader:
+                    raise UpstreamUnavailableError(f"broker {leader.node_id} does not answer and leads no more")
+            return task.result()
+        finally:
+            task.cancel()
+
     async def _log_start_offset(self, position: LogPosition, leader: Leader) -> int:
         """Where the log begins: Kafka's brokers do not say so with OFFSET_OUT_OF_RANGE. -1 if it cannot be told."""
         partition = TopicPartition(position.topic.name, position.partition)
         request = list_offsets_request({partition: EARLIEST})
-        answer = await self._cluster.ask(leader.node_id, request, ListOffsetsResponse)
+        answer = await self._cluster.ask(leader.node_id, request, ListOffsetsResponse, timeout_s=READ_TIMEOUT_S)
         return listed_offsets(answer).get(partition, -1)
 
 

@@ -143,6 +143,10 @@ class _Queue:
 
     def _arrive(self, batch: _Batch, timer: asyncio.TimerHandle) -> None:
         """At the broker, whatever has become of the process."""
+        kafka = self._appender.kafka
+        kafka.at_leader(self._topic, self._partition, lambda: self._append(batch, timer))
+
+    def _append(self, batch: _Batch, timer: asyncio.TimerHandle) -> None:
         weather = self._appender.weather
         append_ms = batch.append_ms
         if append_ms is None and batch.number > self._appended:

@@ -35,8 +35,9 @@ from sharegroup.kafka_clients.headers import (
 )
 from sharegroup.protocol import messages as share_messages
 from sharegroup.tables import GroupListing, ShareGroupDescription, SharePartitionOffset
+from sharegroup.testkit.simulation.broker_answers import BatchBytes, UpstreamFaults
 from sharegroup.testkit.simulation.gateway_channel import SimulatedJobChannel
-from sharegroup.testkit.simulation.gateway_upstream import BatchBytes, SimulatedUpstream, UpstreamFaults
+from sharegroup.testkit.simulation.gateway_upstream import SimulatedUpstream
 from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
 from sharegroup.testkit.simulation.log_clients import Weather
 from sharegroup.testkit.simulation.trace import Trace

@@ -36,6 +36,7 @@ from sharegroup.testkit.simulation.simulated_later import SimulatedLater
 from sharegroup.testkit.simulation.simulated_tables import SimulatedTables, StoreFaults
 from sharegroup.testkit.simulation.spark_stand_in import Process
 from sharegroup.topics.kafka_clients import KafkaUnavailableError
+from sharegroup.watch.log_poll import LogPoll
 from sharegroup.watch.shard_keys import UNKEYED, ShardKey
 
 SHARE_PARTITION, GROUP_COORDINATOR = "share_partition", "group_coordinator"
@@ -143,7 +144,7 @@ def make_query(
     tables: SimulatedTables,
     process: Any,
     faults: StoreFaults,
-    poll: job_sources.SimulatedLogPoll,
+    poll: LogPoll,
 ) -> QueryParts:
     """One start of a query, as `job.job` and `job.job_query` make it."""
     job = config.job
@@ -156,7 +157,7 @@ def make_query(
     hand_over = job_sources.hand_over()
     source: Any
     if is_group:
-        source = job_sources.GroupTicks(kafka, tables, config, hand_over)
+        source = job_sources.GroupTicks(kafka, tables, config, hand_over, poll)
 
         def on_lead() -> None:
             write_static_configs(steps, config, process.now_ms())

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kafka import TopicPartition
-from kafka.errors import LeaderNotAvailableError, UnknownTopicOrPartitionError
+from kafka.errors import KafkaError
 
 from sharegroup.config import Config
 from sharegroup.spark.queries import log_offsets_source, share_groups_source
@@ -25,8 +24,8 @@ from sharegroup.testkit.simulation.virtual_clock import Scheduler
 from sharegroup.types import WaitsFor
 from sharegroup.watch.hand_over import HandOver, HandOverChange
 from sharegroup.watch.log_offsets_planner import LogOffsetsPlanner, PlannerSettings
+from sharegroup.watch.log_poll import LogPoll
 from sharegroup.watch.request_clock import RequestClock
-from sharegroup.watch.topic_identities import TopicDescription
 from sharegroup.watch.unread_requests import NOBODY
 
 
@@ -56,70 +55,24 @@ def use_virtual_time(clock: Scheduler) -> None:
         module.time = VirtualTime(clock)  # type: ignore[attr-defined]
 
 
-class SimulatedLogPoll:
-    """`watch.log_poll.LogPoll` over the simulated Kafka; `pause` is what it costs to ask."""
-
-    def __init__(self, kafka: SimulatedKafka, lag_ms: Callable[[], int], timeout: Callable[[], None]) -> None:
-        self._kafka, self._lag_ms, self._timeout = kafka, lag_ms, timeout
-
-    def ends(self, partitions: Collection[TopicPartition], read_committed: bool = False) -> dict[TopicPartition, int]:
-        """Log ends, or last stable offsets."""
-        logs = self.logs(partitions)
-        return {p: log.last_stable_offset if read_committed else log.log_end_offset for p, log in logs.items()}
-
-    def starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Log start offsets."""
-        return {p: log.log_start_offset for p, log in self.logs(partitions).items()}
-
-    def at_time(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """First offsets at or after times."""
-        return {p: log.first_at(times[p]) for p, log in self.logs(times).items()}
-
-    def partitions_of(self, topic: str) -> list[TopicPartition]:
-        """All partitions of a topic."""
-        return [TopicPartition(topic, p) for p in range(len(self._kafka.topic(topic).partitions))]
-
-    def describe(self, topics: Collection[str]) -> dict[str, TopicDescription | None]:
-        """What a broker says, which may be behind."""
-        metadata = self._kafka.metadata(self._lag_ms())
-        return {
-            topic: TopicDescription(
-                metadata[topic].topic_id if self._kafka.has_topic_ids else "",
-                {p: at for p, at in enumerate(metadata[topic].leaders) if at >= 0},
-            )
-            if topic in metadata
-            else None
-            for topic in topics
-        }
-
-    def forget(self, topics: Collection[str]) -> None:
-        """Nothing is remembered."""
-
-    def logs(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Any]:
-        """The logs, as they are now, of the partitions whose leaders answer; others cost one timeout."""
-        found = {}
-        for p in partitions:
-            with contextlib.suppress(LeaderNotAvailableError, UnknownTopicOrPartitionError):
-                found[p] = self._kafka.log(p.topic, p.partition)
-        if len(found) < len(partitions):
-            self._timeout()
-        return found
-
-
 class _Clock(RequestClock):
     """Nobody waits: the simulation asks again when there is something."""
+
+    def __init__(self, kafka: SimulatedKafka, poll: LogPoll, topic: str, idle_poll_ms: int) -> None:
+        super().__init__(poll, topic, idle_poll_ms)
+        self._kafka = kafka
 
     def wait(self, positions: Mapping[int, int], timeout_ms: int, waiting: Mapping[str, WaitsFor] = NOBODY) -> bool:
         """Nothing comes meanwhile."""
         return False
 
     def are_due(self, positions: Mapping[int, int], waiting: Mapping[str, WaitsFor] = NOBODY) -> bool:
-        """Nothing lingers. All that are there are seen."""
-        logs = self._poll.logs(self._partitions)  # type: ignore[attr-defined]
+        """Nothing lingers. All that are there are seen, where their leaders answer."""
         reads = self._read(positions)
-        for partition, log in logs.items():
-            records = log.records(reads[partition.partition], log.log_end_offset)
-            self._unread.add((record.value for _, record in records), waiting, 0)
+        for _, partition in self._partitions:
+            with contextlib.suppress(KafkaError):
+                records = self._kafka.log(self._topic, partition).records(reads[partition])
+                self._unread.add((record.value for _, record in records), waiting, 0)
         return True
 
 
@@ -168,7 +121,7 @@ class LogOffsets(LogOffsetsReader):
         tables: SimulatedTables,
         config: Config,
         hand_over: _HandOver,
-        poll: SimulatedLogPoll,
+        poll: LogPoll,
     ) -> None:
         job = config.job
         self._options = {"poll_ms": job.log_poll_interval_ms, "block_ms": 0}
@@ -178,8 +131,7 @@ class LogOffsets(LogOffsetsReader):
             job.operator_shards, job.log_poll_interval_ms, job.log_idle_poll_interval_ms, job.topic_deletion_grace_ms
         )
         self._planner = LogOffsetsPlanner(self._tables, poll, _Configs(config, tables), settings)
-        always: Any = SimulatedLogPoll(kafka, lambda: 0, lambda: None)
-        self._clock = _Clock(always, job.partition_requests_topic, job.log_idle_poll_interval_ms)
+        self._clock = _Clock(kafka, poll, job.partition_requests_topic, job.log_idle_poll_interval_ms)
         self._last = None
 
     def initial(self) -> Any:
@@ -204,13 +156,19 @@ class _PinnedGroups(PinnedGroups):
 class GroupTicks(ShareGroupsReader):
     """`share_groups_ticks` of one start of the query."""
 
-    def __init__(self, kafka: SimulatedKafka, tables: SimulatedTables, config: Config, hand_over: _HandOver) -> None:
+    def __init__(
+        self,
+        kafka: SimulatedKafka,
+        tables: SimulatedTables,
+        config: Config,
+        hand_over: _HandOver,
+        poll: LogPoll,
+    ) -> None:
         job = config.job
         self._tables = _PinnedGroups(tables)
         self._options = {"block_ms": 0}
         self._hand_over = hand_over  # type: ignore[assignment]
-        always: Any = SimulatedLogPoll(kafka, lambda: 0, lambda: None)
-        self._clock = _Clock(always, job.group_requests_topic, job.log_idle_poll_interval_ms)
+        self._clock = _Clock(kafka, poll, job.group_requests_topic, job.log_idle_poll_interval_ms)
         self._ticked_all = False
 
     def initial(self) -> Any:
@@ -226,4 +184,4 @@ def hand_over() -> _HandOver:
     return _HandOver()
 
 
-__all__ = ["GroupTicks", "LogOffsets", "SimulatedLogPoll", "hand_over", "use_virtual_time"]
+__all__ = ["GroupTicks", "LogOffsets", "hand_over", "use_virtual_time"]

@@ -15,11 +15,13 @@ from typing import NamedTuple
 
 from kafka.errors import (
     LeaderNotAvailableError,
+    RequestTimedOutError,
     TopicAlreadyExistsError,
     UnknownTopicOrPartitionError,
 )
 
 from sharegroup.protocol.topic_ids import made_topic_id, topic_id_text
+from sharegroup.testkit.simulation.broker_silence import BrokerSilence
 from sharegroup.testkit.simulation.trace import Trace
 from sharegroup.testkit.simulation.virtual_clock import Scheduler
 
@@ -161,6 +163,7 @@ class SimulatedKafka:
         self._trace = trace
         self.has_topic_ids = has_topic_ids
         self.brokers = tuple(range(1, brokers + 1))
+        self.silence = BrokerSilence()
         self.topics: dict[str, Topic] = {}
         #: Topics that are no more, by id (the last one of each): the judge asks what they held.
         self.deleted: dict[str, Topic] = {}
@@ -228,11 +231,29 @@ class SimulatedKafka:
     # -- logs ------------------------------------------------------------------------------------------------------
 
     def log(self, name: str, partition: int) -> PartitionLog:
-        """The partition, as its leader has it. Raises UnknownTopicOrPartitionError, LeaderNotAvailableError."""
+        """The partition, as its leader has it.
+
+        Raises UnknownTopicOrPartitionError, LeaderNotAvailableError, RequestTimedOutError (the leader is silent).
+        """
         log = self._log(name, partition)
         if log.leader < 0:
             raise LeaderNotAvailableError(f"{name}-{partition}")
+        if log.leader in self.silence:
+            raise RequestTimedOutError(f"{name}-{partition}")
         return log
+
+    def leaders(self, name: str) -> list[int]:
+        """The leader of each partition of a topic, -1 for those without one. Raises UnknownTopicOrPartitionError."""
+        return [log.leader for log in self.topic(name).partitions]
+
+    def at_leader(self, name: str, partition: int, request: Callable[[], object]) -> None:
+        """Send a request to the leader of a partition, which serves it when it can, if it is still the leader then."""
+        logs = self.topics[name].partitions if name in self.topics else []
+        if partition >= len(logs):
+            request()  # and is told so
+            return
+        log, leader = logs[partition], logs[partition].leader
+        self.silence.serve(leader, lambda: request() if log.leader == leader else None)
 
     def partition_of(self, name: str, key: bytes) -> int:
         """Where rows of a key go: the same partition, as long as the topic has as many."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from kafka.errors import KafkaError
 
 from sharegroup.testkit.simulation.kafka_log import LogBatch, LogRecord, SimulatedKafka
-from sharegroup.testkit.simulation.virtual_clock import Scheduler
+from sharegroup.testkit.simulation.virtual_clock import Event, Scheduler
 
 #: (append time in ms, offset) of a row that the broker has, or why it is not known to have it.
 OnAppended = Callable[[LogBatch | KafkaError], None]
@@ -84,8 +84,10 @@ class RowSender:
 
     def _arrive(self, row: _Row, lost: bool) -> None:
         retry = self._clock.after(self._retry_ms, lambda: None if self.closed else self._attempt(row))
-        if lost:
-            return
+        if not lost:
+            self._kafka.at_leader(row.topic, row.partition, lambda: self._append(row, retry))
+
+    def _append(self, row: _Row, retry: Event) -> None:
         if row.appended is None or (row.may_repeat and self._clock.random.random() < self._weather.repeats):
             try:
                 appended = self._kafka.append(row.topic, row.partition, [(row.key, row.value)])

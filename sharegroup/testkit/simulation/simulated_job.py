@@ -13,9 +13,10 @@ from sharegroup.config import Config
 from sharegroup.errors import FencedLeaderError
 from sharegroup.spark.job.supervisor import Supervisor
 from sharegroup.testkit.simulation import job_adapter
+from sharegroup.testkit.simulation.broker_answers import BatchBytes, BrokerAnswers, UpstreamFaults
 from sharegroup.testkit.simulation.checkpoint_folder import CheckpointFolder
 from sharegroup.testkit.simulation.job_adapter import GROUP_COORDINATOR, NAMES, QueryParts
-from sharegroup.testkit.simulation.job_sources import SimulatedLogPoll
+from sharegroup.testkit.simulation.simulated_log_poll import SimulatedLogPoll
 from sharegroup.testkit.simulation.simulated_tables import StoreFaults
 from sharegroup.testkit.simulation.spark_stand_in import MicroBatches, RequestTopic
 from sharegroup.testkit.simulation.virtual_clock import Event
@@ -190,7 +191,7 @@ class SimulatedJob:
             tables,
             self,
             _Store(self),
-            SimulatedLogPoll(self.world.kafka, self._metadata_lag_ms, lambda: self.pause(900, 1_100)),
+            self._log_poll(),
         )
         epoch = self._lead.epoch_for(name)
         steps = parts.run.steps
@@ -204,6 +205,13 @@ class SimulatedJob:
         self.world.trace.add(self.name, f"{name} leads with epoch {steps.leader_epoch}")
         stream.wake(1)
         return stream
+
+    def _log_poll(self) -> SimulatedLogPoll:
+        """Look-ups take time in runs with silent leaders, where it matters what happens meanwhile."""
+        world, random = self.world, self.world.random("look-ups")
+        latency_s = (lambda: random.uniform(0.0005, 0.005)) if "silent_leader" in world.faults else (lambda: 0.0)
+        answers = BrokerAnswers(world.kafka, random, UpstreamFaults(), BatchBytes(), latency_s, self._metadata_lag_ms)
+        return SimulatedLogPoll(world.clock, answers, lambda: self.alive, lambda: self.point("looked up"), world.end_ms)
 
     def _metadata_lag_ms(self) -> int:
         random = self.world.random("metadata")

@@ -75,12 +75,24 @@ class Scheduler:
     def run_until(self, time_ms: float) -> None:
         """Let everything happen up to and including a time."""
         end_us = round(time_ms * 1000)
-        while self._events and self._events[0][0] <= end_us:
-            time_us, _, event = heapq.heappop(self._events)
-            if event.action is None:
-                continue
+        while self._run_next(end_us):
+            pass
+        self._now_us = max(self._now_us, end_us)
+
+    def run_while(self, condition: Callable[[], bool], end_ms: float) -> None:
+        """Let everything happen until `condition` does not hold any more, but nothing after `end_ms`."""
+        end_us = round(end_ms * 1000)
+        while condition() and self._run_next(end_us):
+            pass
+
+    def _run_next(self, end_us: int) -> bool:
+        """Run the next event unless it is after a time; whether there was one."""
+        if not self._events or self._events[0][0] > end_us:
+            return False
+        time_us, _, event = heapq.heappop(self._events)
+        if event.action is not None:
             self._now_us = max(self._now_us, time_us)
             action, event.action = event.action, None
             self.happened += 1
             action()
-        self._now_us = max(self._now_us, end_us)
+        return True

@@ -76,6 +76,20 @@ class VirtualLoop(_AbstractLoop):
         task.add_done_callback(self._check)
         return task
 
+    def run_until_done(self, work: Coroutine[Any, Any, Any], goes_on: Callable[[], bool], end_ms: float) -> Any:
+        """Run a coroutine for code that waits for it, and return its result.
+
+        Time passes while it waits. Raises what it raises, and TimeoutError if `goes_on` ends or `end_ms` comes first.
+        """
+        self._is_woken = True  # what is ready runs here and now, not as an event
+        task = self.create_task(work)
+        self._run()
+        self._clock.run_while(lambda: not task.done() and goes_on(), end_ms)
+        if not task.done():
+            self.kill()
+            raise TimeoutError
+        return task.result()
+
     # -- what asyncio asks for -----------------------------------------------------------------------------------------
 
     def time(self) -> float:

@@ -39,7 +39,9 @@ class Cluster(UpstreamCluster):
         topic = SimpleNamespace(error_code=0, name="orders", topic_id=topic_id, partitions=[partition])
         self.learn(SimpleNamespace(cluster_id="c", brokers=[], topics=[topic]))
 
-    async def ask(self, node_id: int, request: Any, response: Any, version: int | None = None, *_: Any) -> Any:
+    async def ask(
+        self, node_id: int, request: Any, response: Any, version: int | None = None, *_: Any, **__: Any
+    ) -> Any:
         if response is FetchResponse:
             self.fetched_from.append(node_id)
             assert version is not None

@@ -12,8 +12,9 @@ from sharegroup.gateway.records.batch_cache import BatchCache
 from sharegroup.gateway.records.log_reader import LogPosition, LogReader, LogReadError
 from sharegroup.kafka_clients.connection import UpstreamUnavailableError
 from sharegroup.protocol.topic_ids import made_topic_id
+from sharegroup.testkit.simulation.broker_answers import BatchBytes, UpstreamFaults
 from sharegroup.testkit.simulation.gateway_batch_bytes import record_offsets
-from sharegroup.testkit.simulation.gateway_upstream import BatchBytes, SimulatedUpstream, UpstreamFaults
+from sharegroup.testkit.simulation.gateway_upstream import SimulatedUpstream
 from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
 from sharegroup.testkit.simulation.log_clients import Weather
 from sharegroup.testkit.simulation.trace import Trace
@@ -163,18 +164,6 @@ def test_brokers_without_topic_ids_are_asked_by_name_and_the_id_is_made() -> Non
     assert topic is not None
     assert topic.topic_id == made_topic_id("simulated", "orders")
     assert topic.has_made_id
-
-
-def test_brokers_without_topic_ids_know_no_topic_by_its_id() -> None:
-    upstream = Upstream(has_topic_ids=False)
-    upstream.produce(3)
-    upstream.read(0)
-    topic = upstream.cluster.topic("orders")
-    assert topic is not None
-    position = LogPosition(topic._replace(has_made_id=False), 0, False)
-    with pytest.raises(LogReadError) as caught:
-        upstream.call(lambda: upstream.reader.read(position, 1))
-    assert caught.value.code == ErrorCode.UNKNOWN_TOPIC_ID
 
 
 def test_without_topic_ids_the_bytes_of_another_topic_are_its_own() -> None:

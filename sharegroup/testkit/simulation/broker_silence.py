@@ -1,0 +1,51 @@
+"""Brokers that answer nothing for a while: paused processes, and networks that drop packets.
+
+A *paused* broker serves the requests that it was sent as soon as it goes on. A broker that is *cut off* never receives
+the requests that it was sent meanwhile. Clients cannot tell one from the other: both answer nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+Request = Callable[[], object]
+
+
+class BrokerSilence:
+    """Which brokers are silent, and what they were sent since they are."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, list[Request]] = {}
+        self._cut_off: set[int] = set()
+
+    def __contains__(self, node_id: int) -> bool:
+        return node_id in self._held
+
+    def __bool__(self) -> bool:
+        return bool(self._held)
+
+    @property
+    def node_ids(self) -> list[int]:
+        """The brokers that are silent now."""
+        return sorted(self._held)
+
+    def begin(self, node_id: int, is_cut_off: bool) -> None:
+        """Let a broker answer nothing from now on."""
+        self._held.setdefault(node_id, [])
+        if is_cut_off:
+            self._cut_off.add(node_id)
+
+    def end(self, node_id: int) -> None:
+        """Let a broker answer again; one that was paused first serves what it was sent, in order."""
+        held = self._held.pop(node_id, [])
+        is_cut_off = node_id in self._cut_off
+        self._cut_off.discard(node_id)
+        for request in () if is_cut_off else held:
+            request()
+
+    def serve(self, node_id: int, request: Request) -> None:
+        """Have a broker serve a request: now, or when it goes on, or never."""
+        if node_id in self._held:
+            self._held[node_id].append(request)
+        else:
+            request()
