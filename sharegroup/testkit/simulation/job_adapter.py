@@ -31,7 +31,7 @@ from sharegroup.tables.schemas import (
     TableSpec,
 )
 from sharegroup.testkit.simulation import job_sources
-from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
+from sharegroup.testkit.simulation.kafka_log import Row, SimulatedKafka
 from sharegroup.testkit.simulation.simulated_later import SimulatedLater
 from sharegroup.testkit.simulation.simulated_tables import SimulatedTables, StoreFaults
 from sharegroup.testkit.simulation.spark_stand_in import Process
@@ -88,6 +88,37 @@ def key_of(name: str, shards: int) -> Callable[[str], str]:
     return of_group if name == GROUP_COORDINATOR else of_share_partition
 
 
+#: How long `KafkaRowProducer` waits for an answer before it asks again, and how long it tries in all, in ms.
+_ATTEMPT_MS, _DELIVERY_MS = 3_000, 120_000
+
+
+class _SentRow:
+    """A row on its way to its leader, which appends it once, however often it is sent."""
+
+    def __init__(self, kafka: SimulatedKafka, topic: str, partition: int, row: Row) -> None:
+        self._kafka, self._topic, self._partition, self._row = kafka, topic, partition, row
+        self.is_answered = False
+        self._error: KafkaError | None = None
+        self.send()
+
+    def send(self) -> None:
+        """Send it, for the first time or again."""
+        self._kafka.at_leader(self._topic, self._partition, self._append)
+
+    def check(self) -> None:
+        """Raise KafkaUnavailableError if it was refused or not answered."""
+        if self._error is not None or not self.is_answered:
+            raise KafkaUnavailableError(f"cannot produce to Kafka: {self._error}") from self._error
+
+    def _append(self) -> None:
+        if not self.is_answered:
+            self.is_answered = True
+            try:
+                self._kafka.append(self._topic, self._partition, [self._row])
+            except KafkaError as error:
+                self._error = error
+
+
 class RowProducer:
     """Step 4's producer: requests first, then responses; idempotent, so that nothing is there twice of one `send`."""
 
@@ -107,27 +138,42 @@ class RowProducer:
         self._broadcast([encode_broadcast(NewLeaderBroadcast())])
 
     def _broadcast(self, values: list[bytes]) -> None:
-        for value in values:
-            for partition in range(len(self._kafka.topic(self._responses).partitions)):
-                self._append(self._responses, partition, EVERYBODY.encode(), value)
+        partitions = range(len(self._kafka.topic(self._responses).partitions))
+        rows = [(EVERYBODY.encode(), value) for value in values]
+        self._wait([self._send(self._responses, partition, row) for row in rows for partition in partitions])
 
     def close(self) -> None:
         """Nothing is open."""
 
     def _produce(self, topic: str, rows: list[tuple[bytes, bytes]]) -> None:
-        if rows:
-            self._process.pause(0.5, 8)
+        if not rows:
+            return
+        self._process.pause(0.5, 8)
+        sent = []
         for key, value in rows:
-            self._append(topic, self._kafka.partition_of(topic, key), key, value)
+            sent.append(self._send(topic, self._kafka.partition_of(topic, key), (key, value)))
             self._process.point("row sent")
-        if rows:
-            self._process.pause(0.5, 4)
+        self._wait(sent)
+        self._process.pause(0.5, 4)
 
-    def _append(self, topic: str, partition: int, key: bytes, value: bytes) -> None:
-        try:
-            self._kafka.append(topic, partition, [(key, value)])
-        except KafkaError as error:
-            raise KafkaUnavailableError(f"cannot produce to Kafka: {error}") from error
+    def _send(self, topic: str, partition: int, row: Row) -> _SentRow:
+        sent = _SentRow(self._kafka, topic, partition, row)
+        if sent.is_answered:
+            sent.check()
+        return sent
+
+    def _wait(self, rows: list[_SentRow]) -> None:
+        """Until all are appended, as `KafkaProducer` does for its delivery timeout."""
+        for _ in range(_DELIVERY_MS // _ATTEMPT_MS):
+            late = [row for row in rows if not row.is_answered]
+            if not late:
+                break
+            self._process.wait(lambda late=late: all(row.is_answered for row in late), _ATTEMPT_MS)  # type: ignore[misc]
+            for row in late:
+                if not row.is_answered:
+                    row.send()
+        for row in rows:
+            row.check()
 
 
 class QueryParts(NamedTuple):

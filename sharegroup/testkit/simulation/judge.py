@@ -204,6 +204,11 @@ class Judge:
                 story.deliveries.append(_Delivery(count, member_id, response_id))
                 story.hold = hold
 
+    def was_delivered(self, key: Key, offset: int) -> bool:
+        """Whether a member was given the record in the share-partition's present life."""
+        life = self._lives.get(key)
+        return life is not None and offset in life.stories and bool(life.stories[offset].deliveries)
+
     def _check_log(self, key: Key, first: int, last: int) -> None:
         topic = self._kafka.topic_by_id(key.topic_id) or self._kafka.deleted.get(key.topic_id)
         if topic is None or key.partition >= len(topic.partitions):

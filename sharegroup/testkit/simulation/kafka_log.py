@@ -164,6 +164,7 @@ class SimulatedKafka:
         self.has_topic_ids = has_topic_ids
         self.brokers = tuple(range(1, brokers + 1))
         self.silence = BrokerSilence()
+        self._last_silence_ms = 0
         self.topics: dict[str, Topic] = {}
         #: Topics that are no more, by id (the last one of each): the judge asks what they held.
         self.deleted: dict[str, Topic] = {}
@@ -242,9 +243,19 @@ class SimulatedKafka:
             raise RequestTimedOutError(f"{name}-{partition}")
         return log
 
-    def leaders(self, name: str) -> list[int]:
-        """The leader of each partition of a topic, -1 for those without one. Raises UnknownTopicOrPartitionError."""
-        return [log.leader for log in self.topic(name).partitions]
+    def end_silence(self, node_id: int) -> None:
+        """Let a broker answer again."""
+        self.silence.end(node_id)
+        self._last_silence_ms = self._clock.now_ms
+
+    @property
+    def silent_ago_ms(self) -> int:
+        """How long ago a broker was silent; 0 while one is."""
+        return 0 if self.silence else self._clock.now_ms - self._last_silence_ms
+
+    def has_silent_leader(self, name: str) -> bool:
+        """Whether a partition of the topic is led by a broker that does not answer."""
+        return bool(self.silence) and any(log.leader in self.silence for log in self.topic(name).partitions)
 
     def at_leader(self, name: str, partition: int, request: Callable[[], object]) -> None:
         """Send a request to the leader of a partition, which serves it when it can, if it is still the leader then."""

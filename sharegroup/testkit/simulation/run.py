@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_GROUPS
+from sharegroup.testkit.simulation.broker_faults import BrokerFaults
+from sharegroup.testkit.simulation.delivery_watch import DeliveryWatch
 from sharegroup.testkit.simulation.gateway_fleet import fleet_of
 from sharegroup.testkit.simulation.job_host import JobHost
 from sharegroup.testkit.simulation.job_sources import use_virtual_time
@@ -58,6 +60,7 @@ def _run(seed: int, hours: float, faults: Collection[str] | None, keep_trace: bo
     host, producers = JobHost(world), Producers(world)
     producers.start()
     host.start()
+    BrokerFaults(world).start()
     fleet = fleet_of(world)
     if fleet is not None:
         fleet.start()
@@ -65,6 +68,7 @@ def _run(seed: int, hours: float, faults: Collection[str] | None, keep_trace: bo
     spark.start()
     population = Population(world, producers.topics, fleet, spark)
     population.start()
+    DeliveryWatch(world, fleet).start()
     world.clock.run_until(world.end_ms)
     if fleet is not None:
         fleet.look_for_errors()

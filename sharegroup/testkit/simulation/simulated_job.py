@@ -25,6 +25,7 @@ from sharegroup.testkit.simulation.world import GROUP_REQUESTS, JOB_TOPICS, PART
 #: How often a supervisor looks after queries that do not run.
 _WATCH_MS = 500
 #: How late a source sees what it polls for, at most: a request, a table, a log that grew while members wait.
+_SILENT_POLL_MS, _SILENT_AGO_MS = 500, 15_000
 _REQUEST_MS, _LINGER_MS, _TABLE_MS, _LOG_MS, _POLL_MS = 40, 1_000, 500, 200, 150
 
 
@@ -135,6 +136,12 @@ class SimulatedJob:
         if not self.alive:
             raise Killed
 
+    def wait(self, until: Callable[[], bool], most_ms: float) -> None:
+        """Let time pass until a condition holds, at most so long; raises Killed when the process died meanwhile."""
+        self.clock.run_while(lambda: self.alive and not until(), self.clock.now_ms + most_ms)
+        if not self.alive:
+            raise Killed
+
     def point(self, where: str) -> None:
         """A place to die at."""
         if self.dies_at is not None and where.startswith(self.dies_at[0]):
@@ -224,7 +231,7 @@ class StreamingQuery:
     def __init__(self, job: SimulatedJob, name: str, parts: QueryParts) -> None:
         self._job, self.name, self.parts = job, name, parts
         self._failure: BaseException | None = None
-        self._running = self._again = False
+        self._running = self._again = self._log_grew = False
         self._active = True
         self._wake: tuple[float, Event] | None = None
         self._random = job.world.random(f"job {job.name}")
@@ -237,6 +244,7 @@ class StreamingQuery:
             job.checkpoints[name],
             parts.source,
             RequestTopic(
+                job,
                 job.world.kafka,
                 self._topic,
                 config.job.max_requests_per_batch,
@@ -281,6 +289,7 @@ class StreamingQuery:
         self._wake = due, self._job.clock.at(due, self._run)
 
     def _appended(self, topic: str, partition: int) -> None:
+        """Wake up soon for what the source would see; it looks at a log once in its poll interval."""
         if not self.is_active:
             self._job.world.kafka.listeners.remove(self._appended)
         elif self.name != GROUP_COORDINATOR and topic == GROUP_REQUESTS:
@@ -295,6 +304,7 @@ class StreamingQuery:
             and (self._running or self.parts.source._hand_over.read().waiting)
         ):
             self.wake(self._random.uniform(1, _LOG_MS))
+            self._log_grew = True
 
     def _run(self) -> None:
         if not self.is_active:
@@ -321,9 +331,22 @@ class StreamingQuery:
         while True:
             self._again = False
             if self.micro_batches.run_next():
+                self._check_safe_clock()
                 self._tell_others()
             if not (self._again or self.micro_batches.has_unread):
                 return
+
+    def _check_safe_clock(self) -> None:
+        """All requests appended before the time of a tick were read by earlier batches."""
+        folder = self._job.checkpoints[self.name]
+        batch_id = folder.commits - 1
+        clock_ms, (_, read) = folder.offsets[batch_id].log["clock_ms"], folder.starts(batch_id)
+        for partition, log in enumerate(self._job.world.kafka.topic(self._topic).partitions):
+            unread = next(log.read(read.get(partition, 0)), None)
+            if unread is not None and unread.append_ms < clock_ms:
+                late_ms = clock_ms - unread.append_ms
+                text = f"{self._topic}-{partition}: {unread.base_offset} is unread, and {late_ms} ms older than a tick"
+                self._job.world.judge.violate("the safe clock waits for requests", text)
 
     def _tell_others(self) -> None:
         """The other query's source polls this one's tables."""
@@ -338,5 +361,14 @@ class StreamingQuery:
         idle = float(self._job.config.job.log_idle_poll_interval_ms)
         if deadline is not None:
             # A tick needs a safe time beyond the deadline: it is looked for a moment later.
-            idle = min(idle, max(deadline - now + 2.0, 20.0))
+            has_silence = "silent_leader" in self._job.world.faults  # the safe time may stay for long
+            idle = min(idle, max(deadline - now + 2.0, 100.0 if has_silence else 20.0))
+        if self._may_see_more_soon():
+            idle = min(idle, _SILENT_POLL_MS)
+        self._log_grew = False
         self.wake(idle)
+
+    def _may_see_more_soon(self) -> bool:
+        """Whether the last look may have missed something: a leader did not answer, or a log was not asked for."""
+        world = self._job.world
+        return "silent_leader" in world.faults and (self._log_grew or world.kafka.silent_ago_ms < _SILENT_AGO_MS)

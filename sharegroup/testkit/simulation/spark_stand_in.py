@@ -36,15 +36,27 @@ class Process(Protocol):
     def pause(self, least_ms: float, most_ms: float) -> None:
         """Let a random time pass."""
 
+    def wait(self, until: Callable[[], bool], most_ms: float) -> None:
+        """Let time pass until a condition holds, at most so long."""
+
     def point(self, where: str) -> None:
         """A place to die at."""
 
 
-class RequestTopic:
-    """The request topic as Spark's Kafka source reads it. `key_of` tells a row's operator key from its value."""
+#: How long Spark's Kafka source waits for a leader before its query fails, in ms.
+_LEADERS_MS = 60_000
 
-    def __init__(self, kafka: SimulatedKafka, topic: str, most: int, key_of: Callable[[str], str]) -> None:
-        self._kafka, self._topic, self._most, self._key_of = kafka, topic, most, key_of
+
+class RequestTopic:
+    """The request topic as Spark's Kafka source reads it. `key_of` tells a row's operator key from its value.
+
+    `ends` and `rows` wait for all leaders. They raise RequestTimedOutError if one stays silent.
+    """
+
+    def __init__(
+        self, process: Process, kafka: SimulatedKafka, topic: str, most: int, key_of: Callable[[str], str]
+    ) -> None:
+        self._process, self._kafka, self._topic, self._most, self._key_of = process, kafka, topic, most, key_of
 
     def starting(self, positions: Mapping[int, int]) -> dict[int, int]:
         """Where a query without a checkpoint starts."""
@@ -53,6 +65,7 @@ class RequestTopic:
 
     def ends(self, start: Mapping[int, int]) -> dict[int, int]:
         """How far the next batch reaches; what retention took is passed over."""
+        self._wait_for_leaders()
         ends, left = {}, self._most
         for partition in range(len(self._kafka.topic(self._topic).partitions)):
             log = self._kafka.log(self._topic, partition)
@@ -69,11 +82,17 @@ class RequestTopic:
 
     def rows(self, start: Mapping[int, int], end: Mapping[int, int]) -> Iterable[KeyedRow]:
         """The rows of a batch."""
+        self._wait_for_leaders()
         for partition, last in end.items():
             for append_ms, record in self._kafka.log(self._topic, partition).records(start.get(partition, 0), last):
                 value = record.value.decode(errors="replace")
                 row = f"{rows.REQUEST}\t{partition}\t{record.offset}\t{append_ms}\t{value}"
                 yield self._key_of(value), row
+
+    def _wait_for_leaders(self) -> None:
+        kafka = self._kafka
+        if kafka.has_silent_leader(self._topic):
+            self._process.wait(lambda: not kafka.has_silent_leader(self._topic), _LEADERS_MS)
 
 
 class MicroBatches:

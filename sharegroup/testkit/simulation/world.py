@@ -46,6 +46,7 @@ FAULTS = (
     "gateway_clock",
     "gateway_moves",
     "static_members",  # some have names, and their processes are restarted
+    "silent_leader",  # a broker answers nothing for a while: it is paused, or cut off
 )
 
 #: How long everything may take to be delivered when the last fault is over: a job that is away comes back within five

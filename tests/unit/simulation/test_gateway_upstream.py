@@ -9,7 +9,8 @@ import pytest
 
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.records.batch_cache import BatchCache
-from sharegroup.gateway.records.log_reader import LogPosition, LogReader, LogReadError
+from sharegroup.gateway.records.log_reader import READ_TIMEOUT_S, SLOW_READ_S, LogPosition, LogReader, LogReadError
+from sharegroup.kafka_clients.broker_connections import NEXT_BROKER_S
 from sharegroup.kafka_clients.connection import UpstreamUnavailableError
 from sharegroup.protocol.topic_ids import made_topic_id
 from sharegroup.testkit.simulation.broker_answers import BatchBytes, UpstreamFaults
@@ -43,6 +44,14 @@ class Upstream:
         task = self.loop.create_task(run())
         self.clock.run_until(self.clock.now_ms + 60_000)
         return task.result()
+
+    async def timed(self, work: Callable[[], Awaitable[Any]]) -> float:
+        """When it was done, by the loop's clock."""
+        await work()
+        return self.loop.time()
+
+    def silence(self, node_id: int) -> None:
+        self.kafka.silence.begin(node_id, is_cut_off=True)
 
     def produce(self, records: int, **options: Any) -> None:
         self.kafka.append("orders", 0, [(b"k", b"v")] * records, **options)
@@ -175,3 +184,44 @@ def test_without_topic_ids_the_bytes_of_another_topic_are_its_own() -> None:
     upstream.kafka.create_topic("orders", 1)
     upstream.produce(2)
     assert upstream.read(0) == [([0, 1], True)]
+
+
+def test_metadata_comes_from_another_broker_while_one_is_silent(upstream: Upstream) -> None:
+    upstream.call(upstream.cluster.refresh)
+    upstream.silence(1)
+    began_s = upstream.loop.time()
+    assert upstream.call(lambda: upstream.timed(upstream.cluster.refresh)) - began_s < 2 * NEXT_BROKER_S
+
+
+def test_a_read_leaves_a_silent_leader_once_another_broker_leads(upstream: Upstream) -> None:
+    upstream.produce(1)
+    upstream.call(upstream.cluster.refresh)
+    topic = upstream.cluster.topic("orders")
+    assert topic is not None
+    silent = topic.leaders[0].node_id
+    upstream.silence(silent)
+    upstream.kafka.move_leader("orders", 0, 3 - silent)
+    position, began_s = LogPosition(topic, 0, False), upstream.loop.time()
+
+    async def read() -> None:
+        with pytest.raises(UpstreamUnavailableError, match="leads no more"):
+            await upstream.reader.read(position, 0)
+        await upstream.reader.read(position, 0)
+
+    assert upstream.call(lambda: upstream.timed(read)) - began_s < SLOW_READ_S + 2 * NEXT_BROKER_S
+    assert upstream.reader.cached(position, 0, 1_000)
+
+
+def test_a_silent_leader_delays_a_read_by_the_timeout_of_a_read(upstream: Upstream) -> None:
+    upstream.produce(1)
+    upstream.call(upstream.cluster.refresh)
+    topic = upstream.cluster.topic("orders")
+    assert topic is not None
+    upstream.silence(topic.leaders[0].node_id)
+    began_s = upstream.loop.time()
+
+    async def read() -> None:
+        with pytest.raises(UpstreamUnavailableError, match="no answer"):
+            await upstream.reader.read(LogPosition(topic, 0, False), 0)
+
+    assert upstream.call(lambda: upstream.timed(read)) - began_s == pytest.approx(READ_TIMEOUT_S)
