@@ -22,6 +22,10 @@ _NAMED = 100
 #: How long a broker may take to answer, in ms. By Kafka's default of 30 s all groups would wait for a leader that is
 #: paused or cut off, although the brokers elect another one after a few seconds.
 _REQUEST_TIMEOUT_MS = 3_000
+#: How long a call of Spark's admin client may take, in ms, and how often Spark tries it again. A call that waits for a
+#: leader which goes away is bound to that broker until this time is over: by Kafka's default up to 60 s, while another
+#: broker leads. It is longer than brokers take to elect a leader, for which a task may wait.
+_CALL_TIMEOUT_MS, _CALL_ATTEMPTS, _CALL_PAUSE_MS = 8_000, 20, 100
 #: For a producer's unsent rows, when it is closed.
 _CLOSE_TIMEOUT_S = 1
 
@@ -44,10 +48,15 @@ def spark_options(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str,
     After each poll Spark asks for the log's ends on the same connection, where the broker lets it wait behind the fetch
     that the poll has sent ahead: half a second at Kafka's default of fetch.max.wait.ms, in each task that has read all
     there is. Spark only polls for records that are there, so a fetch never has to wait.
+
+    A call for log offsets is given up after 8 s, or after `request.timeout.ms` where that is longer, and tried again by
+    a new client.
     """
     timeouts = dict.fromkeys(("request.timeout.ms", "socket.connection.setup.timeout.ms"), str(_REQUEST_TIMEOUT_MS))
     options = {"fetch.max.wait.ms": "1", **timeouts, **kafka, "bootstrap.servers": bootstrap_servers}
-    return {f"kafka.{name}": value for name, value in options.items()}
+    options.setdefault("default.api.timeout.ms", str(max(_CALL_TIMEOUT_MS, int(options["request.timeout.ms"]))))
+    tries = {"fetchOffset.numRetries": str(_CALL_ATTEMPTS), "fetchOffset.retryIntervalMs": str(_CALL_PAUSE_MS)}
+    return {**{f"kafka.{name}": value for name, value in options.items()}, **tries}
 
 
 class KafkaRowProducer:

@@ -28,7 +28,7 @@ NAME = "B19"
 _NEIGHBOUR, _SIDES = "neighbour", ("gateway", "kafka")
 _NEIGHBOUR_REACH_S, _NEW_REACH_S, _LOOK_REACH_S = 0.3, 6.0, 2.0
 _RATE, _QUIET_S, _CHANGE_S, _TIMEOUT_S = 20, 20.0, 8.0, 300.0
-_POLL_S = 0.2
+_POLL_S, _IDLE_S = 0.2, 0.02
 
 
 def run(kafka: EmbeddedKafka, directory: Path, quick: bool) -> tuple[list[Figure], dict[str, object]]:
@@ -147,17 +147,21 @@ class Reader:
         while not self._seen.issuperset(topics):
             if time.monotonic() > end:
                 raise TimeoutError(f"no records of {sorted(set(topics) - self._seen)[:10]}")
-            time.sleep(0.02)
+            time.sleep(_IDLE_S)
 
     def received(self, topic: str, value: bytes) -> None:
         """A record came."""
         self._seen.add(topic)
 
     def _run(self) -> None:
+        is_subscribed = False
         while not self._stop.is_set():
             if (wanted := self._wanted) is not None:
-                self._wanted = None
+                self._wanted, is_subscribed = None, True
                 self._consumer.subscribe(wanted)
+            if not is_subscribed:
+                self._stop.wait(_IDLE_S)
+                continue
             for message in self._consumer.poll(timeout=_POLL_S):
                 if message.error() is None:
                     self.received(message.topic(), message.value())

@@ -176,6 +176,21 @@ def raise_timeout(*args: Any, **settings: Any) -> None:
     raise KafkaTimeoutError("no broker")
 
 
+def test_spark_gives_up_a_call_to_a_broker_that_has_gone() -> None:
+    options = kafka_clients.spark_options("broker:9092", {})
+    assert options["kafka.bootstrap.servers"] == "broker:9092"
+    assert int(options["kafka.request.timeout.ms"]) <= int(options["kafka.default.api.timeout.ms"]) < 10_000
+    # As long in all as Spark would try by its defaults.
+    assert int(options["kafka.default.api.timeout.ms"]) * int(options["fetchOffset.numRetries"]) >= 120_000
+
+
+def test_a_longer_request_timeout_is_one_of_sparks_calls_too() -> None:
+    """Kafka's clients do not start where a call may take less time than a request."""
+    assert kafka_clients.spark_options("", {"request.timeout.ms": "30000"})["kafka.default.api.timeout.ms"] == "30000"
+    set_by_user = {"request.timeout.ms": "5000", "default.api.timeout.ms": "6000"}
+    assert kafka_clients.spark_options("", set_by_user)["kafka.default.api.timeout.ms"] == "6000"
+
+
 def test_a_producer_without_brokers_is_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kafka_clients, "KafkaProducer", raise_timeout)
     with pytest.raises(KafkaUnavailableError, match="cannot connect to Kafka"):
