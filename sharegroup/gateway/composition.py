@@ -28,6 +28,7 @@ from sharegroup.gateway.clients.tls_connection import TlsConnection
 from sharegroup.gateway.fleet.fleet import Fleet
 from sharegroup.gateway.fleet.reachability import Reachability
 from sharegroup.gateway.groups.group_configs import GroupConfigs
+from sharegroup.gateway.groups.open_leaves import OpenLeaves
 from sharegroup.gateway.groups.stored_groups import StoredGroups
 from sharegroup.gateway.groups.upstream_groups import UpstreamGroups
 from sharegroup.gateway.handlers.admin import admin_routes
@@ -72,7 +73,10 @@ class Parts:
         self.reachability = Reachability()
         self.fleet = Fleet(job, self.listeners, self.reachability, listener_name(config.gateway))
         self.counts = ClientCounts()
-        self._stored = StoredGroups(_tables_paths(config), config.cells.cell_of, config.job.delta_options)
+        self._open_leaves = OpenLeaves()
+        self._stored = StoredGroups(
+            _tables_paths(config), config.cells.cell_of, config.job.delta_options, self._open_leaves
+        )
         self.group_configs = GroupConfigs(config, self._stored)
         self._leases, self._identities = MemberLeases(), MemberIdentities(self.group_configs)
         self.share = ShareApis(
@@ -115,6 +119,7 @@ class Parts:
             self._upstream_groups,
             self._identities,
             self.share.open_acknowledgements,
+            self._open_leaves,
         )
         routes: list[Route] = [
             (sasl_messages.SaslHandshakeRequest, sasl_is_off),

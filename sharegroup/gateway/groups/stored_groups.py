@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.groups.open_leaves import OpenLeaves
 from sharegroup.tables import (
     GroupListing,
     KeptTables,
@@ -30,7 +31,8 @@ T = TypeVar("T")
 class StoredGroups:
     """What administrators ask for: each group as the tables of its cell have it. Where no job has run there is nothing.
 
-    `paths` are the cells' `tables.path`, `cell_of` gives a group's cell. Methods raise RequestError
+    `paths` are the cells' `tables.path`, `cell_of` gives a group's cell. Members of `leaves` are in no description: it
+    waits for the job. Methods raise RequestError
     (COORDINATOR_NOT_AVAILABLE, which is retriable) when the tables cannot be read.
     """
 
@@ -39,19 +41,24 @@ class StoredGroups:
         paths: Mapping[str, str],
         cell_of: Callable[[str], str],
         storage_options: Mapping[str, str] | None = None,
+        leaves: OpenLeaves | None = None,
     ) -> None:
+        self._leaves = leaves or OpenLeaves()
         self._paths, self._cell_of = paths, cell_of
         self._tables = {cell: KeptTables(path, storage_options) for cell, path in paths.items()}
         self._missing: set[str] = set()
 
     async def listings(self) -> tuple[GroupListing, ...]:
         """All groups with their states, by id."""
+        await self._leaves.wait()
         found = await asyncio.gather(*(self._listings(cell) for cell in self._tables))
         return tuple(sorted(listing for listings in found for listing in listings))
 
     async def describe(self, group_ids: Iterable[str]) -> dict[str, ShareGroupDescription]:
         """Those of the named groups that exist."""
-        return await self._of_cells(group_ids, read_group_descriptions)
+        named = list(group_ids)
+        await self._leaves.wait(named)
+        return await self._of_cells(named, read_group_descriptions)
 
     async def offsets(self, group_ids: Iterable[str]) -> dict[str, tuple[SharePartitionOffset, ...]]:
         """The groups' offsets by topic and partition, without groups that have none."""

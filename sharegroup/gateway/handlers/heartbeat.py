@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import OrderedDict
 
 from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.groups.open_leaves import OpenLeaves
 from sharegroup.gateway.groups.upstream_groups import UpstreamGroups
 from sharegroup.gateway.job_client.group_requests import topics_metadata
 from sharegroup.gateway.job_client.job_channel import JobChannel, JobUnavailableError
@@ -26,6 +28,10 @@ logger = logging.getLogger(__name__)
 
 #: Members whose subscription is remembered; one that was forgotten is told by the coordinator's next answer.
 MAX_REMEMBERED = 100_000
+#: The epoch of a heartbeat by which a dynamic member leaves.
+LEAVE_GROUP_EPOCH = -1
+#: How long descriptions of a group wait for a leave that the job has not run.
+LEAVE_PATIENCE_S = 5.0
 
 
 class ShareGroupHeartbeat:
@@ -40,10 +46,11 @@ class ShareGroupHeartbeat:
         upstream_groups: UpstreamGroups,
         identities: MemberIdentities,
         acknowledgements: OpenAcknowledgements,
+        leaves: OpenLeaves,
     ) -> None:
         self._job, self._cluster, self._security, self._leases = job, cluster, security, leases
         self._upstream_groups, self._identities = upstream_groups, identities
-        self._acknowledgements = acknowledgements
+        self._acknowledgements, self._open_leaves = acknowledgements, leaves
         self._subscriptions: OrderedDict[SessionKey, tuple[str, ...]] = OrderedDict()
 
     async def __call__(self, request: Request[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatResponse:
@@ -58,8 +65,9 @@ class ShareGroupHeartbeat:
             if body.member_epoch < 0:
                 await self._acknowledgements.wait(process)
             row = await self._row(request)
+            is_certain = row.member_epoch == LEAVE_GROUP_EPOCH and self._leases.of(*process).lasts(self._job.now_ms())
             lease = self._lease(process, row)
-            answer = await self._job.ask(row)
+            answer = await (self._leave(row) if is_certain else self._job.ask(row))
         except RequestError as error:
             return _refusal(body.member_id, int(error.code), error.message)
         except (JobUnavailableError, UpstreamUnavailableError) as error:
@@ -90,6 +98,31 @@ class ShareGroupHeartbeat:
             group_instance_id=name,
             incarnation_id=None if name is None else body.member_id,
         )
+
+    async def _leave(self, row: HeartbeatRequest) -> HeartbeatResponse:
+        """The answer to a leave of a member that is certainly in its group, as soon as the row is durable.
+
+        Whatever happens to the member until the job runs the row: after it, it is not in the group. Requests for the
+        group that come later are run later, and descriptions wait for the job. Raises JobUnavailableError.
+        """
+        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._job.subscribe(row.id, lambda _: None if answered.done() else answered.set_result(None))
+        try:
+            await self._job.append(row)
+        except BaseException:
+            self._job.unsubscribe(row.id)
+            raise
+        self._open_leaves.add(row.group_id, asyncio.ensure_future(self._until_run(row.id, answered)))
+        return HeartbeatResponse(
+            row.id, row.reply_to, row.group_id, member_id=row.member_id, member_epoch=LEAVE_GROUP_EPOCH
+        )
+
+    async def _until_run(self, request_id: str, answered: asyncio.Future[None]) -> None:
+        """Wait for the job's answer to a leave, for a while."""
+        try:
+            await asyncio.wait_for(answered, LEAVE_PATIENCE_S)
+        except TimeoutError:
+            self._job.unsubscribe(request_id)
 
     def _lease(self, process: SessionKey, row: HeartbeatRequest) -> Lease:
         """What the answer extends. With a leave it ends before the row is sent: the job may act on it at once.

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from sharegroup.config import Config
 from sharegroup.gateway.groups.group_configs import REFRESH_INTERVAL_S as CONFIGS_INTERVAL_S
 from sharegroup.gateway.groups.group_configs import GroupConfigs
+from sharegroup.gateway.groups.open_leaves import OpenLeaves
 from sharegroup.gateway.groups.upstream_groups import UpstreamGroups
 from sharegroup.gateway.handlers.admin import admin_routes
 from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat
@@ -229,7 +230,7 @@ class _Process:
         self.share = ShareApis(config, configs, job, cluster, listeners, security, leases, identities)
         upstream_groups = _NoUpstreamGroups(cluster, around.tables)  # type: ignore[arg-type]
         heartbeat = ShareGroupHeartbeat(
-            job, cluster, security, leases, upstream_groups, identities, self.share.open_acknowledgements
+            job, cluster, security, leases, upstream_groups, identities, self.share.open_acknowledgements, OpenLeaves()
         )
         routes: list[Route] = [
             (share_messages.ShareGroupHeartbeatRequest, heartbeat),

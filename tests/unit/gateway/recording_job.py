@@ -75,6 +75,10 @@ class RecordingJob:
     def unsubscribe(self, request_id: str) -> None:
         self._subscribers.pop(request_id, None)
 
+    def respond(self, response: Response) -> None:
+        """The job's answer to a row, for who has subscribed to it."""
+        self._subscribers.pop(response.id)(response)
+
     def tell(self, row: Broadcast) -> None:
         """The job tells everybody."""
         for callback in self.broadcast:

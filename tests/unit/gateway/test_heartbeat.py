@@ -10,6 +10,7 @@ import pytest
 
 from sharegroup.config import Config
 from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.gateway.groups.open_leaves import OpenLeaves
 from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat
 from sharegroup.gateway.sessions.member_identities import Identity, MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
@@ -30,6 +31,9 @@ class Job:
 
     def new_id(self) -> str:
         return "1"
+
+    def now_ms(self) -> int:
+        return 0
 
     async def ask(self, row: Any) -> HeartbeatResponse:
         self.rows.append(row)
@@ -72,7 +76,16 @@ def test_a_group_of_another_kind_is_not_joined(
         group_id=group_id, member_id="m", member_epoch=epoch, rack_id=None, subscribed_topic_names=["t"]
     )
     identities = MemberIdentities(Configs())
-    heartbeat = handler(job, upstream, EVERYTHING_ALLOWED, MemberLeases(), groups, identities, OpenAcknowledgements())
+    heartbeat = handler(
+        job,
+        upstream,
+        EVERYTHING_ALLOWED,
+        MemberLeases(),
+        groups,
+        identities,
+        OpenAcknowledgements(),
+        OpenLeaves(),
+    )
     found = answer(heartbeat, message, ShareGroupHeartbeatResponse, version=1)
     assert (found.error_code, found.error_message, found.member_epoch) == answered
     assert groups.asked == ([(ALICE.node_id, group_id)] if asked else [])
@@ -107,6 +120,7 @@ class Gateway:
             NotShareGroups(),
             self.identities,
             OpenAcknowledgements(),
+            OpenLeaves(),
         )
 
     def send(self, epoch: int) -> ShareGroupHeartbeatResponse:

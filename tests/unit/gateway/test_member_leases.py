@@ -9,6 +9,9 @@ from typing import Any, cast
 import pytest
 
 from sharegroup.config import Config
+from sharegroup.errors import ErrorCode
+from sharegroup.gateway.groups.open_leaves import OpenLeaves
+from sharegroup.gateway.handlers import heartbeat
 from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat
 from sharegroup.gateway.sessions import member_leases
 from sharegroup.gateway.sessions.member_identities import MemberIdentities
@@ -65,9 +68,16 @@ class Heartbeats:
         groups: Any = NoOtherGroups()
         configs: Any = SimpleNamespace(group_config=Config().group_config)
         identities = MemberIdentities(configs)
-        self.acknowledgements = OpenAcknowledgements()
+        self.acknowledgements, self.open_leaves = OpenAcknowledgements(), OpenLeaves()
         self._handler = ShareGroupHeartbeat(
-            cast(Any, self.job), cluster, security, self.leases, groups, identities, self.acknowledgements
+            cast(Any, self.job),
+            cluster,
+            security,
+            self.leases,
+            groups,
+            identities,
+            self.acknowledgements,
+            self.open_leaves,
         )
 
     def start(self, member_epoch: int) -> asyncio.Future[Any]:
@@ -88,7 +98,10 @@ class Heartbeats:
         """The job's answer to one of the heartbeats that were sent."""
         row = self.job.rows[number]
         answer = HeartbeatResponse(row.id, row.reply_to, "g", member_id="m", **fields)
-        self.job.answers[row.id].set_result(answer)
+        if row.id in self.job.answers:
+            self.job.answers[row.id].set_result(answer)
+        else:
+            self.job.respond(answer)
         await sent
 
     def lasts(self, until_ms: int) -> bool:
@@ -120,6 +133,60 @@ def test_a_leave_ends_the_lease_before_its_row_is_sent_and_no_answer_brings_it_b
         await heartbeats.answer(2, left, member_epoch=-1)
         await heartbeats.answer(3, await heartbeats.send(0), member_epoch=2, session_deadline_ms=300)
         assert heartbeats.lasts(299)
+
+    asyncio.run(test())
+
+
+def test_certain_leave_is_answered_before_the_job_and_descriptions_wait() -> None:
+    async def test() -> None:
+        heartbeats = Heartbeats()
+        await heartbeats.answer(0, await heartbeats.send(0), member_epoch=1, session_deadline_ms=100)
+        left = await (await heartbeats.send(-1))
+        assert (left.error_code, left.member_id, left.member_epoch) == (0, "m", -1)
+        of_group, of_all = (asyncio.ensure_future(heartbeats.open_leaves.wait(names)) for names in (["g"], None))
+        await heartbeats.open_leaves.wait(["another"])
+        assert not of_group.done()
+        assert not of_all.done()
+        await heartbeats.answer(1, asyncio.ensure_future(asyncio.sleep(0)), member_epoch=-1)
+        await asyncio.gather(of_group, of_all)
+        await heartbeats.open_leaves.wait()
+
+    asyncio.run(test())
+
+
+def test_leave_that_cannot_be_appended_is_refused() -> None:
+    async def test() -> None:
+        heartbeats = Heartbeats()
+        await heartbeats.answer(0, await heartbeats.send(0), member_epoch=1, session_deadline_ms=100)
+        heartbeats.job.fail_next = True
+        left = await (await heartbeats.send(-1))
+        assert left.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        await heartbeats.open_leaves.wait()
+
+    asyncio.run(test())
+
+
+def test_leave_of_a_member_that_may_be_gone_is_the_jobs_to_answer() -> None:
+    async def test() -> None:
+        heartbeats = Heartbeats()
+        await heartbeats.answer(0, await heartbeats.send(0), member_epoch=1, session_deadline_ms=100)
+        heartbeats.job.time_ms = 100
+        left = await heartbeats.send(-1)
+        assert not left.done()
+        await heartbeats.answer(1, left, error_code=ErrorCode.UNKNOWN_MEMBER_ID)
+        assert (await left).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+    asyncio.run(test())
+
+
+def test_descriptions_wait_for_a_leave_only_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "LEAVE_PATIENCE_S", 0.01)
+
+    async def test() -> None:
+        heartbeats = Heartbeats()
+        await heartbeats.answer(0, await heartbeats.send(0), member_epoch=1, session_deadline_ms=100)
+        await (await heartbeats.send(-1))
+        await heartbeats.open_leaves.wait()
 
     asyncio.run(test())
 
