@@ -7,9 +7,10 @@
 5. have the rows of growing tables written later (`late_rows`), and return: Spark commits the batch.
 
 Die after any step and start again: the batch is computed to the same rows from the same input, and what was done is
-skipped. With the checkpoint gone as well, the batch cannot be computed again; then the outbox, which step 2 made
-durable in one commit together with the state, says what steps 3 to 5 still owe (`complete_last_batch`), and its
-positions say where the request topic goes on. What growing tables are owed by batches before is in it, too.
+skipped. A batch that is computed to other rows is refused (`repeated_batch`). With the checkpoint gone as well, the
+batch cannot be computed again; then the outbox, which step 2 made durable in one commit together with the state, says
+what steps 3 to 5 still owe (`complete_last_batch`), and its positions say where the request topic goes on. What growing
+tables are owed by batches before is in it, too.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any, Protocol
 
 from sharegroup.commit.current_rows import CHUNK_ROWS, CurrentRows
 from sharegroup.commit.late_rows import Later, LateRows, OwedBatch, at_once, write_owed
+from sharegroup.commit.repeated_batch import ENTRY, batch_entry, refuse_other_effects
 from sharegroup.commit.table_rows import stamped_rows
 from sharegroup.commit.table_writer import TableWriter
 from sharegroup.commit.versioned_table import Info, Row, Write
@@ -116,6 +118,8 @@ class CommitSteps:
         self._chunk_rows = chunk_rows
         self._current: dict[str, CurrentRows] = {}
         self.query_id = ""
+        #: The configured values that the batches' effects depend on: see `repeated_batch.rules_of`.
+        self.rules: Mapping[str, int] = {}
         self.leader_epoch = 0
         self.positions: dict[int, int] = _positions(self._first.last_info)
 
@@ -193,7 +197,11 @@ class CommitSteps:
         self._fault_point(0, batch_id)
 
     def commit(self, batch: Batch) -> None:
-        """Steps 2, 3 and 4. Raises FencedLeaderError when another job leads."""
+        """Steps 2, 3 and 4. Raises FencedLeaderError when another job leads.
+
+        Raises RepeatedBatchError, and does nothing, when the tables have this batch with other effects.
+        """
+        self._refuse_other_effects(batch)
         if not batch.has_effects:
             return
         self.positions |= batch.positions
@@ -209,6 +217,12 @@ class CommitSteps:
         self._fault_point(4, batch.batch_id)
         self._write_later(batch)
 
+    def _refuse_other_effects(self, batch: Batch) -> None:
+        info = self._first.last_info or {}
+        is_repeated = (info.get("query_id"), info.get("batch_id")) == (self.query_id, batch.batch_id)
+        if is_repeated and ENTRY in info:
+            refuse_other_effects(info[ENTRY], batch_entry(batch, self.rules), batch.batch_id)
+
     def _info(self, batch: Batch) -> Info:
         outbox = {
             "tables": {writer.spec.name: batch.tables.get(writer.spec.name, []) for writer in self.writers[1:]},
@@ -223,6 +237,7 @@ class CommitSteps:
             "now_ms": batch.now_ms,
             "positions": {str(partition): offset for partition, offset in sorted(self.positions.items())},
             "outbox": pack_text(to_json(outbox)),
+            ENTRY: batch_entry(batch, self.rules),
         }
 
     def _commit_first(self, batch: Batch) -> None:

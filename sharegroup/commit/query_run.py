@@ -8,6 +8,7 @@ from typing import Protocol
 
 from sharegroup.commit.commit_steps import Batch, CommitSteps
 from sharegroup.commit.news import RowLike, news
+from sharegroup.commit.repeated_batch import RepeatedBatchError
 from sharegroup.commit.stale_checkpoint import Checkpoint, refuse_stale_checkpoint
 from sharegroup.engine.output import Output
 from sharegroup.watch.hand_over import HandOverChange
@@ -54,6 +55,7 @@ class QueryRun:
     """From a start of the query to its end. Spark, or a test, calls `lead` once, then `begin` and `finish` by turns.
 
     `on_lead` is called when the query leads, before its first batch; `upkeep` each `upkeep_interval` commits.
+    `drop_checkpoint` is called when the checkpoint does not fit the tables any more, before `finish` raises.
     """
 
     def __init__(
@@ -65,8 +67,10 @@ class QueryRun:
         upkeep: Callable[[], None],
         upkeep_interval: int,
         observer: BatchObserver | None = None,
+        drop_checkpoint: Callable[[], None] = lambda: None,
     ) -> None:
         self._observer = observer or Unobserved()
+        self._drop_checkpoint = drop_checkpoint
         self._name, self.steps, self._hand_over = name, steps, hand_over
         self._on_lead, self._upkeep, self._upkeep_interval = on_lead, upkeep, upkeep_interval
         self._commits = 0
@@ -95,12 +99,16 @@ class QueryRun:
         self.steps.begin(batch_id)
 
     def finish(self, batch_id: int, bodies: Iterable[str]) -> None:
-        """Take a batch, whose step 1 gave `bodies`, through the other steps. Raises FencedLeaderError."""
+        """Take a batch, whose step 1 gave `bodies`, through the other steps.
+
+        Raises FencedLeaderError. Raises RepeatedBatchError when the tables have the batch with other effects: the
+        checkpoint is dropped, and the next start of the query comes back from the tables.
+        """
         batch = Batch.of(batch_id, map(Output.decode, bodies))
         self._report(batch)
         self._observer.finishing(batch, self.steps.row_like)
         happened = news(batch.tables, batch.responses, self.steps.row_like)
-        self.steps.commit(batch)
+        self._commit(batch)
         for line in happened:
             logger.info(line.text, *line.values)
         self._hand_over.write(HandOverChange(batch.deadlines, batch.waiting, dict(self.steps.positions)))
@@ -111,6 +119,17 @@ class QueryRun:
         if self._commits >= self._upkeep_interval:
             self._commits = 0
             self._upkeep()
+
+    def _commit(self, batch: Batch) -> None:
+        """Dying between the error and the drop is harmless: the next start runs the batch again and finds the same."""
+        try:
+            self.steps.commit(batch)
+        except RepeatedBatchError as error:
+            logger.warning(
+                "query %s: %s; its checkpoint is dropped, and it comes back from the tables", self._name, error
+            )
+            self._drop_checkpoint()
+            raise
 
     def _report(self, batch: Batch) -> None:
         for note in batch.notes:

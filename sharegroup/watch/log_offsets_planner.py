@@ -29,6 +29,7 @@ from sharegroup.watch.source_look import SourceLook
 from sharegroup.watch.source_offset import NOTHING_READ, SourceOffset
 from sharegroup.watch.source_tables import Configs, SourceTables
 from sharegroup.watch.start_offsets import StartsByTime, can_start, start_offset, starts_by_time
+from sharegroup.watch.stopped_groups import StoppedGroups
 from sharegroup.watch.table_news import TableNews
 from sharegroup.watch.topic_identities import TopicIdentities
 
@@ -52,6 +53,7 @@ class LogOffsetsPlanner:
         self._tables, self._answers = tables, LogAnswers(logs, topics)
         self._table_news = TableNews(tables, configs, settings.shards)
         self._log_news = LogNews(topics, self._answers, settings.poll_ms, settings.idle_poll_ms)
+        self._stopped = StoppedGroups()
         self._known: SourceKnowledge | None = None
 
     def next(
@@ -106,14 +108,19 @@ class LogOffsetsPlanner:
             return None
         version: int | None = None
         states: Mapping[SharePartitionKey, ShareGroupOffset] = {}
-        if any(not can_start(known, row, {}) and _is_news(known, row) for row in pending.values()):
+        stopped = self._stopped.names(known)
+        asked = {key: row for key, row in pending.items() if key.group_id not in stopped}
+        if any(_needs_state(known, row) for row in asked.values()):
             version = self._tables.newest_version(SHARE_GROUP_STATE.name)
-            states = self._tables.states(version, list(pending))  # of all: the rows are made of them next
+            states = self._tables.states(version, list(asked))  # of all: the rows are made of them next
+            stopped |= self._stopped.find(asked.values(), states)
+        pending = _without_groups(look, stopped)
         without = [row for row in pending.values() if not is_current(states.get(row.key), row.state_epoch)]
         starts = starts_by_time(known, self._answers, without, look.now_ms)
         waiting = {row.key: row.state_epoch for row in without if not can_start(known, row, starts)}
         look.left.update(key for key in waiting if known.led.leave(key))
-        known.waiting = waiting  # all that waited before were pending
+        # All that waited before were pending.
+        known.waiting = waiting | {key: row.state_epoch for key, row in look.pending.items() if key not in pending}
         loads = [row for key, row in pending.items() if key not in waiting]
         if not loads:
             return None
@@ -121,9 +128,20 @@ class LogOffsetsPlanner:
         return self._tables.newest_version(SHARE_GROUP_STATE.name) if version is None else version
 
 
-def _is_news(known: SourceKnowledge, row: SharePartitionRow) -> bool:
-    """Whether nobody has looked yet whether it has a state."""
-    return known.waiting.get(row.key) != row.state_epoch
+def _needs_state(known: SourceKnowledge, row: SharePartitionRow) -> bool:
+    """Return whether it depends on the share-partition's state what happens to it, and nobody has looked for it yet."""
+    is_news = known.waiting.get(row.key) != row.state_epoch
+    return not row.initializing or (is_news and not can_start(known, row, {}))
+
+
+def _without_groups(look: SourceLook, stopped: Collection[str]) -> dict[SharePartitionKey, SharePartitionRow]:
+    """Return the pending share-partitions of other groups than these; what is led of these is led no longer."""
+    led = look.known.led
+    if stopped:
+        of_stopped = [key for key in list(led.keys()) if key.group_id in stopped]
+        look.left.update(key for key in of_stopped if led.leave(key))
+        look.pending.update((row.key, row) for row in look.known.listing.to_lead(of_stopped))
+    return {key: row for key, row in look.pending.items() if key.group_id not in stopped}
 
 
 def _tell_loads(look: SourceLook, loads: Collection[SharePartitionRow], starts: StartsByTime) -> None:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from deltalake import DeltaTable
+from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.share_partition_responses import FetchResponse
-from sharegroup.tables.schemas import SHARE_GROUPS
+from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_GROUPS
 from sharegroup.testkit.gateway_process import GatewayProcess
 from sharegroup.testkit.raw_member import RawMember
 from sharegroup.testkit.share_group_job import ShareGroupJobRun
@@ -127,6 +128,46 @@ def test_a_restart_that_says_so_gives_the_job_more_shuffle_partitions(
             assert f"query {query}: its checkpoint has 1 shuffle partitions, shuffle.partitions says 3" in job.log
         state = job.checkpoint_path / "share_partition" / "state" / "0"
         assert {path.name for path in state.iterdir() if path.name.isdecimal()} == {"0", "1", "2"}
+
+
+def delete_requests(kafka: EmbeddedKafka, topic: str) -> None:
+    """As retention does it: all requests that are there."""
+    admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
+    consumer = KafkaConsumer(bootstrap_servers=kafka.bootstrap_servers)
+    try:
+        partitions = [TopicPartition(topic, partition) for partition in consumer.partitions_for_topic(topic)]
+        admin.delete_records(consumer.end_offsets(partitions))
+    finally:
+        consumer.close()
+        admin.close()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.thorough
+def test_a_repeated_batch_without_its_requests_drops_the_checkpoint(
+    kafka: EmbeddedKafka, new_topic: NewTopic, tmp_path: Path
+) -> None:
+    with ShareGroupJobRun(tmp_path, kafka.bootstrap_servers, prefix="trimmed-", master="local[1]") as job:
+        job.start()
+        job.await_running()
+        client, topic = job.client(), new_topic(1, 20)
+        member = RawMember(client, job.new_group())
+        member.join({topic: 1})
+        assert member.fetch(topic, 0, 10).acquired == (AcquiredRange(0, 9, 1),)
+        assert job.process.terminate() == 0
+
+        accepted = client.send(member.acknowledge_request(topic, 0, [(0, 9, AcknowledgeType.ACCEPT)]))
+        job.start(f"share_partition:2:{job.next_batch('share_partition')}")
+        assert job.process.wait() != 0
+        delete_requests(kafka, job.config.job.partition_requests_topic)
+
+        job.start()
+        assert client.response(accepted).error_code == ErrorCode.NONE
+        assert member.fetch(topic, 0, 100).acquired == (AcquiredRange(10, 19, 1),)
+        assert "ran again with other effects than those in the tables" in job.log
+        assert "its checkpoint is dropped, and it comes back from the tables" in job.log
+        state = DeltaTable(str(job.tables_path / SHARE_GROUP_STATE.name)).to_pyarrow_table()
+        assert max(state["start_offset"].to_pylist()) == 10
 
 
 @pytest.mark.timeout(600)

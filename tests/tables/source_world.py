@@ -33,8 +33,8 @@ def row(key: SharePartitionKey, new: bool = False, reset: str | None = None, **v
     return SharePartitionRow(key, new, 1, -1, auto_offset_reset=reset)._replace(**values)
 
 
-def state(start_offset: int = 3) -> ShareGroupOffset:
-    return ShareGroupOffset(ShareGroupOffsetHeader(0, 1, 1, start_offset, 0, 0, 0, 1), ())
+def state(start_offset: int = 3, epoch: int = 1) -> ShareGroupOffset:
+    return ShareGroupOffset(ShareGroupOffsetHeader(0, epoch, 1, start_offset, 0, 0, 0, 1), ())
 
 
 class World:
@@ -47,7 +47,9 @@ class World:
         shards: int = 1,
     ) -> None:
         self.versions: list[list[SharePartitionRow]] = [list(rows)]
+        #: The states. An initialized share-partition has one, unless it is `lost`.
         self.saved = dict(states or {})
+        self.lost: set[SharePartitionKey] = set()
         #: By name: id and (log start, log end, last stable offset); None for what is not there.
         self.topics: dict[str, tuple[str, tuple[int, int, int]] | None] = {"orders": ("old", (0, 100, 90))}
         self.is_away = False
@@ -85,7 +87,9 @@ class World:
 
     def states(self, version: int, keys: Collection[SharePartitionKey]) -> dict[SharePartitionKey, ShareGroupOffset]:
         assert version == 7
-        return {key: self.saved[key] for key in keys if key in self.saved}
+        initialized = {row.key: row.state_epoch for row in self.versions[-1] if not (row.initializing or row.deleting)}
+        found = {key: state(epoch=epoch) for key, epoch in initialized.items()} | self.saved
+        return {key: found[key] for key in keys if key in found and key not in self.lost}
 
     def in_force(self, now_ms: int, fresh: bool = False) -> Mapping[str, Mapping[str, Any]]:
         if fresh or self.of_group_polled is None:

@@ -11,6 +11,7 @@ from deltalake import DeltaTable
 from sharegroup.commit.commit_steps import CommitSteps
 from sharegroup.commit.current_rows import CHUNK_ROWS
 from sharegroup.commit.delta_table import DeltaVersions
+from sharegroup.commit.repeated_batch import RepeatedBatchError
 from sharegroup.commit.table_upkeep import TableUpkeep
 from sharegroup.commit.versioned_table import Upkeep
 from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUPS, SHARE_PARTITIONS, TableSpec, table_path
@@ -138,7 +139,9 @@ def test_wherever_the_job_dies_the_tables_are_those_of_one_that_never_did(
 
 
 def test_a_batch_that_was_committed_before_leaves_the_rows_as_they_are(tmp_path: Path, steps: CommitSteps) -> None:
-    steps.commit(batch(0, [partition(1, 9), gone(2), partition(COUNT, 9)]))
+    with pytest.raises(RepeatedBatchError):
+        steps.commit(batch(0, [partition(1, 9), gone(2), partition(COUNT, 9)]))
+    steps.commit(batch(0, map(partition, range(COUNT)), [group("g")]))
     assert steps.row_like("share_partitions", partition(1))["state_epoch"] == 1  # type: ignore[index]
     assert len(steps.current_rows("share_partitions")) == COUNT
     steps.commit(batch(1, [partition(3, 2)]))

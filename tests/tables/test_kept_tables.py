@@ -58,8 +58,8 @@ def test_what_reads_a_path_reads_kept_tables(tmp_path: Path) -> None:
     steps, _ = start(tmp_path, specs=GROUP_COORDINATOR_TABLES)
     steps.commit(batch(0, [partition(1)], [group("g0")]))
     kept = KeptTables(str(tmp_path))
-    for state in ("Stable", "Empty"):
-        steps.commit(Batch(1, T0, {"share_groups": [{**group("g0"), "group_state": state}]}, positions={0: 1}))
+    for batch_id, state in enumerate(("Stable", "Empty"), 1):
+        steps.commit(Batch(batch_id, T0, {"share_groups": [{**group("g0"), "group_state": state}]}, positions={0: 1}))
         assert read_groups(kept) == read_groups(str(tmp_path)) != ()
         assert read_group(kept, "g0") == read_group(str(tmp_path), "g0") is not None
         assert read_share_group_offsets(kept, "g0") == read_share_group_offsets(str(tmp_path), "g0") != ()

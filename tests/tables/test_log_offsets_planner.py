@@ -3,6 +3,8 @@ config, how far its log reaches, and which topics are no more."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from sharegroup.types import RecordState, StateBatch
@@ -133,6 +135,60 @@ def test_the_last_stable_offset_is_asked_for_where_a_group_reads_committed_recor
     world.of_group = COMMITTED
     world.read()
     assert world.logs() == {"g\told\t0": [0, 100, 90, True], "h\tbills-id\t0": [0, 5, None, True]}
+
+
+# -- missing states ----------------------------------------------------------------------------------------------------
+
+OTHER_GROUP = OLD._replace(group_id="h")
+
+
+def a_world_without_a_state() -> World:
+    world = World(row(OLD), row(OLD._replace(partition=1)), row(OTHER_GROUP))
+    world.lost.add(OLD)
+    return world
+
+
+def loaded_groups(found: list[tuple[str, str, Any]]) -> list[str]:
+    return [key.partition("\t")[0] for key, kind, _ in found if kind == "load"]
+
+
+def test_an_initialized_share_partition_without_state_stops_its_group(caplog: pytest.LogCaptureFixture) -> None:
+    world = a_world_without_a_state()
+    assert loaded_groups(world.read()) == ["h"]
+    assert loaded_groups(world.read_for(11_000)) == []
+    (logged,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert logged.startswith("group g is stopped: share-partition orders-0 is initialized in share_partitions (state e")
+
+
+def test_a_restart_does_not_start_a_stopped_group() -> None:
+    world = a_world_without_a_state()
+    world.read()
+    world.start()
+    assert loaded_groups(world.read_for(11_000)) == []
+    world.lost.clear()
+    world.start()
+    assert [load["partition"] for load in loads(world.read())] == [0, 1]
+
+
+def test_a_state_of_an_earlier_epoch_stops_the_group() -> None:
+    world = World(row(OLD, state_epoch=2), states={OLD: state(epoch=1)})
+    assert loads(world.read()) == []
+
+
+def test_altered_offsets_start_a_stopped_group_again() -> None:
+    world = a_world_without_a_state()
+    world.read()
+    altered = row(OLD, new=True, state_epoch=2, start_offset=40)
+    world.list(altered, row(OLD._replace(partition=1)), row(OTHER_GROUP))
+    assert [(load["partition"], load["start_offset"]) for load in loads(world.read())] == [(0, 40), (1, 3)]
+
+
+def test_a_group_is_unloaded_when_a_state_turns_out_to_be_missing() -> None:
+    world = World(row(OLD))
+    world.read()
+    world.lost.add(OLD._replace(partition=1))
+    world.list(row(OLD), row(OLD._replace(partition=1)))
+    assert world.read() == [(SHARD, "unload", [0])]
 
 
 # -- topics that are no more -------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ def test_share_partitions_are_dealt_out_to_the_shards() -> None:
 
 @pytest.mark.parametrize(("told", "start_offset"), [(12, 12), (0, 5)])
 def test_a_share_partition_starts_as_it_was_told_but_not_below_its_log(told: int, start_offset: int) -> None:
-    world = World(row(P0, start_offset=told))
+    world = World(row(P0, start_offset=told, new=True))
     world.topics["orders"] = ("old", (5, 100, 90))
     assert [load["start_offset"] for load in loads(world.read())] == [start_offset]
 
@@ -285,7 +285,7 @@ def test_a_look_that_fails_half_way_has_told_nothing() -> None:
     """What it had learned is learned again by the next one."""
     world = World(row(P0))
     world.read()
-    world.list(row(P0), row(P1))
+    world.list(row(P0), row(P1, new=True))
     states, world.states = world.states, _fail  # type: ignore[method-assign]
     world.topics.clear()
     with pytest.raises(OSError, match="the store"):

@@ -13,6 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from sharegroup.commit.commit_steps import CommitSteps
 from sharegroup.commit.leaders import last_leader_epoch, record_leader
 from sharegroup.commit.query_run import BatchObserver, QueryRun
+from sharegroup.commit.repeated_batch import rules_of
 from sharegroup.commit.stale_checkpoint import Checkpoint
 from sharegroup.commit.upkeep_process import UpkeepProcess
 from sharegroup.config import Config
@@ -57,7 +58,9 @@ class JobQuery:
             self._ask_for_upkeep,
             config.job.upkeep_interval_commits,
             observer,
+            self._drop_checkpoint,
         )
+        steps.rules = rules_of(config)
         self._query: StreamingQuery | None = None
         #: What ended the query from inside a batch, as Spark's own exception shows only a Java trace of it.
         self.failure: BaseException | None = None
@@ -99,7 +102,7 @@ class JobQuery:
 
         Raises FencedLeaderError, StaleCheckpointError, KafkaUnavailableError.
         """
-        path = f"{self._config.job.checkpoint_path}/{self.name}"
+        path = self._checkpoint_path
         job = self._config.job
         last_of = functools.partial(last_leader_epoch, job.tables_path, options=job.delta_options)
         checkpoint = read_checkpoint(self._spark, path)
@@ -121,6 +124,14 @@ class JobQuery:
         self._query = writer.start()
         assert str(self._query.id) == self._steps.query_id
         logger.info("query %s leads with epoch %d, id %s", self.name, self._steps.leader_epoch, self._steps.query_id)
+
+    @property
+    def _checkpoint_path(self) -> str:
+        return f"{self._config.job.checkpoint_path}/{self.name}"
+
+    def _drop_checkpoint(self) -> None:
+        """The query's id goes first; the next start removes what Spark may still write there while the query ends."""
+        discard_checkpoint(self._spark, self._checkpoint_path)
 
     def _give_up_other_partitions(self, checkpoint: Checkpoint) -> None:
         """Only a new checkpoint takes another number of shuffle partitions.

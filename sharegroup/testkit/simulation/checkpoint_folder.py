@@ -35,6 +35,11 @@ class CheckpointFolder:
         """A backup, for a start that comes back with an old checkpoint."""
         return CheckpointFolder(self.query_id, self.first, list(self.offsets), self.commits, dict(self.states))
 
+    def drop(self) -> None:
+        """Become a folder without a checkpoint, as by `job.checkpoint.discard_checkpoint`."""
+        self.query_id, self.first, self.offsets = "", None, []
+        self.commits, self.states = 0, {0: {}}
+
     def starts(self, batch_id: int) -> tuple[Any, Mapping[int, int]]:
         """Where the sources of a batch begin."""
         if batch_id == 0:

@@ -12,6 +12,7 @@ from kafka.errors import KafkaError
 from sharegroup.commit.commit_steps import CommitSteps
 from sharegroup.commit.job_lead import JobLead
 from sharegroup.commit.query_run import QueryRun
+from sharegroup.commit.repeated_batch import rules_of
 from sharegroup.commit.stale_checkpoint import Checkpoint, refuse_stale_checkpoint
 from sharegroup.commit.static_configs import write_static_configs
 from sharegroup.commit.versioned_table import TableStoreError, Upkeep
@@ -191,6 +192,7 @@ def make_query(
     process: Any,
     faults: StoreFaults,
     poll: LogPoll,
+    drop_checkpoint: Callable[[], None],
 ) -> QueryParts:
     """One start of a query, as `job.job` and `job.job_query` make it."""
     job = config.job
@@ -200,6 +202,7 @@ def make_query(
     writers = [tables.slow_writer(spec, faults) for spec in _TABLES[name]]
     later = SimulatedLater(process, process.world.random(f"later {process.name}"))
     steps = CommitSteps(writers, producer, lambda step, batch_id: process.point(f"{name} {step}"), _CHUNK_ROWS, later)
+    steps.rules = rules_of(config)
     hand_over = job_sources.hand_over()
     source: Any
     if is_group:
@@ -217,6 +220,7 @@ def make_query(
         on_lead,
         _upkeep(name, tables, faults, steps, config),
         job.upkeep_interval_commits,
+        drop_checkpoint=drop_checkpoint,
     )
     return QueryParts(run, source)
 
@@ -254,6 +258,11 @@ def refuse_stale_checkpoints(tables: SimulatedTables, checkpoints: Mapping[str, 
             table = tables.slow_writer(first, StoreFaults())
             committed = table.committed(checkpoint.query_id)
             refuse_stale_checkpoint(checkpoint, table.last_info, committed, lambda id_: last_leader_epoch(tables, id_))
+
+
+def has_batch(tables: SimulatedTables, name: str, query_id: str, batch_id: int) -> bool:
+    """Return whether step 2 of a query's batch is durable."""
+    return tables.slow_writer(_TABLES[name][0], StoreFaults()).committed(query_id) >= batch_id
 
 
 def last_leader_epoch(tables: SimulatedTables, query_id: str) -> int:

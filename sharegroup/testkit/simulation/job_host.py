@@ -7,16 +7,19 @@ import dataclasses
 from sharegroup.commit.stale_checkpoint import StaleCheckpointError
 from sharegroup.errors import FencedLeaderError
 from sharegroup.testkit.simulation.checkpoint_folder import CheckpointFolder
-from sharegroup.testkit.simulation.job_adapter import NAMES
+from sharegroup.testkit.simulation.job_adapter import GROUP_COORDINATOR, NAMES, SHARE_PARTITION, has_batch
 from sharegroup.testkit.simulation.simulated_job import SimulatedJob, checkpoint_path
 from sharegroup.testkit.simulation.simulated_tables import SPECS
-from sharegroup.testkit.simulation.world import World
+from sharegroup.testkit.simulation.state_witness import compare_operator_states
+from sharegroup.testkit.simulation.world import GROUP_REQUESTS, PARTITION_REQUESTS, World
 
 #: Where a job is made to die: names of points, and how many of them may pass before.
 _POINTS = (
     "planned", "computed", "commit", "returned", "committed", "row sent",
     *(f"{name} {step}" for name in NAMES for step in range(5)),
 )  # fmt: skip
+#: What may change before a batch runs again.
+_CHANGES = ("requests_trimmed", "snapshot_rules")
 #: Two jobs that were started at once have decided by then which of them runs.
 _DECIDED_MS = 120_000
 
@@ -48,6 +51,8 @@ class JobHost:
             ("old_checkpoint", 600_000, self._back_up),
             ("two_jobs", 900_000, self._second_job),
             ("foreign_write", 1_500_000, self._foreign_write),
+            *((fault, 150_000, self._die_after_commit) for fault in _CHANGES),
+            *((fault, 20_000, self._compare_states) for fault in _CHANGES),
         ):
             if fault in self._world.faults:
                 self._repeat(fault, every_ms, action)
@@ -75,10 +80,18 @@ class JobHost:
         if self._world.has("reshard") and self._random.random() < 0.3:
             changed = self._config.job.model_copy(update={"operator_shards": self._random.choice((1, 2, 3))})
             self._config = dataclasses.replace(self._config, job=changed)
+        if self._world.has("snapshot_rules") and self._random.random() < 0.8:
+            self._change_snapshot_rules()
         job = SimulatedJob(self._world, f"job {self._made}", checkpoints, self._config, self._exited)
         self.jobs = [*(known for known in self.jobs if known.alive), job]
         self._clock.after(0, job.start)
         return job
+
+    def _change_snapshot_rules(self) -> None:
+        before = self._config.coordinator.snapshot_update_records_per_snapshot
+        updates = self._random.choice([count for count in (1, 3, 500) if count != before])
+        changed = self._config.coordinator.model_copy(update={"snapshot_update_records_per_snapshot": updates})
+        self._config = dataclasses.replace(self._config, coordinator=changed)
 
     def _choose_checkpoint(self) -> None:
         chance = self._random.random()
@@ -99,12 +112,25 @@ class JobHost:
                 for name, folder in self._checkpoints.items()
             }
             self._world.trace.add("host", "removes the checkpoint that was refused")
+        if self._world.has("requests_trimmed"):
+            self._trim_requests(job)
         delay_ms = self._random.choice((500, 3_000, 20_000))
         if self._world.has("job_away") and self._random.random() < 0.3:
             delay_ms = self._random.randint(60_000, 400_000)
         if isinstance(error, FencedLeaderError) and any(other.alive for other in self.jobs):
             delay_ms += _DECIDED_MS
         self._clock.after(delay_ms, self._start_job)
+
+    def _trim_requests(self, job: SimulatedJob) -> None:
+        """Delete the requests of batches that run again. Only those that step 2 has made durable: others are lost."""
+        for name, folder in job.checkpoints.items():
+            batch_id = len(folder.offsets) - 1
+            if folder.commits > batch_id or not has_batch(self._world.tables, name, folder.query_id, batch_id):
+                continue
+            topic = GROUP_REQUESTS if name == GROUP_COORDINATOR else PARTITION_REQUESTS
+            for partition, end in folder.offsets[-1].requests.items():
+                self._world.kafka.delete_records(topic, partition, end)
+            self._world.trace.add("host", f"retention deletes the requests of batch {batch_id} of {name}")
 
     # -- what is done to it ----------------------------------------------------------------------------------------
 
@@ -114,6 +140,17 @@ class JobHost:
                 job.kill("at any moment")
             elif job.alive:
                 job.dies_at = self._random.choice(_POINTS), self._random.choice((0, 0, 3))
+
+    def _die_after_commit(self) -> None:
+        """Die when the tables have a batch, so that it runs again. Two of three times it is one of share-partitions."""
+        for job in self.jobs:
+            if job.alive:
+                job.dies_at = f"{self._random.choice((*NAMES, SHARE_PARTITION))} 2", 0
+
+    def _compare_states(self) -> None:
+        """Compare operator and tables between two batches. A job beside another one may be fenced without knowing."""
+        if self.running is not None and "two_jobs" not in self._world.faults:
+            compare_operator_states(self._world, self.running)
 
     def _back_up(self) -> None:
         self._backups = [*self._backups[-3:], {name: folder.copy() for name, folder in self._checkpoints.items()}]

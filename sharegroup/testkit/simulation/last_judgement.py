@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sharegroup.config.offset_reset import AutoOffsetReset, OffsetResetStrategy
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
@@ -23,6 +23,7 @@ from sharegroup.testkit.simulation import table_adapter
 from sharegroup.testkit.simulation.job_host import JobHost
 from sharegroup.testkit.simulation.judge import Key
 from sharegroup.testkit.simulation.kafka_log import PartitionLog
+from sharegroup.testkit.simulation.state_witness import compare_operator_states
 from sharegroup.testkit.simulation.table_adapter import TableKey
 from sharegroup.testkit.simulation.world import World
 from sharegroup.types import AcknowledgeType, RecordState, StateBatch
@@ -67,7 +68,8 @@ class LastJudgement:
             if not self._judge.may_be_another(named.topic_id):
                 self._check_below_start(named, state)
                 self._check_views(named, state)
-        self._check_operator_states()
+        if self._host.running is not None:
+            compare_operator_states(self._world, self._host.running)
         self._check_answers()
         self._check_beginnings()
         self._check_delivered(group_ids, topics)
@@ -141,20 +143,6 @@ class LastJudgement:
                 text = f"{offset}: delivery_log {_said(left)}, share_group_state {_said(right)}"
                 self._judge.violate("views agree", text, key.named())
                 return
-
-    def _check_operator_states(self) -> None:
-        job = self._host.running
-        if job is None:
-            return
-        for key, header, window in table_adapter.operator_states(job):
-            state = self._states.get(table_adapter.to_state_key(key))
-            if state is None:
-                self._judge.violate("views agree", "the operator has a state, the table has none", key.named())
-                continue
-            stored = state.header.start_offset, state.header.state_epoch, _said_batches(state.state_batches)
-            own = window.start_offset, header.state_epoch, _said_batches(window.state_batches())
-            if stored != own:
-                self._judge.violate("views agree", f"operator {own}, share_group_state {stored}", key.named())
 
     # -- against what was answered ---------------------------------------------------------------------------------
 
@@ -248,10 +236,6 @@ def _by_offset(batches: tuple[StateBatch, ...]) -> Iterator[tuple[int, _Record]]
 
 def _said(record: _Record) -> str:
     return f"{record.state} ({record.delivery_count}{', ' + record.member if record.member else ''})"
-
-
-def _said_batches(batches: Any) -> list[tuple[Any, ...]]:
-    return [tuple(batch) for batch in batches]
 
 
 def judge_at_the_end(world: World, host: JobHost, group_ids: list[str], topics: tuple[str, ...]) -> None:

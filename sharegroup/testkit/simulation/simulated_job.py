@@ -169,7 +169,10 @@ class SimulatedJob:
         self.clock.after(_WATCH_MS, self._watch)
 
     def _watch(self) -> None:
-        if not self.alive or self._watching:
+        if not self.alive:
+            return
+        if self._watching:  # it is starting one query while the other ends
+            self.clock.after(_WATCH_MS, self._watch)
             return
         self._watching = True
         assert self._supervisor is not None
@@ -199,6 +202,7 @@ class SimulatedJob:
             self,
             _Store(self),
             self._log_poll(),
+            lambda: self._drop_checkpoint(name),
         )
         epoch = self._lead.epoch_for(name)
         steps = parts.run.steps
@@ -219,6 +223,11 @@ class SimulatedJob:
         latency_s = (lambda: random.uniform(0.0005, 0.005)) if "silent_leader" in world.faults else (lambda: 0.0)
         answers = BrokerAnswers(world.kafka, random, UpstreamFaults(), BatchBytes(), latency_s, self._metadata_lag_ms)
         return SimulatedLogPoll(world.clock, answers, lambda: self.alive, lambda: self.point("looked up"), world.end_ms)
+
+    def _drop_checkpoint(self, name: str) -> None:
+        self.point("drop checkpoint")
+        self.checkpoints[name].drop()
+        self.world.trace.add(self.name, f"drops the checkpoint of {name}")
 
     def _metadata_lag_ms(self) -> int:
         random = self.world.random("metadata")

@@ -122,6 +122,11 @@ class MicroBatches:
         return self._folder.states[self._folder.commits]
 
     @property
+    def is_between_batches(self) -> bool:
+        """Whether no batch is planned that is not committed."""
+        return self._folder.commits == len(self._folder.offsets)
+
+    @property
     def has_unread(self) -> bool:
         """Whether there are requests for a next batch."""
         return self._requests.has_more(self._folder.starts(self._folder.commits)[1])

@@ -47,6 +47,8 @@ FAULTS = (
     "gateway_moves",
     "static_members",  # some have names, and their processes are restarted
     "silent_leader",  # a broker answers nothing for a while: it is paused, or cut off
+    "requests_trimmed",  # retention deletes the requests of a batch that is run again
+    "snapshot_rules",  # the job's snapshot configuration changes between two starts
 )
 
 #: How long everything may take to be delivered when the last fault is over: a job that is away comes back within five

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sharegroup.commit import commit_steps
 from sharegroup.commit.current_rows import CurrentRows
 from sharegroup.commit.versioned_table import Row, Write
 from sharegroup.config.offset_reset import AutoOffsetReset
@@ -153,6 +154,11 @@ def a_connection_that_ends_releases(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MemberPartition, "leave", MemberPartition.close)
 
 
+def repeated_batches_are_not_compared(patch: pytest.MonkeyPatch) -> None:
+    """A batch that runs again with other effects is skipped as if it had the same."""
+    patch.setattr(commit_steps, "refuse_other_effects", lambda *_: None)
+
+
 #: By name: the defect, and the rule by which it must be found.
 DEFECTS: dict[str, tuple[Plant, str]] = {
     plant.__name__: (plant, rule)
@@ -210,6 +216,21 @@ def test_a_planted_defect_of_static_members_at_gateways_is_found(
         a_connection_that_ends_releases(monkeypatch)
     found = {violation.rule for violation in run(_SEED_OF_GATEWAYS, 0.4, _FAULTS_OF_GATEWAYS).violations}
     assert found == ({"held by another"} if is_planted else set())
+
+
+#: Enough seeds that several of them run a batch again with other effects.
+_SEEDS_OF_REPEATED = range(10)
+
+
+@pytest.mark.parametrize("fault", ["requests_trimmed", "snapshot_rules"])
+def test_a_planted_defect_of_repeated_batches_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    repeated_batches_are_not_compared(monkeypatch)
+    assert any(run(seed, 1.0, (fault,)).violations for seed in _SEEDS_OF_REPEATED)
+
+
+@pytest.mark.parametrize("fault", ["requests_trimmed", "snapshot_rules"])
+def test_repeated_batches_without_a_defect_are_clean(fault: str) -> None:
+    assert [run(seed, 1.0, (fault,)).violations for seed in range(3)] == [()] * 3
 
 
 def test_without_a_defect_nothing_is_found() -> None:

@@ -1,0 +1,120 @@
+"""A batch that runs again: with the effects that are in the tables, or with others."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from pathlib import Path
+
+import pytest
+
+from sharegroup.commit.commit_steps import Batch, CommitSteps
+from sharegroup.commit.query_run import QueryRun
+from sharegroup.commit.repeated_batch import ENTRY, RepeatedBatchError
+from sharegroup.engine.output import Output
+from sharegroup.tables.schemas import SHARE_PARTITION_TABLES
+from sharegroup.testkit.memory_tables import MemoryTables
+from sharegroup.watch.hand_over import HandOverChange
+from tests.tables.job_tables import T0, RecordingProducer, batch, start
+
+
+def other(**values: object) -> Batch:
+    """The batch that `batch(1)` makes, with other values."""
+    return dataclasses.replace(batch(1), **values)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("again", "named"),
+    [
+        (other(tables={}), "delivery_log, share_group_state"),
+        (other(responses=[]), "responses"),
+        (other(requests=[("g", "another notice")]), "requests"),
+        (other(positions={}), r"position of request partition 0 \(2 before, None now\)"),
+        (Batch(1), "delivery_log, requests, responses, share_group_state"),
+    ],
+    ids=["rows", "responses", "requests", "positions", "no effects"],
+)
+def test_a_repeated_batch_with_other_effects_is_refused(tmp_path: Path, again: Batch, named: str) -> None:
+    steps, _ = start(tmp_path)
+    steps.commit(batch(1))
+    steps, producer = start(tmp_path)
+    producer.sent.clear()
+    versions = [writer.version for writer in steps.writers]
+    with pytest.raises(RepeatedBatchError, match=f"batch 1 ran again with other effects .*: {named}"):
+        steps.commit(again)
+    assert ([writer.version for writer in steps.writers], producer.sent) == (versions, [])
+
+
+def test_the_error_names_the_configuration_that_changed(tmp_path: Path) -> None:
+    steps, _ = start(tmp_path)
+    steps.rules = {"operator.shards": 1}
+    steps.commit(batch(1))
+    steps, _ = start(tmp_path)
+    steps.rules = {"operator.shards": 2}
+    with pytest.raises(RepeatedBatchError, match=r"changed configuration: operator.shards \(1 before, 2 now\)"):
+        steps.commit(other(responses=[]))
+
+
+def test_other_rules_with_the_same_effects_are_accepted(tmp_path: Path) -> None:
+    steps, _ = start(tmp_path)
+    steps.rules = {"operator.shards": 1}
+    steps.commit(batch(1))
+    steps, producer = start(tmp_path)
+    steps.rules = {"operator.shards": 2}
+    steps.commit(batch(1))
+    assert producer.sent[-1] == (["f1"], [("g", "notice-1")])
+
+
+def test_a_commit_of_an_earlier_version_is_not_compared(tmp_path: Path) -> None:
+    steps, _ = start(tmp_path)
+    steps.commit(batch(1))
+    steps, _ = start(tmp_path)
+    assert steps.last_info is not None
+    del steps.last_info[ENTRY]
+    steps.commit(other(responses=[]))
+
+
+def test_another_query_with_the_same_batch_id_is_not_compared(tmp_path: Path) -> None:
+    steps, _ = start(tmp_path)
+    steps.commit(batch(1))
+    steps, producer = start(tmp_path, query_id="query-2")
+    steps.commit(other(responses=[]))
+    assert producer.sent[-1] == ([], [("g", "notice-1")])
+
+
+class _NoHandOver:
+    def write(self, change: HandOverChange) -> None:
+        """Nobody reads it."""
+
+
+def _run(tables: MemoryTables, leader_epoch: int, dropped: list[str]) -> QueryRun:
+    writers = [tables.writer(spec, f"{spec.name} {leader_epoch}") for spec in SHARE_PARTITION_TABLES]
+    steps = CommitSteps(writers, RecordingProducer())
+    run = QueryRun(
+        "q", steps, _NoHandOver(), lambda: None, lambda: None, 100, drop_checkpoint=lambda: dropped.append("q")
+    )
+    run.lead(leader_epoch, None, lambda query_id: 0)
+    steps.query_id = "query-1"
+    return run
+
+
+def test_the_checkpoint_is_dropped_with_one_log_line(caplog: pytest.LogCaptureFixture) -> None:
+    tables, dropped = MemoryTables(), list[str]()
+    _run(tables, 1, dropped).finish(0, [Output("k", T0, positions={0: 5}).encode()])
+    again = _run(tables, 2, dropped)
+    with caplog.at_level(logging.WARNING), pytest.raises(RepeatedBatchError):
+        again.finish(0, [Output("k", T0, positions={0: 4}).encode()])
+    assert dropped == ["q"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "query q: batch 0 ran again with other effects than those in the tables: position of request partition 0 "
+        "(5 before, 4 now); its checkpoint is dropped, and it comes back from the tables"
+    ]
+
+
+def test_dying_before_the_drop_leaves_the_next_start_to_find_it() -> None:
+    tables, dropped = MemoryTables(), list[str]()
+    _run(tables, 1, dropped).finish(0, [Output("k", T0, positions={0: 5}).encode()])
+    for leader_epoch in (2, 3):
+        with pytest.raises(RepeatedBatchError):
+            _run(tables, leader_epoch, dropped).finish(0, [])
+    assert dropped == ["q", "q"]
