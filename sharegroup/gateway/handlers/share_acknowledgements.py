@@ -35,7 +35,7 @@ class ShareAcknowledgements:
         self._job, self._cluster, self._security = job, cluster, security
         self._leases, self._sessions, self._margin_ms = leases, sessions, margin_ms
         #: Those whose outcome is not known yet; a member's leave waits for its own.
-        self.open = OpenAcknowledgements()
+        self.open = OpenAcknowledgements(sessions.has_records)
 
     def send(
         self,

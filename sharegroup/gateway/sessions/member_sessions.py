@@ -153,9 +153,16 @@ class MemberSessions:
 
     def holds(self, connection_id: int) -> bool:
         """Whether members of this connection have records that they may still acknowledge."""
+        return self._hold(served for served in self._served.values() if served.session.connection_id == connection_id)
+
+    def has_records(self, process: SessionKey) -> bool:
+        """Whether a member has records that it may still acknowledge."""
+        sessions = (cache.get(*process) for cache in self._nodes.values())
+        return self._hold(self._served[found] for found in sessions if found is not None and found in self._served)
+
+    def _hold(self, members: Iterable[MemberSession]) -> bool:
         now_ms = self._job.now_ms()
-        mine = (served for served in self._served.values() if served.session.connection_id == connection_id)
-        held = (held for served in mine for part in served.parts for _, _, held in part.holdings)
+        held = (held for served in members for part in served.parts for _, _, held in part.holdings)
         return any(now_ms < each.lock_deadline_ms for each in held)
 
     def close(self) -> None:

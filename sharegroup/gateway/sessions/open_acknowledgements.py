@@ -8,18 +8,25 @@ of a member that leaves, so the leave must not overtake them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from sharegroup.gateway.sessions.share_session import SessionKey
 
 __all__ = ["OpenAcknowledgements"]
 
+#: How long a leave waits for acknowledgements that have not come, and between two looks for them.
+GRACE_S, PAUSE_S = 0.2, 0.005
+
 
 class OpenAcknowledgements:
-    """The open acknowledgements of all members of this gateway."""
+    """The open acknowledgements of all members of this gateway.
 
-    def __init__(self) -> None:
+    `holds` is whether a member has records that it may acknowledge.
+    """
+
+    def __init__(self, holds: Callable[[SessionKey], bool] = lambda _: False) -> None:
+        self._holds = holds
         self._open: dict[SessionKey, set[asyncio.Future[Any]]] = {}
 
     def add(self, process: SessionKey, outcomes: Iterable[asyncio.Future[Any]]) -> None:
@@ -30,7 +37,15 @@ class OpenAcknowledgements:
                 outcome.add_done_callback(lambda done: self._remove(process, done))
 
     async def wait(self, process: SessionKey) -> None:
-        """Wait until the outcomes that are open now are known. Each ends by itself, at the latest with its timeout."""
+        """Wait until the outcomes are known. Each ends by itself, at the latest with its timeout.
+
+        The acknowledgements may be on their way on another connection. A member that holds records has `GRACE_S` to
+        send them, or to close its share session.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + GRACE_S
+        while process not in self._open and self._holds(process) and loop.time() < end:
+            await asyncio.sleep(PAUSE_S)
         outcomes = self._open.get(process)
         if outcomes:
             await asyncio.wait(set(outcomes))

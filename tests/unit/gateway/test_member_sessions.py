@@ -188,8 +188,11 @@ def test_a_gateway_that_ends_gives_back_what_is_ahead_and_waits_for_what_its_mem
     assert given_back == [(AcquiredRange(4, 9, 1),), (AcquiredRange(20, 29, 1),)]
     assert nodes.sessions.holds(1)
     assert not nodes.sessions.holds(2)
+    assert nodes.sessions.has_records(SessionKey("g", "m"))
+    assert not nodes.sessions.has_records(SessionKey("g", "another"))
     assert nodes.acknowledge(context, P0, 0, 3) == ErrorCode.NONE
     assert not nodes.sessions.holds(1)
+    assert not nodes.sessions.has_records(SessionKey("g", "m"))
 
 
 def test_what_can_be_acknowledged_no_more_is_not_waited_for(nodes: Nodes) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from sharegroup.gateway.sessions import open_acknowledgements
 from sharegroup.gateway.sessions.open_acknowledgements import OpenAcknowledgements
 from sharegroup.gateway.sessions.share_session import SessionKey
 
@@ -25,6 +28,31 @@ def test_wait_ends_when_every_outcome_of_the_member_is_known() -> None:
         assert isinstance(first.exception(), RuntimeError)
 
     asyncio.run(test())
+
+
+def test_leave_waits_for_acknowledgements_that_have_not_come() -> None:
+    """They were sent at the same time, over another connection."""
+
+    async def test() -> None:
+        holding = {M}
+        acknowledgements = OpenAcknowledgements(holding.__contains__)
+        await acknowledgements.wait(OTHER)
+        waiting = asyncio.ensure_future(acknowledgements.wait(M))
+        await asyncio.sleep(0)
+        outcome = asyncio.get_running_loop().create_future()
+        acknowledgements.add(M, [outcome])
+        holding.clear()
+        await asyncio.sleep(2 * open_acknowledgements.PAUSE_S)
+        assert not waiting.done()
+        outcome.set_result(0)
+        await waiting
+
+    asyncio.run(test())
+
+
+def test_member_that_acknowledges_nothing_leaves_after_the_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_acknowledgements, "GRACE_S", 0.01)
+    asyncio.run(OpenAcknowledgements(lambda _: True).wait(M))
 
 
 def test_no_outcome_is_kept_after_it_is_known() -> None:
