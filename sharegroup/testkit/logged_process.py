@@ -79,7 +79,7 @@ class LoggedProcess:
         """The exit code, None while it runs."""
         return None if self._process is None else self._process.poll()
 
-    def await_log(self, text: str, timeout_s: float = 120, since: int = 0) -> str:
+    def await_log(self, text: str, timeout_s: float = 240, since: int = 0) -> str:
         """Wait until the log holds `text` after its first `since` bytes; its line. `error` when the process ends."""
         deadline = time.monotonic() + timeout_s
         while True:
@@ -107,7 +107,7 @@ class LoggedProcess:
         if self.exit_code is not None:
             raise self.error(f"the {self._what} ended with {self.exit_code}:\n{self.log_tail()}")
 
-    def wait(self, timeout_s: float = 120) -> int:
+    def wait(self, timeout_s: float = 240) -> int:
         """Wait for the end; the exit code. Raises `error` when it goes on."""
         assert self._process is not None
         try:
