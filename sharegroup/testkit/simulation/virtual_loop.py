@@ -122,6 +122,8 @@ class VirtualLoop(_AbstractLoop):
         """Call it at a time of this loop, at the first millisecond that is not before it."""
         timer = _Timer(when, callback, args, self, context)
         when_ms = self._start_ms + math.ceil(when * 1000 - _ROUNDING_MS)
+        if when > self.time():
+            when_ms = max(when_ms, self._clock.now_ms + 1)  # else whoever waits a moment again and again never ends
         timer.event = self._clock.at(when_ms, lambda: self._run_soon(timer))
         return timer
 

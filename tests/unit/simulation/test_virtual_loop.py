@@ -35,6 +35,13 @@ def journal() -> Journal:
     return Journal()
 
 
+def test_who_waits_less_than_a_millisecond_waits_for_one(journal: Journal) -> None:
+    """Else a loop that waits for what is left, which rounding makes of nothing, would never end."""
+    journal.loop.start(journal.count("a", 1e-14, 2))
+    journal.run(10)
+    assert journal.lines == [(1, "a 0"), (2, "a 1")]
+
+
 def test_time_jumps_from_timer_to_timer(journal: Journal) -> None:
     journal.loop.start(journal.count("a", 3600, 2))
     journal.loop.start(journal.count("b", 1800, 3))
