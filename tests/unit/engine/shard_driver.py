@@ -189,9 +189,11 @@ def answered(
     kind: str, request_id: str, member: str = "m1", acquired: list[list[int]] | None = None, until: int | None = None,
     partition: int = 0, error: tuple[int, str] = (0, ""),
 ) -> dict[str, Any]:  # fmt: skip
-    """A response row; `until` is when the locks end."""
+    """A response row of a group with the default config; `until` is when the locks end."""
     has_ranges = kind in (FETCH, ACKNOWLEDGE)
-    ranges = {"acquired": acquired or [], "lock_deadline_ms": -1 if until is None else T0 + until}
+    ranges: dict[str, Any] = {"acquired": acquired or [], "lock_deadline_ms": -1 if until is None else T0 + until}
+    if kind == FETCH and any(delivery_count > 1 for _, _, delivery_count in acquired or ()):
+        ranges["delivery_count_limit"] = Config().group_config(GROUP).delivery_count_limit
     return {
         "type": kind,
         "id": request_id,
