@@ -16,6 +16,9 @@ from sharegroup.kafka_clients.log_offsets import OFFSETS_TIMEOUT_S
 from sharegroup.testkit.simulation.gateway_fleet import GatewayFleet
 from sharegroup.testkit.simulation.judge import Key
 from sharegroup.testkit.simulation.row_member import Habits, RowMember
+from sharegroup.testkit.simulation.wire_habits import Habit
+from sharegroup.testkit.simulation.wire_member import WireMember
+from sharegroup.testkit.simulation.wire_session import FetchSize
 from sharegroup.testkit.simulation.world import JOB_TOPICS, World
 
 TOPIC = "watched"
@@ -33,6 +36,8 @@ USUAL_MS = 4_000
 #: The same for a record whose own leader was silent, from when it answers or another broker leads.
 AFTER_SILENCE_MS = 8_000
 _CHECK_MS = 250
+#: A fetch that waits takes no partition in that comes to its broker meanwhile.
+_WIRE_HABIT = Habit("watch", rests_ms=(0, 200), explicit=0.0, size=FetchSize(50, 2_000, False))
 #: For how long after a silence a partition's records count as those of a silent leader. After one that led a topic of
 #: the job, requests that were lost are sent again, and fetches that were sent twice are given back.
 _TROUBLE_MS = 30_000
@@ -82,7 +87,7 @@ class DeliveryWatch:
         members[ROWS].start()
         if self._fleet is not None:
             groups.append(WIRE)
-            self._fleet.member(f"{WIRE}-1", WIRE, (TOPIC,), is_good=True).start()
+            WireMember(self._world, self._fleet.side, f"{WIRE}-1", WIRE, (TOPIC,), _WIRE_HABIT).start()
         self._keys = [Key(group, TOPIC, topic.topic_id, p) for group in groups for p in range(len(topic.partitions))]
         self._again(10_000)
         self._check()
