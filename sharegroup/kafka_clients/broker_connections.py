@@ -128,7 +128,8 @@ class BrokerConnections:
         if connection is None:
             connection = self._for_metadata[address] = self._connection(address)
         try:
-            return await asyncio.wait_for(ask(connection), self._metadata_timeout_s)
+            async with asyncio.timeout(self._metadata_timeout_s):
+                return await ask(connection)
         except TimeoutError:
             if self._for_metadata.get(address) is connection:  # and not given up on by another who asked
                 del self._for_metadata[address]

@@ -172,6 +172,7 @@ class LogReader:
         """The leader's response. A leader that is silent is left as soon as another broker leads the partition."""
         asked = self._cluster.ask(leader.node_id, request, FetchResponse, newest, READ_TIMEOUT_S)
         task = asyncio.ensure_future(asked)
+        task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         try:
             while not (await asyncio.wait([task], timeout=SLOW_READ_S))[0]:
                 await self._cluster.try_refresh()

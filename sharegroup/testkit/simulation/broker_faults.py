@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sharegroup.testkit.simulation.world import GROUP_REQUESTS, PARTITION_REQUESTS, World
+from collections.abc import Collection
+
+from sharegroup.testkit.simulation.world import GROUP_REQUESTS, JOB_TOPICS, PARTITION_REQUESTS, World
 
 #: Between two silences, on average.
 _EVERY_MS = 240_000
@@ -13,16 +15,22 @@ SESSION_MS = 9_000
 
 
 class BrokerFaults:
-    """What happens to the brokers of a run. In some runs the topics are replicated."""
+    """What happens to the brokers of a run. In some runs the topics are replicated.
+
+    In most runs one broker leads nothing of the job's topics: only then a silence spares the job.
+    """
 
     def __init__(self, world: World) -> None:
         self._world, self._clock, self._kafka = world, world.clock, world.kafka
         self._random = world.random("broker faults")
         self._is_replicated = self._random.random() < 0.6
+        spared = self._random.choice(self._kafka.brokers) if self._random.random() < 0.8 else -1
+        self._for_job = [node_id for node_id in self._kafka.brokers if node_id != spared]
 
     def start(self) -> None:
         """Begin, where the run has this fault."""
         if "silent_leader" in self._world.faults:
+            self._give_away(*(set(self._kafka.brokers) - set(self._for_job)), names=JOB_TOPICS)
             self._plan()
 
     def silence(self, node_id: int, ms: float, is_cut_off: bool) -> None:
@@ -57,12 +65,14 @@ class BrokerFaults:
             self.silence(node_id, ms, self._random.random() < 0.5)
         self._plan()
 
-    def _give_away(self, node_id: int) -> None:
-        """Other brokers lead what a lost one led."""
-        others = [other for other in self._kafka.brokers if other != node_id]
-        for name, topic in list(self._kafka.topics.items()):
-            for partition, log in enumerate(topic.partitions):
-                if log.leader == node_id:
+    def _give_away(self, *lost: int, names: Collection[str] = ()) -> None:
+        """Other brokers lead what lost ones led, of all topics or of these."""
+        for name in names or tuple(self._kafka.topics):
+            others = [
+                other for other in (self._for_job if name in JOB_TOPICS else self._kafka.brokers) if other not in lost
+            ]
+            for partition, log in enumerate(self._kafka.topics[name].partitions):
+                if log.leader in lost:
                     self._kafka.move_leader(name, partition, self._random.choice(others))
 
     def _end(self, node_id: int) -> None:
