@@ -20,9 +20,9 @@ class SharedServicesScheduling(LoadScopeScheduling):  # type: ignore[misc]
 
 def services_of(path: str) -> str:
     """The name of what a test file shares with others, or its path; `path` is relative to the repository."""
-    _, tier, *_, name = path.split("/") if path.count("/") > 1 else ("", "", path)
-    if tier == "spark":
+    folder, _, name = path.rpartition("/")
+    if folder == "tests/spark":
         return "a Spark session"
-    if tier == "integration" and name not in _OWN_JOB:
+    if folder == "tests/integration" and name not in _OWN_JOB:
         return "a job and its gateway" if name.startswith("test_gateway_") else "a job"
     return path

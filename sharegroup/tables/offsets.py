@@ -56,7 +56,7 @@ def _key(group_id: str, row: SharePartitionDescription) -> SharePartitionKey:
 
 
 def share_partition_offset(row: SharePartitionDescription, state: ShareGroupOffset | None) -> SharePartitionOffset:
-    """Where a share-partition stands, by its row and its state; a state of before its reset does not count.
+    """Where a share-partition stands, by its row and its state; a state from before its reset does not count.
 
     Nothing is finished at or above a start offset that was altered, so the lag is known at once (KAFKA-20034).
     """

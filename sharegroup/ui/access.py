@@ -89,7 +89,7 @@ class Access:
             self._logins.look()
 
     def close(self) -> None:
-        """Check no more passwords."""
+        """Stop checking passwords."""
         self._turns.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -36,7 +36,7 @@ OFFERED_WITHOUT_IDS = OFFERED | {1: (4, NAMES_FETCH_VERSION), 3: (0, 9)}
 class UpstreamFaults:
     """What goes wrong between a gateway and its brokers; chances are of each request.
 
-    `metadata_lag_ms`: brokers tell what was so long ago. `empty_answer`: a Fetch is answered without records, though
+    `metadata_lag_ms`: how old the metadata of brokers is. `empty_answer`: a Fetch is answered without records, though
     there are some. `lost_answer`: no answer, for as long as the gateway waits.
     """
 

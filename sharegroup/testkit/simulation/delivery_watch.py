@@ -135,7 +135,7 @@ class DeliveryWatch:
         self._clock.after(_CHECK_MS, self._check)
 
     def _is_over(self, due: _Due) -> bool:
-        """Delivered; what came before the first delivery is for nobody, or late for good reasons."""
+        """A record was delivered. Those before the first delivery have no reader, or are late for a reason."""
         if self._judge.was_delivered(due.key, due.offset):
             self._begun.add(due.key)
             return True

@@ -261,7 +261,7 @@ class SimulatedKafka:
         """Send a request to the leader of a partition, which serves it when it can, if it is still the leader then."""
         logs = self.topics[name].partitions if name in self.topics else []
         if partition >= len(logs):
-            request()  # and is told so
+            request()  # its answer is the error
             return
         log, leader = logs[partition], logs[partition].leader
         self.silence.serve(leader, lambda: request() if log.leader == leader else None)

@@ -1,4 +1,4 @@
-"""What is remembered of clients with the longest names takes no more memory than that of others."""
+"""What is remembered of clients with the longest names takes as little memory as that of others."""
 
 from __future__ import annotations
 
