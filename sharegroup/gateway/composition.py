@@ -28,7 +28,7 @@ from sharegroup.gateway.clients.tls_connection import TlsConnection
 from sharegroup.gateway.fleet.fleet import Fleet
 from sharegroup.gateway.fleet.reachability import Reachability
 from sharegroup.gateway.groups.group_configs import GroupConfigs
-from sharegroup.gateway.groups.open_leaves import OpenLeaves
+from sharegroup.gateway.groups.open_outcomes import OpenLeaves
 from sharegroup.gateway.groups.stored_groups import StoredGroups
 from sharegroup.gateway.groups.upstream_groups import UpstreamGroups
 from sharegroup.gateway.handlers.admin import admin_routes

@@ -11,6 +11,7 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from sharegroup.kafka_clients.connection import UpstreamUnavailableError
 from sharegroup.kafka_clients.kept_connection import KeptConnection
+from sharegroup.kafka_clients.quiet_task import quiet_task
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 from sharegroup.topics.client_settings import ClientSettings
 
@@ -93,9 +94,8 @@ class BrokerConnections:
         try:
             while left or asked:
                 if left and (is_slow or not asked):
-                    task = asyncio.ensure_future(self._answer_of(left[0], ask))
-                    task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-                    asked[task] = left.pop(0)
+                    address = left.pop(0)
+                    asked[quiet_task(self._answer_of(address, ask))] = address
                 timeout_s = NEXT_BROKER_S if left else None
                 done, _ = await asyncio.wait(asked, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
                 is_slow = not done

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.groups.open_leaves import OpenLeaves
+from sharegroup.gateway.groups.open_outcomes import OpenLeaves
 from sharegroup.tables import (
     GroupListing,
     KeptTables,

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from kafka.protocol.admin import (
     AlterConfigsRequest,
+    AlterConfigsResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
@@ -42,6 +43,7 @@ _Change = _Resource.AlterableConfig
 #: A resource of either request: the classes have the fields in common that are needed here.
 Altered = _Resource | AlterConfigsRequest.AlterConfigsResource
 R = TypeVar("R", bound=Altered)
+Response = TypeVar("Response", IncrementalAlterConfigsResponse, AlterConfigsResponse)
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 OK: ConfigResult = (0, None)
@@ -76,14 +78,7 @@ class IncrementalAlterConfigs:
             await self._see_the_change()
         if not body.validate_only:
             audit_changes(request.caller, body.resources, outcomes)
-        found = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
-        return IncrementalAlterConfigsResponse(
-            throttle_time_ms=0,
-            responses=[
-                found(error_code=code, error_message=message, resource_type=kind, resource_name=name)
-                for (kind, name), (code, message) in outcomes.items()
-            ],
-        )
+        return answered(IncrementalAlterConfigsResponse, outcomes)
 
     def refused(self, caller: Caller, resources: Sequence[R]) -> tuple[list[R], dict[Resource, ConfigResult]]:
         """(what the upstream is to alter, why the rest is refused) of the resources that are no groups."""
@@ -137,6 +132,18 @@ class IncrementalAlterConfigs:
             await self._configs.refresh()
         except RequestError:
             return  # it is altered; the next reading tells
+
+
+def answered(response: type[Response], outcomes: Mapping[Resource, ConfigResult]) -> Response:
+    """The response of either request: the outcome of each resource."""
+    found = response.AlterConfigsResourceResponse
+    return response(
+        throttle_time_ms=0,
+        responses=[
+            found(error_code=code, error_message=message, resource_type=kind, resource_name=name)
+            for (kind, name), (code, message) in outcomes.items()
+        ],
+    )
 
 
 def audit_changes(caller: Caller, resources: Iterable[Altered], outcomes: Mapping[Resource, ConfigResult]) -> None:

@@ -43,8 +43,6 @@ REWRITTEN = frozenset({10, 60})
 #: Highest levels of features. From transaction.version 2 on, clients leave out AddPartitionsToTxn and need a Produce
 #: that is beyond its cap.
 FEATURE_CAPS = {"transaction.version": 1}
-#: Broker to broker (the share coordinator's): not for clients.
-HIDDEN = frozenset({83, 84, 85, 86, 87})
 #: The range of what is not offered.
 NONE = (0, -1)
 

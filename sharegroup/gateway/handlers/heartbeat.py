@@ -7,7 +7,7 @@ import logging
 from collections import OrderedDict
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.groups.open_leaves import OpenLeaves
+from sharegroup.gateway.groups.open_outcomes import OpenLeaves
 from sharegroup.gateway.groups.upstream_groups import UpstreamGroups
 from sharegroup.gateway.job_client.group_requests import topics_metadata
 from sharegroup.gateway.job_client.job_channel import JobChannel, JobUnavailableError

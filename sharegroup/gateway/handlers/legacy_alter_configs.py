@@ -16,53 +16,34 @@ from kafka.protocol.admin import (
     IncrementalAlterConfigsRequest,
 )
 
-from sharegroup.errors import ErrorCode, RequestError
+from sharegroup.errors import RequestError
 from sharegroup.gateway.groups.group_config_entries import Source, is_upstreams
 from sharegroup.gateway.groups.stored_groups import StoredGroups
-from sharegroup.gateway.handlers.alter_configs import DELETE, SET, IncrementalAlterConfigs, audit_changes
+from sharegroup.gateway.handlers.alter_configs import DELETE, SET, IncrementalAlterConfigs, answered, audit_changes
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.gateway.upstream.configs import GROUP, ConfigResult, Resource, UpstreamConfigs, resource_of
+from sharegroup.gateway.upstream.configs import GROUP, ConfigResult, Resource, UpstreamConfigs, resource_of, results_of
 from sharegroup.gateway.wire.request import Request
 
 _Resource = AlterConfigsRequest.AlterConfigsResource
 _Incremental = IncrementalAlterConfigsRequest.AlterConfigsResource
-_UNSUPPORTED: ConfigResult = (int(ErrorCode.UNSUPPORTED_VERSION), "The upstream broker has no such API.")
 
 
 class AlterConfigs:
     """The handler. `incremental` handles the configs of groups, and says which other resources are refused."""
 
     def __init__(self, incremental: IncrementalAlterConfigs, stored: StoredGroups, cluster: UpstreamCluster) -> None:
-        self._incremental, self._stored, self._cluster = incremental, stored, cluster
+        self._incremental, self._stored = incremental, stored
         self._upstream = UpstreamConfigs(cluster)
 
     async def __call__(self, request: Request[AlterConfigsRequest]) -> AlterConfigsResponse:
         """Alter each resource by itself: all of its configs, or none."""
         body = request.body
         passed, outcomes = self._incremental.refused(request.caller, body.resources)
-        outcomes |= await self._alter_upstream(request.caller.node_id, passed, body.validate_only)
+        outcomes |= await self._upstream.replace(request.caller.node_id, passed, body.validate_only)
         if not body.validate_only:
             audit_changes(request.caller, [item for item in body.resources if item.resource_type != GROUP], outcomes)
         outcomes |= await self._alter_groups(request)
-        found = AlterConfigsResponse.AlterConfigsResourceResponse
-        return AlterConfigsResponse(
-            throttle_time_ms=0,
-            responses=[
-                found(error_code=code, error_message=message, resource_type=kind, resource_name=name)
-                for (kind, name), (code, message) in outcomes.items()
-            ],
-        )
-
-    async def _alter_upstream(
-        self, node_id: int, resources: Sequence[_Resource], validate_only: bool
-    ) -> dict[Resource, ConfigResult]:
-        if not resources:
-            return {}
-        if AlterConfigsRequest.API_KEY not in (await self._cluster.features(node_id)).ranges:
-            return {resource_of(item): _UNSUPPORTED for item in resources}
-        asked = AlterConfigsRequest(resources=list(resources), validate_only=validate_only)
-        answer = await self._cluster.ask(node_id, asked, AlterConfigsResponse)
-        return {resource_of(found): (found.error_code, found.error_message) for found in answer.responses}
+        return answered(AlterConfigsResponse, outcomes)
 
     async def _alter_groups(self, request: Request[AlterConfigsRequest]) -> dict[Resource, ConfigResult]:
         groups = [item for item in request.body.resources if item.resource_type == GROUP]
@@ -79,7 +60,7 @@ class AlterConfigs:
         ]
         body = IncrementalAlterConfigsRequest(resources=resources, validate_only=request.body.validate_only)
         answer = await self._incremental(Request(request.header, body, request.caller))
-        return {resource_of(found): (found.error_code, found.error_message) for found in answer.responses}
+        return results_of(answer)
 
     async def _upstreams_dynamic(self, node_id: int, groups: Sequence[_Resource]) -> Mapping[str, list[str]]:
         """{group: configs of the upstream's that are set}; none for an upstream that has no configs of groups."""

@@ -45,8 +45,7 @@ class PassThrough:
     async def admit(self, caller: Caller, header: RequestHeader, frame: memoryview) -> Passage:
         """What of a request goes on, and what of its answer is made here.
 
-        Nothing is looked at where there is nothing to refuse: without an access control list, what names no topics and
-        creates no group.
+        Without an access control list, requests that name no topics and create no group pass without being read.
         Raises RequestError for what the caller may not send and cannot be answered, UnknownVersionError for what is not
         offered (what the upstream broker does not have, and what clients are not to use of it), MalformedRequestError,
         and UpstreamUnavailableError.

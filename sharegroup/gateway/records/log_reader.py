@@ -28,6 +28,7 @@ from sharegroup.gateway.records.record_batches import read_batches
 from sharegroup.gateway.upstream.cluster import Leader, Topic, UpstreamCluster
 from sharegroup.kafka_clients.connection import UpstreamUnavailableError
 from sharegroup.kafka_clients.list_offsets import EARLIEST, list_offsets_request, listed_offsets
+from sharegroup.kafka_clients.quiet_task import quiet_task
 
 _Fetched = FetchResponse.FetchableTopicResponse.PartitionData
 
@@ -170,14 +171,12 @@ class LogReader:
 
     async def _answer(self, position: LogPosition, leader: Leader, request: FetchRequest, newest: int) -> FetchResponse:
         """The leader's response. A leader that is silent is left as soon as another broker leads the partition."""
-        asked = self._cluster.ask(leader.node_id, request, FetchResponse, newest, READ_TIMEOUT_S)
-        task = asyncio.ensure_future(asked)
-        task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        task = quiet_task(self._cluster.ask(leader.node_id, request, FetchResponse, newest, READ_TIMEOUT_S))
         try:
             while not (await asyncio.wait([task], timeout=SLOW_READ_S))[0]:
                 await self._cluster.try_refresh()
                 if self._leader(position) != leader:
-                    raise UpstreamUnavailableError(f"broker {leader.node_id} does not answer and leads no more")
+                    raise UpstreamUnavailableError(f"broker {leader.node_id} does not answer and no longer leads")
             return task.result()
         finally:
             task.cancel()

@@ -279,11 +279,10 @@ class MemberPartition:
         except RequestError as error:
             return settled(error.code, error.message)
         held = self.holdings.held(batches, now_ms)
-        if held is None and self.holdings.are_past(batches):
-            return settled(
-                ErrorCode.INVALID_REQUEST, "the acknowledgement reaches past the records that were delivered"
-            )
         if held is None:
+            if self.holdings.are_past(batches):
+                problem = "the acknowledgement reaches past the records that were delivered"
+                return settled(ErrorCode.INVALID_REQUEST, problem)
             return settled(ErrorCode.INVALID_RECORD_STATE, "the member does not hold these records (any more)")
         latest_ms = now_ms + margin_ms
         is_early = not is_renew_ack and held.is_settled and latest_ms < held.deadline_ms and lease.lasts(latest_ms)

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from sharegroup.gateway.groups.open_outcomes import OpenOutcomes
 from sharegroup.gateway.sessions.share_session import SessionKey
 
 __all__ = ["OpenAcknowledgements"]
@@ -27,14 +28,12 @@ class OpenAcknowledgements:
 
     def __init__(self, holds: Callable[[SessionKey], bool] = lambda _: False) -> None:
         self._holds = holds
-        self._open: dict[SessionKey, set[asyncio.Future[Any]]] = {}
+        self._open: OpenOutcomes[SessionKey] = OpenOutcomes()
 
     def add(self, process: SessionKey, outcomes: Iterable[asyncio.Future[Any]]) -> None:
         """Keep these outcomes until each of them is done."""
         for outcome in outcomes:
-            if not outcome.done():
-                self._open.setdefault(process, set()).add(outcome)
-                outcome.add_done_callback(lambda done: self._remove(process, done))
+            self._open.add(process, outcome)
 
     async def wait(self, process: SessionKey) -> None:
         """Wait until the outcomes are known. Each ends by itself, at the latest with its timeout.
@@ -46,12 +45,4 @@ class OpenAcknowledgements:
         end = loop.time() + GRACE_S
         while process not in self._open and self._holds(process) and loop.time() < end:
             await asyncio.sleep(PAUSE_S)
-        outcomes = self._open.get(process)
-        if outcomes:
-            await asyncio.wait(set(outcomes))
-
-    def _remove(self, process: SessionKey, outcome: asyncio.Future[Any]) -> None:
-        outcomes = self._open[process]
-        outcomes.discard(outcome)
-        if not outcomes:
-            del self._open[process]
+        await self._open.wait([process])

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from kafka.protocol.admin import (
+    AlterConfigsRequest,
+    AlterConfigsResponse,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     IncrementalAlterConfigsRequest,
@@ -23,6 +25,7 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 #: (error code, error message)
 ConfigResult = tuple[int, str | None]
 Resource = tuple[int, str]
+Altering = IncrementalAlterConfigsRequest | AlterConfigsRequest
 _Result = DescribeConfigsResponse.DescribeConfigsResult
 
 
@@ -64,13 +67,24 @@ class UpstreamConfigs:
         validate_only: bool,
     ) -> dict[Resource, ConfigResult]:
         """{(type, name): (error code, message)}; with `validate_only` nothing is altered."""
-        if not resources:
-            return {}
-        if not await self._offers(node_id, IncrementalAlterConfigsRequest):
-            return {resource_of(item): _unsupported() for item in resources}
         asked = IncrementalAlterConfigsRequest(resources=list(resources), validate_only=validate_only)
-        answer = await self._cluster.ask(node_id, asked, IncrementalAlterConfigsResponse)
-        return {resource_of(found): (found.error_code, found.error_message) for found in answer.responses}
+        return await self._alter(node_id, asked, IncrementalAlterConfigsResponse)
+
+    async def replace(
+        self, node_id: int, resources: Sequence[AlterConfigsRequest.AlterConfigsResource], validate_only: bool
+    ) -> dict[Resource, ConfigResult]:
+        """Alter resources so that they have these configs and no others; the result is that of `alter`."""
+        asked = AlterConfigsRequest(resources=list(resources), validate_only=validate_only)
+        return await self._alter(node_id, asked, AlterConfigsResponse)
+
+    async def _alter(
+        self, node_id: int, asked: Altering, response: type[IncrementalAlterConfigsResponse | AlterConfigsResponse]
+    ) -> dict[Resource, ConfigResult]:
+        if not asked.resources:
+            return {}
+        if not await self._offers(node_id, type(asked)):
+            return {resource_of(item): _unsupported() for item in asked.resources}
+        return results_of(await self._cluster.ask(node_id, asked, response))
 
     async def list_resources(self, node_id: int, types: Sequence[int]) -> tuple[int, list[Resource]]:
         """(error code, resources) of these types; all types when there are none. Old brokers list what they know."""
@@ -102,6 +116,11 @@ def described(
 def resource_of(item: Named) -> Resource:
     """What part of a request or response about configs is about."""
     return item.resource_type, item.resource_name
+
+
+def results_of(response: IncrementalAlterConfigsResponse | AlterConfigsResponse) -> dict[Resource, ConfigResult]:
+    """{(type, name): (error code, message)}"""
+    return {resource_of(found): (found.error_code, found.error_message) for found in response.responses}
 
 
 def _unsupported() -> tuple[int, str]:

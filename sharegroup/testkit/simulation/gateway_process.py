@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from sharegroup.config import Config
 from sharegroup.gateway.groups.group_configs import REFRESH_INTERVAL_S as CONFIGS_INTERVAL_S
 from sharegroup.gateway.groups.group_configs import GroupConfigs
-from sharegroup.gateway.groups.open_leaves import OpenLeaves
+from sharegroup.gateway.groups.open_outcomes import OpenLeaves
 from sharegroup.gateway.groups.upstream_groups import UpstreamGroups
 from sharegroup.gateway.handlers.admin import admin_routes
 from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat

@@ -10,7 +10,7 @@ import pytest
 
 from sharegroup.config import Config
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.groups.open_leaves import OpenLeaves
+from sharegroup.gateway.groups.open_outcomes import OpenLeaves
 from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat
 from sharegroup.gateway.sessions.member_identities import Identity, MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases

@@ -10,7 +10,7 @@ import pytest
 
 from sharegroup.config import Config
 from sharegroup.errors import ErrorCode
-from sharegroup.gateway.groups.open_leaves import OpenLeaves
+from sharegroup.gateway.groups.open_outcomes import OpenLeaves
 from sharegroup.gateway.handlers import heartbeat
 from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat
 from sharegroup.gateway.sessions import member_leases

@@ -60,11 +60,11 @@ def test_no_outcome_is_kept_after_it_is_known() -> None:
         acknowledgements, outcome = OpenAcknowledgements(), asyncio.get_running_loop().create_future()
         outcome.set_result(0)
         acknowledgements.add(M, [outcome])
-        assert acknowledgements._open == {}
+        assert acknowledgements._open._open == {}
         later = asyncio.get_running_loop().create_future()
         acknowledgements.add(M, [later])
         later.set_result(0)
         await acknowledgements.wait(M)
-        assert acknowledgements._open == {}
+        assert acknowledgements._open._open == {}
 
     asyncio.run(test())

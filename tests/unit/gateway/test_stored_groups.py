@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from sharegroup.gateway.groups.open_leaves import OpenLeaves
+from sharegroup.gateway.groups.open_outcomes import OpenLeaves
 from sharegroup.gateway.groups.stored_groups import StoredGroups
 
 

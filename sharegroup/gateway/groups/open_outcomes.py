@@ -1,0 +1,44 @@
+"""Requests that somebody waits for although their clients may have been answered: leaves, by group, for example."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable, Iterable
+from typing import Any, Generic, TypeVar
+
+__all__ = ["OpenLeaves", "OpenOutcomes"]
+
+K = TypeVar("K", bound=Hashable)
+
+
+class OpenOutcomes(Generic[K]):
+    """The outcomes that are not known yet, by key. On one event loop."""
+
+    def __init__(self) -> None:
+        self._open: dict[K, set[asyncio.Future[Any]]] = {}
+
+    def __contains__(self, key: K) -> bool:
+        return key in self._open
+
+    def add(self, key: K, outcome: asyncio.Future[Any]) -> None:
+        """Keep an outcome until it is done. It must end by itself."""
+        if not outcome.done():
+            self._open.setdefault(key, set()).add(outcome)
+            outcome.add_done_callback(lambda done: self._remove(key, done))
+
+    async def wait(self, keys: Iterable[K] | None = None) -> None:
+        """Wait until the outcomes that are open now, of these keys or of all, are known."""
+        chosen = self._open if keys is None else keys
+        outcomes = {outcome for key in chosen for outcome in self._open.get(key, ())}
+        if outcomes:
+            await asyncio.wait(outcomes)
+
+    def _remove(self, key: K, outcome: asyncio.Future[Any]) -> None:
+        outcomes = self._open[key]
+        outcomes.discard(outcome)
+        if not outcomes:
+            del self._open[key]
+
+
+class OpenLeaves(OpenOutcomes[str]):
+    """Leaves that were answered before the job has run them, by group: descriptions of the group wait for the job."""
