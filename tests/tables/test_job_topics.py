@@ -131,6 +131,7 @@ def test_everything_unfit_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> No
 def test_configs_that_may_not_be_seen_are_warned_of(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("WARNING", job_topics.__name__)
     create(monkeypatch, Admin({"requests": {}, "responses": FIT}))
     (record,) = caplog.records
     assert record.getMessage().startswith("the configs of topic requests cannot be seen")
@@ -167,6 +168,7 @@ def test_a_topic_of_before_with_one_replica_is_warned_of(
 ) -> None:
     admin = Admin({"requests": FIT, "responses": FIT})
     admin.replicas["responses"] = 1
+    caplog.set_level("WARNING", job_topics.__name__)
     create(monkeypatch, admin)
     (message,) = caplog.messages
     assert message.startswith("one replica of topics responses: ")
