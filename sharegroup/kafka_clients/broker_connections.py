@@ -22,6 +22,7 @@ METADATA_TIMEOUT_S = 5.0
 NEXT_BROKER_S = 0.5
 
 Address = tuple[str, int]
+MetadataCheck = Callable[[MetadataResponse], None]
 _Answer = TypeVar("_Answer")
 
 
@@ -72,12 +73,13 @@ class BrokerConnections:
                 self._by_node[node_id] = self._connection(address)
                 self._addresses[node_id] = address
 
-    async def metadata_of(self, names: Collection[str]) -> MetadataResponse:
+    async def metadata_of(self, names: Collection[str], check: MetadataCheck | None = None) -> MetadataResponse:
         """Metadata of the named topics, from any broker that answers. Raises UpstreamUnavailableError.
 
-        The broker that answered last is asked first, the bootstrap servers after all others.
+        The broker that answered last is asked first, the bootstrap servers after all others. `check` raises
+        UpstreamUnavailableError for an answer that does not count: the next broker is asked.
         """
-        return await self.from_any(partial(self._named_metadata, names))
+        return await self.from_any(partial(self._named_metadata, names, check))
 
     async def from_any(self, ask: Callable[[KeptConnection], Awaitable[_Answer]]) -> _Answer:
         """What `ask` gets by the connections for metadata alone.
@@ -138,12 +140,16 @@ class BrokerConnections:
             raise UpstreamUnavailableError(problem) from None
 
     @staticmethod
-    async def _named_metadata(names: Collection[str], connection: KeptConnection) -> MetadataResponse:
+    async def _named_metadata(
+        names: Collection[str], check: MetadataCheck | None, connection: KeptConnection
+    ) -> MetadataResponse:
         topic = MetadataRequest.MetadataRequestTopic
         topics = [topic(name=name, topic_id=NO_TOPIC_ID) for name in sorted(names)]
         asked = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         answer = await connection.ask(asked, MetadataResponse)
         check_knows_brokers(answer)
+        if check is not None:
+            check(answer)
         return answer
 
     def _answered(self, address: Address) -> None:

@@ -12,16 +12,24 @@ EARLIEST, LATEST = -2, -1
 _CONSUMER, _NO_EPOCH = -1, -1
 
 
-def list_offsets_request(times: Mapping[TopicPartition, int], read_committed: bool = False) -> ListOffsetsRequest:
+def list_offsets_request(
+    times: Mapping[TopicPartition, int],
+    read_committed: bool = False,
+    leader_epochs: Mapping[TopicPartition, int] | None = None,
+) -> ListOffsetsRequest:
     """A request for the first offset at or after a time in ms, or `EARLIEST` or `LATEST`, of each partition.
 
-    With `read_committed` the latest offset is the last stable one.
+    With `read_committed` the latest offset is the last stable one. A broker refuses a partition whose leader epoch is
+    another than it knows (KIP-320); -1, or none given, is not checked.
     """
     topic_of = ListOffsetsRequest.ListOffsetsTopic
+    epochs = leader_epochs or {}
     topics: dict[str, list[ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition]] = {}
     for partition, time_ms in times.items():
         wanted = topic_of.ListOffsetsPartition(
-            partition_index=partition.partition, current_leader_epoch=_NO_EPOCH, timestamp=time_ms
+            partition_index=partition.partition,
+            current_leader_epoch=epochs.get(partition, _NO_EPOCH),
+            timestamp=time_ms,
         )
         topics.setdefault(partition.topic, []).append(wanted)
     return ListOffsetsRequest(

@@ -4,12 +4,18 @@ One Metadata request names all topics. One ListOffsets request to each leader na
 leaders are asked at the same time. A leader that does not answer costs only its own partitions, and a partition that it
 refuses only itself. Leaders are looked up again after such an error (NOT_LEADER_OR_FOLLOWER, for example), a lost
 connection and a timeout.
+
+A broker that was paused, or cut off, may not know yet that others lead its partitions now, and would tell where their
+logs ended long ago. So each leader is asked with its leader epoch (KIP-320), and metadata with an older epoch than one
+that is known does not count: another broker is asked.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+from uuid import UUID
 
 from kafka import TopicPartition
 from kafka.protocol.consumer import ListOffsetsResponse
@@ -19,6 +25,7 @@ from sharegroup.kafka_clients.broker_connections import BrokerConnections
 from sharegroup.kafka_clients.list_offsets import EARLIEST, LATEST, list_offsets_request, listed_offsets
 from sharegroup.kafka_clients.silent_brokers import SilentBrokers
 from sharegroup.kafka_clients.unavailable import UpstreamUnavailableError
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 from sharegroup.topics.client_settings import ClientSettings
 
 __all__ = ["EARLIEST", "LATEST", "LogOffsetsClient"]
@@ -32,6 +39,13 @@ SEARCH_TIMEOUT_S = 10.0
 _Topic = MetadataResponse.MetadataResponseTopic
 
 
+class _Leadership(NamedTuple):
+    """The newest leader epoch that is known of a partition, and of which topic: one that is made again begins at 0."""
+
+    topic_id: UUID
+    epoch: int
+
+
 class LogOffsetsClient:
     """For one event loop. `settings` are kafka-python's; `brokers` replaces the connections made of them."""
 
@@ -39,14 +53,14 @@ class LogOffsetsClient:
         self._brokers = brokers or BrokerConnections(settings, METADATA_TIMEOUT_S)
         self._silent = SilentBrokers(self._brokers.to)
         self._leaders: dict[TopicPartition, int] = {}
+        self._newest: dict[TopicPartition, _Leadership] = {}
 
     async def topics(self, names: Collection[str]) -> list[_Topic]:
         """The metadata of these topics; each has an error code of its own. Raises UpstreamUnavailableError."""
-        metadata = await self._brokers.metadata_of(names)
+        metadata = await self._brokers.metadata_of(names, self._check_is_new)
         self._brokers.learn(metadata)
         for topic in metadata.topics:
-            for partition in topic.partitions:
-                self._leaders[TopicPartition(topic.name, partition.partition_index)] = partition.leader_id
+            self._learn(topic)
         return list(metadata.topics)
 
     async def offsets(
@@ -68,11 +82,27 @@ class LogOffsetsClient:
     def forget(self, topics: Collection[str]) -> None:
         """Forget the leaders of topics that nobody asks for any more."""
         self._leaders = {p: leader for p, leader in self._leaders.items() if p.topic not in topics}
+        self._newest = {p: newest for p, newest in self._newest.items() if p.topic not in topics}
 
     def close(self) -> None:
         """Close all connections."""
         self._silent.close()
         self._brokers.close()
+
+    def _check_is_new(self, metadata: MetadataResponse) -> None:
+        """Raise UpstreamUnavailableError if a leader epoch is older than one that is known."""
+        for topic in metadata.topics:
+            for partition in topic.partitions:
+                newest = self._newest.get(TopicPartition(topic.name, partition.partition_index))
+                if newest and newest.topic_id == topic.topic_id and newest.epoch > partition.leader_epoch:
+                    raise UpstreamUnavailableError("a broker does not know all leaders of today yet")
+
+    def _learn(self, topic: _Topic) -> None:
+        for described in topic.partitions:
+            partition = TopicPartition(topic.name, described.partition_index)
+            self._leaders[partition] = described.leader_id
+            if topic.topic_id not in (None, NO_TOPIC_ID):  # brokers before 2.8 have no ids
+                self._newest[partition] = _Leadership(topic.topic_id, described.leader_epoch)
 
     async def _look_up(self, partitions: Iterable[TopicPartition]) -> None:
         names = {partition.topic for partition in partitions}
@@ -90,7 +120,8 @@ class LogOffsetsClient:
             return {}
         is_search = any(time_ms >= 0 for time_ms in times.values())
         timeout_s = SEARCH_TIMEOUT_S if is_search else OFFSETS_TIMEOUT_S
-        request = list_offsets_request(times, read_committed)
+        epochs = {p: self._newest[p].epoch for p in times if p in self._newest}
+        request = list_offsets_request(times, read_committed, epochs)
         try:
             connection = self._brokers.to(leader)
         except UpstreamUnavailableError:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Awaitable, Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
 from kafka import TopicPartition
@@ -16,11 +18,13 @@ from sharegroup.kafka_clients import headers as wire
 from sharegroup.kafka_clients import log_offsets, silent_brokers
 from sharegroup.kafka_clients.framing import FrameProtocol
 from sharegroup.kafka_clients.log_offsets import EARLIEST, LATEST, LogOffsetsClient
+from sharegroup.protocol.topic_ids import NO_TOPIC_ID
 
-NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION = 6, 3
+NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_LEADER_EPOCH = 6, 3, 75
 #: For a test that would wait without end.
 DEADLINE_S = 60
-VERSIONS = {2: 5, 3: 9, 18: 3}
+VERSIONS = {2: 5, 3: 12, 18: 3}
+TOPIC_IDS = {"orders": UUID(int=1), "bills": UUID(int=2)}
 P0, P1, P2, BILLS = (
     TopicPartition("orders", 0),
     TopicPartition("orders", 1),
@@ -29,29 +33,49 @@ P0, P1, P2, BILLS = (
 )
 
 
-class Cluster:
-    """Who leads, and where logs end; a log starts at 1. All brokers give the same metadata."""
+class View:
+    """Who leads since which epoch, and where logs end; a log starts at 1."""
 
     def __init__(self) -> None:
         self.leaders = {P0: 1, P1: 2, P2: 3, BILLS: 1}
+        self.epochs = dict.fromkeys(self.leaders, 0)
         self.ends = {P0: 10, P1: 20, P2: 30, BILLS: 40}
+
+    def elect(self, partition: TopicPartition, node_id: int) -> None:
+        self.leaders[partition] = node_id
+        self.epochs[partition] += 1
+
+
+class Cluster(View):
+    """Its brokers have the same view, but for one that was told nothing for a time (`Broker.view`)."""
+
+    def __init__(self) -> None:
+        super().__init__()
         self.brokers = {node_id: Broker(self, node_id) for node_id in (1, 2, 3)}
 
-    def metadata(self, names: list[str]) -> MetadataResponse:
+    def metadata(self, names: list[str], view: View) -> MetadataResponse:
         broker, topic = MetadataResponse.MetadataResponseBroker, MetadataResponse.MetadataResponseTopic
         brokers = [broker(node_id=b.node_id, host="127.0.0.1", port=b.port, rack=None) for b in self.brokers.values()]
         topics = []
         for name in names:
-            led = {p.partition: at for p, at in self.leaders.items() if p.topic == name}
+            led = {p: at for p, at in view.leaders.items() if p.topic == name}
             partitions = [
                 topic.MetadataResponsePartition(
-                    error_code=0, partition_index=p, leader_id=at, leader_epoch=0, replica_nodes=[], isr_nodes=[],
-                    offline_replicas=[],
+                    error_code=0, partition_index=p.partition, leader_id=at, replica_nodes=[], isr_nodes=[],
+                    leader_epoch=view.epochs[p], offline_replicas=[],
                 )
                 for p, at in led.items()
             ]  # fmt: skip
             error_code = 0 if led else UNKNOWN_TOPIC_OR_PARTITION
-            topics.append(topic(error_code=error_code, name=name, is_internal=False, partitions=partitions))
+            topics.append(
+                topic(
+                    error_code=error_code,
+                    name=name,
+                    topic_id=TOPIC_IDS.get(name, NO_TOPIC_ID),
+                    is_internal=False,
+                    partitions=partitions,
+                )
+            )
         return MetadataResponse(throttle_time_ms=0, brokers=brokers, cluster_id="c", controller_id=1, topics=topics)
 
 
@@ -61,6 +85,7 @@ class Broker:
     def __init__(self, cluster: Cluster, node_id: int) -> None:
         self.cluster, self.node_id = cluster, node_id
         self.is_silent = False
+        self.view: View = cluster
         self.asked: list[list[TopicPartition]] = []
         self.metadata_requests = 0
         self.connections: list[Connection] = []
@@ -71,10 +96,15 @@ class Broker:
         self.server = await loop.create_server(lambda: Connection(self), "127.0.0.1", 0)
         self.port = self.server.sockets[0].getsockname()[1]
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
+        """Called in the only task of the loop that is left to live."""
         self.server.close()
+        while len(asyncio.all_tasks()) > 1:  # some may still be accepted
+            await asyncio.sleep(0)
         for connection in self.connections:
             connection.abort()
+        while any(connection.transport is not None for connection in self.connections):
+            await asyncio.sleep(0)
 
     def answer(self, header: wire.RequestHeader, frame: memoryview) -> ApiMessage:
         if header.api_key == 18:
@@ -85,7 +115,7 @@ class Broker:
         if header.api_key == 3:
             self.metadata_requests += 1
             request = _decoded(MetadataRequest, header, frame)
-            return self.cluster.metadata([topic.name for topic in request.topics])
+            return self.cluster.metadata([topic.name for topic in request.topics], self.view)
         return self.offsets(_decoded(ListOffsetsRequest, header, frame))
 
     def offsets(self, request: ListOffsetsRequest) -> ListOffsetsResponse:
@@ -97,13 +127,17 @@ class Broker:
             for partition in topic.partitions:
                 tp = TopicPartition(topic.name, partition.partition_index)
                 self.asked[-1].append(tp)
-                leads = self.cluster.leaders.get(tp) == self.node_id
-                offset = self.cluster.ends[tp] if partition.timestamp == LATEST else 1
+                error_code = 0
+                if self.view.leaders.get(tp) != self.node_id:
+                    error_code = NOT_LEADER_OR_FOLLOWER
+                elif partition.current_leader_epoch > self.view.epochs[tp]:
+                    error_code = UNKNOWN_LEADER_EPOCH
+                offset = self.view.ends[tp] if partition.timestamp == LATEST else 1
                 partitions.append(
                     topic_of.ListOffsetsPartitionResponse(
                         partition_index=partition.partition_index,
-                        error_code=0 if leads else NOT_LEADER_OR_FOLLOWER,
-                        timestamp=-1, offset=offset if leads else -1, leader_epoch=0,
+                        error_code=error_code,
+                        timestamp=-1, offset=-1 if error_code else offset, leader_epoch=0,
                     )
                 )  # fmt: skip
             topics.append(topic_of(name=topic.name, partitions=partitions))
@@ -149,13 +183,14 @@ def run(test: Callable[[Cluster, LogOffsetsClient], Awaitable[None]]) -> None:
         servers = [f"127.0.0.1:{broker.port}" for broker in cluster.brokers.values()]
         client = LogOffsetsClient({"bootstrap_servers": servers})
         try:
-            await test(cluster, client)
+            async with asyncio.timeout(DEADLINE_S):
+                await test(cluster, client)
         finally:
             client.close()
             for broker in cluster.brokers.values():
-                broker.stop()
+                await broker.stop()
 
-    asyncio.run(asyncio.wait_for(main(), DEADLINE_S))
+    asyncio.run(main())
 
 
 def test_each_leader_is_asked_once_for_all_its_partitions() -> None:
@@ -217,6 +252,67 @@ def test_the_next_leader_is_found_after_a_refusal() -> None:
         assert await client.offsets({P0: LATEST, P1: LATEST}) == {P1: 20}
         assert await client.offsets({P0: LATEST, P1: LATEST}) == {P0: 10, P1: 20}
         assert cluster.brokers[3].asked == [[P0]]
+
+    run(test)
+
+
+def _told_nothing(broker: Broker) -> None:
+    """From now on it believes what it knows."""
+    broker.view = View()
+    for name, value in vars(broker.view).items():
+        setattr(broker.view, name, copy.copy(getattr(broker.cluster, name, value)))
+
+
+def test_a_former_leader_that_was_paused_is_not_believed() -> None:
+    async def test(cluster: Cluster, client: LogOffsetsClient) -> None:
+        paused, *others = cluster.brokers.values()
+        assert await client.offsets({P0: LATEST}) == {P0: 10}
+        paused.is_silent = True
+        _told_nothing(paused)
+        cluster.elect(P0, 3)
+        cluster.ends[P0] = 15
+        while await client.offsets({P0: LATEST}) != {P0: 15}:
+            pass
+        paused.is_silent = False
+        for other in others:
+            other.is_silent = True  # so that the paused one is the only one to tell who leads
+        while await client.offsets({BILLS: LATEST}) != {BILLS: 40}:
+            pass
+        for _ in range(3):
+            assert await client.offsets({P0: LATEST}) == {}
+        for other in others:
+            other.is_silent = False
+        while await client.offsets({P0: LATEST}) != {P0: 15}:
+            pass
+
+    run(test)
+
+
+def test_a_leader_that_does_not_know_its_own_epoch_is_not_believed() -> None:
+    async def test(cluster: Cluster, client: LogOffsetsClient) -> None:
+        _told_nothing(cluster.brokers[1])
+        cluster.elect(P0, 3)
+        cluster.elect(P0, 1)
+        cluster.ends[P0] = 15
+        cluster.brokers[1].is_silent = True
+        await client.topics(["orders"])  # another one tells
+        cluster.brokers[1].is_silent = False
+        assert await client.offsets({P0: LATEST}) == {}
+        cluster.brokers[1].view = cluster
+        while await client.offsets({P0: LATEST}) != {P0: 15}:
+            pass
+
+    run(test)
+
+
+def test_a_topic_that_is_made_again_begins_with_a_lower_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(cluster: Cluster, client: LogOffsetsClient) -> None:
+        cluster.epochs[P0] = 7
+        assert await client.offsets({P0: LATEST}) == {P0: 10}
+        monkeypatch.setitem(TOPIC_IDS, "orders", UUID(int=3))
+        cluster.epochs[P0], cluster.ends[P0] = 0, 2
+        await client.topics(["orders"])
+        assert await client.offsets({P0: LATEST}) == {P0: 2}
 
     run(test)
 
