@@ -11,6 +11,7 @@ import pytest
 
 from sharegroup.gateway.job_client import row_appender
 from sharegroup.gateway.job_client.row_appender import JobUnavailableError, RowAppender
+from sharegroup.gateway.upstream.cluster import SLOW_ANSWER_S
 from sharegroup.topics.row_channel import partition_of
 from tests.processes.loop_clock import advance
 from tests.processes.scripted_broker import (
@@ -233,6 +234,27 @@ def test_a_leader_that_moves() -> None:
         await other.stop()
 
     run(test)
+
+
+def test_a_silent_leader_is_left_once_another_broker_leads() -> None:
+    async def test(broker: ScriptedBroker, cluster: ScriptedCluster, appender: RowAppender) -> None:
+        other = await ScriptedBroker(node_id=2).start()
+        cluster._brokers = (broker, other)
+        await rows(appender, b"1")[0]
+        other.producers |= broker.producers  # it is a replica
+        broker.script += [NEVER_ANSWER]
+        sent = rows(appender, b"2")
+        await until(lambda: len(broker.produced) == 2)
+        advance(SLOW_ANSWER_S)  # it leads as long as nobody knows better
+        await until(lambda: cluster.refreshed == 1)
+        cluster.moved = 2
+        advance(SLOW_ANSWER_S)
+        await sent[0]
+        assert other.logs[0] == [b"2"]
+        assert broker.produced[-1] == other.produced[0]
+        await other.stop()
+
+    run(test, timeout_s=1_000_000)
 
 
 def test_a_broker_that_has_another_address_now() -> None:

@@ -26,8 +26,10 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from kafka.errors import (
     CorruptRecordError,
@@ -47,7 +49,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from sharegroup.errors import ShareGroupError
 from sharegroup.gateway.job_client.broker_clock import BrokerClock
-from sharegroup.gateway.upstream.cluster import UpstreamCluster
+from sharegroup.gateway.upstream.cluster import Leader, UpstreamCluster
 from sharegroup.gateway.upstream.node_connections import NodeConnections
 from sharegroup.kafka_clients.connection import UpstreamUnavailableError
 from sharegroup.kafka_clients.headers import Response
@@ -364,7 +366,8 @@ class _PartitionQueue:
         )
         if batch.sent_ms is None:
             batch.sent_ms = local_ms()
-        answer = await self._ask(request, ProduceResponse, MAX_PRODUCE_VERSION)
+        asked = self._ask(request, ProduceResponse, MAX_PRODUCE_VERSION)
+        answer = await self._leaders.while_it_leads(self._topic, self._partition, asked)
         produced = answer.responses[0].partition_responses[0]
         if produced.error_code == NoError.errno:
             self._clock.appended(batch.sent_ms, produced.log_append_time_ms, local_ms())
@@ -393,11 +396,18 @@ class _Leaders:
 
     def connection(self, topic: str, partition: int) -> KeptConnection:
         """To the leader of a topic partition. Raises UpstreamUnavailableError when there is none."""
-        known = self._cluster.topic(topic)
-        leader = known.leaders.get(partition) if known is not None else None
+        leader = self._leader(topic, partition)
         if leader is None or leader.node_id < 0:
             raise UpstreamUnavailableError(f"nobody leads {topic}-{partition}")
         return self._connections.to(leader.node_id)
+
+    async def while_it_leads(self, topic: str, partition: int, asked: Coroutine[Any, Any, Response]) -> Response:
+        """What the leader was asked. Raises UpstreamUnavailableError, also when it is silent and another one leads."""
+        return await self._cluster.while_it_leads(partial(self._leader, topic, partition), asked)
+
+    def _leader(self, topic: str, partition: int) -> Leader | None:
+        known = self._cluster.topic(topic)
+        return None if known is None else known.leaders.get(partition)
 
     async def refresh(self) -> None:
         """What is known of the leaders may be old."""

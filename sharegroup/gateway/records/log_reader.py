@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
@@ -28,7 +29,6 @@ from sharegroup.gateway.records.record_batches import read_batches
 from sharegroup.gateway.upstream.cluster import Leader, Topic, UpstreamCluster
 from sharegroup.kafka_clients.connection import UpstreamUnavailableError
 from sharegroup.kafka_clients.list_offsets import EARLIEST, list_offsets_request, listed_offsets
-from sharegroup.kafka_clients.quiet_task import quiet_task
 
 _Fetched = FetchResponse.FetchableTopicResponse.PartitionData
 
@@ -38,8 +38,6 @@ NAMES_FETCH_VERSION, IDS_FETCH_VERSION = 12, 13
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 #: How long a leader may take, in seconds: 4 MiB must come through a slow network within it.
 READ_TIMEOUT_S = 10.0
-#: After this time without an answer the gateway looks up again who leads the partition.
-SLOW_READ_S = 2.0
 #: After a read that gave nothing, before the same is tried again; it doubles.
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.25, 5.0
 #: What is left of a pause counts from here; less is a remainder of the arithmetic, which no timer can wait for.
@@ -170,16 +168,8 @@ class LogReader:
         raise LogReadError(found.error_code, log_start_offset)
 
     async def _answer(self, position: LogPosition, leader: Leader, request: FetchRequest, newest: int) -> FetchResponse:
-        """The leader's response. A leader that is silent is left as soon as another broker leads the partition."""
-        task = quiet_task(self._cluster.ask(leader.node_id, request, FetchResponse, newest, READ_TIMEOUT_S))
-        try:
-            while not (await asyncio.wait([task], timeout=SLOW_READ_S))[0]:
-                await self._cluster.try_refresh()
-                if self._leader(position) != leader:
-                    raise UpstreamUnavailableError(f"broker {leader.node_id} does not answer and no longer leads")
-            return task.result()
-        finally:
-            task.cancel()
+        asked = self._cluster.ask(leader.node_id, request, FetchResponse, newest, READ_TIMEOUT_S)
+        return await self._cluster.while_it_leads(partial(self._leader, position), asked)
 
     async def _log_start_offset(self, position: LogPosition, leader: Leader) -> int:
         """Where the log begins: Kafka's brokers do not say so with OFFSET_OUT_OF_RANGE. -1 if it cannot be told."""

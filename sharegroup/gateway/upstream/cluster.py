@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
+from typing import Any, TypeVar
 
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.metadata import MetadataResponse
@@ -16,6 +17,7 @@ from sharegroup.gateway.upstream.metadata_snapshots import MetadataSnapshots
 from sharegroup.kafka_clients.broker_connections import Address, BrokerConnections
 from sharegroup.kafka_clients.connection import Features, UpstreamUnavailableError
 from sharegroup.kafka_clients.headers import Response
+from sharegroup.kafka_clients.quiet_task import quiet_task
 from sharegroup.topics.client_settings import ClientSettings
 
 __all__ = ["Leader", "Topic", "UpstreamCluster"]
@@ -26,6 +28,10 @@ logger = logging.getLogger(__name__)
 REFRESH_PAUSE_S = 0.2
 #: So long a topic that was seen is taken to be there, and so long whoever must know it waits for the answer.
 SEEN_FOR_S, LOOK_TIMEOUT_S = 1.0, 1.0
+#: After this time without an answer of a partition's leader it is looked up who leads.
+SLOW_ANSWER_S = 2.0
+
+T = TypeVar("T")
 
 
 class UpstreamCluster:
@@ -99,6 +105,22 @@ class UpstreamCluster:
     ) -> Response:
         """A request to one broker, in the newest version that both know."""
         return await self._connections.to(node_id).ask(request, response, max_version, timeout_s)
+
+    async def while_it_leads(self, leader: Callable[[], Leader | None], asked: Coroutine[Any, Any, T]) -> T:
+        """What a partition's leader was `asked`; one that is silent is left as soon as another one leads.
+
+        `leader` tells who leads the partition by what is known. Raises UpstreamUnavailableError then, too.
+        """
+        task = quiet_task(asked)
+        try:
+            begun_with = leader()
+            while not (await asyncio.wait([task], timeout=SLOW_ANSWER_S))[0]:
+                await self.try_refresh()
+                if begun_with is not None and leader() != begun_with:
+                    raise UpstreamUnavailableError(f"broker {begun_with.node_id} does not answer and no longer leads")
+            return task.result()
+        finally:
+            task.cancel()
 
     async def features(self, node_id: int) -> Features:
         """Which APIs a broker offers, in which versions."""

@@ -9,7 +9,8 @@ import pytest
 
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.records.batch_cache import BatchCache
-from sharegroup.gateway.records.log_reader import READ_TIMEOUT_S, SLOW_READ_S, LogPosition, LogReader, LogReadError
+from sharegroup.gateway.records.log_reader import READ_TIMEOUT_S, LogPosition, LogReader, LogReadError
+from sharegroup.gateway.upstream.cluster import SLOW_ANSWER_S
 from sharegroup.kafka_clients.broker_connections import NEXT_BROKER_S
 from sharegroup.kafka_clients.connection import UpstreamUnavailableError
 from sharegroup.protocol.topic_ids import made_topic_id
@@ -208,7 +209,7 @@ def test_a_read_leaves_a_silent_leader_once_another_broker_leads(upstream: Upstr
             await upstream.reader.read(position, 0)
         await upstream.reader.read(position, 0)
 
-    assert upstream.call(lambda: upstream.timed(read)) - began_s < SLOW_READ_S + 2 * NEXT_BROKER_S
+    assert upstream.call(lambda: upstream.timed(read)) - began_s < SLOW_ANSWER_S + 2 * NEXT_BROKER_S
     assert upstream.reader.cached(position, 0, 1_000)
 
 

@@ -9,6 +9,7 @@ import pytest
 from kafka import TopicPartition
 
 from sharegroup.gateway.records import log_reader
+from sharegroup.gateway.upstream import cluster
 from sharegroup.testkit.simulation import broker_faults
 from sharegroup.testkit.simulation.run import run
 from sharegroup.watch.log_poll import LogPoll
@@ -56,7 +57,7 @@ def a_topic_of_a_silent_leader_is_deleted(patch: pytest.MonkeyPatch) -> None:
 
 def a_gateway_waits_for_a_silent_leader(patch: pytest.MonkeyPatch) -> None:
     """A read of a log waits, whoever leads the partition meanwhile."""
-    patch.setattr(log_reader, "SLOW_READ_S", 1e6)
+    patch.setattr(cluster, "SLOW_ANSWER_S", 1e6)
     patch.setattr(log_reader, "READ_TIMEOUT_S", 1e6)
 
 
