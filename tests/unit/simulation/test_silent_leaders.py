@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -10,6 +11,8 @@ from kafka import TopicPartition
 
 from sharegroup.gateway.records import log_reader
 from sharegroup.gateway.upstream import cluster
+from sharegroup.kafka_clients import log_offsets
+from sharegroup.kafka_clients.silent_brokers import SilentBrokers
 from sharegroup.testkit.simulation import broker_faults
 from sharegroup.testkit.simulation.run import run
 from sharegroup.watch.log_poll import LogPoll
@@ -61,6 +64,20 @@ def a_gateway_waits_for_a_silent_leader(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(log_reader, "READ_TIMEOUT_S", 1e6)
 
 
+def a_look_up_waits_a_minute(patch: pytest.MonkeyPatch) -> None:
+    """The job waits a minute for a leader that answers nothing, before it goes on with the others."""
+    patch.setattr(log_offsets, "OFFSETS_TIMEOUT_S", 60.0)
+
+
+def a_silent_broker_is_never_asked_again(patch: pytest.MonkeyPatch) -> None:
+    """Once silent, a broker counts as silent for ever."""
+
+    async def never(brokers: SilentBrokers, node_id: int) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    patch.setattr(SilentBrokers, "_try_until_it_answers", never)
+
+
 _DELAYED = "a silent leader delays only its own"
 #: By name: the defect, and the rule by which it must be found.
 DEFECTS: dict[str, tuple[Plant, str]] = {
@@ -70,6 +87,8 @@ DEFECTS: dict[str, tuple[Plant, str]] = {
         (a_log_of_a_silent_leader_is_empty, "the safe clock waits for requests"),
         (a_topic_of_a_silent_leader_is_deleted, _DELAYED),
         (a_gateway_waits_for_a_silent_leader, _DELAYED),
+        (a_look_up_waits_a_minute, _DELAYED),
+        (a_silent_broker_is_never_asked_again, "everything is delivered"),
     )
 }
 #: A seed that shows them all.
