@@ -79,7 +79,7 @@ test-all: setup-dev $(STAMPS)/spark.jsa $(STAMPS)/jars-tools+broker-3.9+s3+s3-se
 
 .PHONY: unit
 unit: $(STAMPS)/dev
-	$(PY) -m pytest tests/unit --numprocesses=2 --hypothesis-profile=quick
+	$(PY) -m pytest tests/unit --numprocesses=2 --hypothesis-profile=quick -m "not thorough"
 
 # Pythons beside the one of .venv, each with an environment of its own.
 .PHONY: pythons
@@ -106,7 +106,7 @@ properties: $(STAMPS)/dev
 	@for run in $$(seq $(RUNS)); do \
 		echo "properties: run $$run of $(RUNS)"; \
 		$(PY) -m pytest tests/unit --numprocesses=2 --quiet --hypothesis-profile=fresh \
-			--randomly-seed=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ') || exit 1; \
+			-m "not thorough" --randomly-seed=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ') || exit 1; \
 	done
 
 .PHONY: bench

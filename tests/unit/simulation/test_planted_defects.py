@@ -25,6 +25,8 @@ from sharegroup.testkit.simulation.run import run
 from sharegroup.types import Cause
 from sharegroup.watch.known_configs import KnownConfigs
 
+pytestmark = pytest.mark.thorough
+
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 

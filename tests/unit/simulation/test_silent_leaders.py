@@ -18,6 +18,8 @@ from sharegroup.testkit.simulation.run import run
 from sharegroup.watch.log_poll import LogPoll
 from sharegroup.watch.request_clock import RequestClock
 
+pytestmark = pytest.mark.thorough
+
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
