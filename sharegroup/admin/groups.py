@@ -25,7 +25,7 @@ def list_groups(brokers: Brokers, states: Collection[str], types: Collection[str
 
     def listed(node_id: int) -> Any:
         request = ListGroupsRequest(
-            states_filter=sorted(states), types_filter=sorted(types), min_version=_TYPES_VERSION
+            states_filter=sorted(states), types_filter=sorted(types), min_version=_TYPES_VERSION if types else 0
         )
         try:
             response = brokers.ask_once(request, node_id)

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as Committed
 from deltalake import DeltaTable
 from kafka import KafkaProducer
+from kafka.errors import GroupIdNotFoundError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
@@ -264,6 +266,28 @@ def test_a_failed_batch_comes_back(
 
 
 @pytest.mark.thorough
+def test_a_new_member_does_not_take_the_name_of_a_consumer_group(
+    spark: SparkSession, kafka: EmbeddedKafka, job: ShareGroupJobRun, topic: str, tmp_path: Path
+) -> None:
+    deliveries, group_id, sent = Deliveries(), job.new_group(), produce(kafka, topic, 1)
+
+    def handle(records: DataFrame, batch_id: int) -> None:
+        deliveries.add(records)
+
+    with consumer(spark, job, group_id, topic, tmp_path / "first") as member:
+        member.start(handle)
+        deliveries.wait_for(lambda: set(deliveries.seen) == sent)
+    others = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group_id})
+    others.commit(offsets=[Committed(topic, 0, 1)], asynchronous=False)
+    others.close()
+    with pytest.raises(GroupIdNotFoundError, match="is not a share group"):
+        consumer(spark, job, group_id, topic, tmp_path / "second").start(handle)
+    more = produce(kafka, topic, 1)
+    with consumer(spark, job, group_id, topic, tmp_path / "first") as member:  # it goes on, as it did before
+        member.start(handle)
+        deliveries.wait_for(lambda: set(deliveries.seen) == sent | more)
+
+
 def test_a_wrong_result_releases_the_batch_and_a_lasting_fault_ends_the_query(
     spark: SparkSession, kafka: EmbeddedKafka, job: ShareGroupJobRun, topic: str, tmp_path: Path
 ) -> None:

@@ -18,9 +18,11 @@ from sharegroup.member.member_logic import MemberSettings
 from sharegroup.member.offer_file import OfferFile
 from sharegroup.member.ranges import ROW_SCHEMA
 from sharegroup.member.subscription import Subscription
+from sharegroup.spark.job.checkpoint import read_checkpoint
 from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch
 from sharegroup.spark.share_consumer.batch_runner import BatchRunner, Handler
 from sharegroup.spark.share_consumer.consumer_query import ShareConsumerQuery
+from sharegroup.spark.share_consumer.group_name import refuse_other_kind
 from sharegroup.spark.share_consumer.observed import observed
 from sharegroup.spark.share_consumer.source import READER, SOURCE_NAME
 from sharegroup.spark.shipping import register_source
@@ -141,9 +143,15 @@ class ShareConsumer:
         return self._runner is not None and self._runner.holds_batch
 
     def start(self, handle: Handler) -> ShareConsumerQuery:
-        """Join the group and run `handle` for each batch, from a thread of Spark's; a consumer is started once."""
+        """Join the group and run `handle` for each batch, from a thread of Spark's; a consumer is started once.
+
+        Raises GroupIdNotFoundError (kafka-python's) if the checkpoint is new and the brokers have a group of another
+        kind with this name. A member that goes on from its checkpoint is served all the same.
+        """
         if self._query is not None:
             raise RuntimeError("this consumer was started before; make another one")
+        if read_checkpoint(self._spark, self._checkpoint) is None:
+            refuse_other_kind(self._python_kafka, self._settings.group_id)
         offers = tempfile.TemporaryDirectory(prefix="share-consumer-")
         stop = ShareConsumerQuery.stop_flag()
         channel = RowChannel(self._python_kafka, self._row_topics, self.member_id)
