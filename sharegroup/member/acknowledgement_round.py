@@ -45,7 +45,8 @@ class AcknowledgementRound:
     the member holds now. What a static member renews (`is_static`) is to outlast its restart. `incarnation` is the
     process that acknowledges. `linger_ms` is how long its rows may wait at the job for others.
 
-    `refused` fills with the batches that were not accepted; `not_allowed` tells that the group allows no renewals,
+    `refused` fills with the batches that were not accepted; `failed_records` counts their records and those of topics
+    that are deleted; `not_allowed` tells that the group allows no renewals,
     `lock_deadline_ms` is the earliest renewed lock's (0: none). `locks`, by offset, are the ends of the locks that the
     member holds, as far as it knows.
     """
@@ -63,6 +64,7 @@ class AcknowledgementRound:
         linger_ms: int = 0,
     ) -> None:
         self.refused: list[tuple[AssignedPartition, AcknowledgementBatch]] = []
+        self.failed_records = 0
         self.not_allowed = False
         self.lock_deadline_ms = 0
         self.locks: Mapping[AssignedPartition, RangeMap[int]] = {}
@@ -103,6 +105,7 @@ class AcknowledgementRound:
         elif response.renewals_off:
             self.not_allowed = True
         elif code == ErrorCode.UNKNOWN_TOPIC_ID:
+            self.failed_records += _records(row)
             logger.info("%s-%d is no more, nor what was acquired of it", response.topic, response.partition)
         elif code not in _LOST and error_code(code).retriable:
             row.due_ms = now_ms + RETRY_MS
@@ -110,6 +113,7 @@ class AcknowledgementRound:
         elif code in _LOST and len(row.batches) > 1:
             self._add(row.share_partition, row.batches, -(-len(row.batches) // PARTS))
         else:
+            self.failed_records += _records(row)
             self.refused += [(row.share_partition, batch) for batch in row.batches]
             logger.info("refused for %s-%d: %s", response.topic, response.partition, response.error_message)
         return True
@@ -148,6 +152,10 @@ class AcknowledgementRound:
     def _add(self, share_partition: AssignedPartition, batches: Sequence[AcknowledgementBatch], per_row: int) -> None:
         for listed in in_rows(batches, per_row):
             self._open[next(self._ids)] = _Row(share_partition, listed)
+
+
+def _records(row: _Row) -> int:
+    return sum(batch.last_offset - batch.first_offset + 1 for batch in row.batches)
 
 
 def uniform(

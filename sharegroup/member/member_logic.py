@@ -326,7 +326,7 @@ class MemberLogic:
         if answered is self.acknowledgements:
             self.acknowledgements = None
             self.redelivered += len(answered.refused)
-            self.counts.refused(len(answered.refused))
+            self.counts.failed(answered.failed_records)
             if answered.refused:
                 logger.warning("%d ranges were acknowledged too late, and are redelivered", len(answered.refused))
             return

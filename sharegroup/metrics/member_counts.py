@@ -40,7 +40,7 @@ class MemberCounts:
 
     def __init__(self) -> None:
         self._heartbeats = self._fetches = self._rebalances = 0
-        self._acknowledged = self._refused = self._records = 0
+        self._acknowledged = self._failed = self._records = 0
         self._heartbeat_ms: int | None = None
         self._polled_ms: int | None = None
         self._heartbeat_times, self._fetch_times = _Times(), _Times()
@@ -82,15 +82,12 @@ class MemberCounts:
         """So many records are acknowledged."""
         self._acknowledged += records
 
-    def refused(self, ranges: int) -> None:
-        """Of these acknowledgements so many ranges came too late."""
-        self._refused += ranges
+    def failed(self, records: int) -> None:
+        """The acknowledgements of so many of these records failed."""
+        self._failed += records
 
     def values(self, now_ms: int) -> dict[str, dict[str, float]]:
-        """{Kafka's group: {Kafka's name: value}}; seconds where the name says so, else milliseconds, records, or times.
-
-        `acknowledgements-error-total` counts ranges.
-        """
+        """{Kafka's group: {Kafka's name: value}}; seconds where the name says so, else ms, records, or times."""
         return {
             CONSUMER: {
                 "last-poll-seconds-ago": _ago_s(self._polled_ms, now_ms),
@@ -111,7 +108,7 @@ class MemberCounts:
                 "records-per-request-avg": self._records_of_polls.mean,
                 "records-per-request-max": self._records_of_polls.max,
                 "acknowledgements-send-total": self._acknowledged,
-                "acknowledgements-error-total": self._refused,
+                "acknowledgements-error-total": self._failed,
             },
         }
 

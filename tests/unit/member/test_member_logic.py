@@ -14,6 +14,7 @@ from sharegroup.member.member_logic import (
     renews,
 )
 from sharegroup.member.ranges import AssignedPartition, HeldRange, OfferedBatch
+from sharegroup.metrics.member_counts import FETCH_MANAGER
 from sharegroup.protocol.share_group_requests import HeartbeatRequest, TopicMetadata
 from sharegroup.protocol.share_partition_requests import FetchRequest, UnacquireRequest
 from sharegroup.protocol.share_partition_responses import FetchResponse
@@ -182,6 +183,7 @@ def test_an_acknowledgement_does_not_touch_what_was_granted_again(job: EngineJob
     drive.step()
     assert job.log_of("accept") == []
     assert (drive.logic.redelivered, drive.logic.failure) == (1, None)
+    assert acknowledgement_errors(drive) == 100
 
 
 def test_what_is_given_back_names_its_grants(job: EngineJob) -> None:
@@ -216,6 +218,11 @@ def test_a_batch_that_dies_twice_may_be_more_the_second_time(job: EngineJob) -> 
     assert len({transaction_of(batch) for batch in reruns}) == 2
 
 
+def acknowledgement_errors(drive: Drive) -> float:
+    """Kafka counts records, whatever the error was."""
+    return drive.logic.counts.values(drive.job.now_ms())[FETCH_MANAGER]["acknowledgements-error-total"]
+
+
 def busy_with_more_waiting(job: EngineJob) -> tuple[Drive, OfferedBatch]:
     """A member that works on its first batch of 40, and holds 60 records more."""
     drive = Drive(job, max_records=40)
@@ -245,6 +252,7 @@ def test_a_topic_made_again_is_another_one(job: EngineJob) -> None:
     drive.step()
     assert drive.logic.acknowledgements is None  # refused for good: there is nothing to try again
     assert (drive.logic.redelivered, drive.logic.failure) == (0, None)
+    assert acknowledgement_errors(drive) == 40
     assert job.log_of("accept") == []
 
 

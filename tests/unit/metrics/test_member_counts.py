@@ -36,7 +36,7 @@ def test_batches_and_their_acknowledgements() -> None:
     for records, now_ms in ((10, 1_000), (30, 1_400), (20, 2_400)):
         counts.polled(records, now_ms)
         counts.acknowledged(records)
-    counts.refused(2)
+    counts.failed(2)
     values = counts.values(4_400)
     assert values[CONSUMER] == {
         "last-poll-seconds-ago": 2, "time-between-poll-avg": 700, "time-between-poll-max": 1_000
