@@ -136,12 +136,8 @@ class QueryMetrics:
         self._parts["hand_over" if self._parts else "operator"] = now_s - self._last_s
         self._begun_s = self._batch = self._led_s = None
 
-        def count(counts: JobCounts) -> None:
-            counts.take(batch)
-            if led_s is not None:
-                counts.set(catalogue.LOAD_SECONDS, now_s - led_s, self.name)
-
-        self._count(count)
+        load_s = None if led_s is None else now_s - led_s
+        self._count(lambda counts: counts.take(batch, load_s))
 
     @property
     def running_s(self) -> float:

@@ -36,13 +36,18 @@ class GroupCounts:
         if after and not before:
             self._members[self._labels.of(after["group_id"])] += 0
             self._rebalances.add(0, self._labels.of(after["group_id"]))
-        if before and after and after["group_epoch"] > before["group_epoch"]:
-            self._rebalances.add(1, self._labels.of(after["group_id"]))
         if before and after is None and self._labels.forget(before["group_id"]):
             self._rebalances.forget(before["group_id"])
             del self._members[before["group_id"]]
             return str(before["group_id"])
         return None
+
+    def rebalanced(self, before: _Row | None, after: _Row | None) -> None:
+        """Count the epochs between two rows of `share_groups`. A new group has had one when its epoch is 2, and so has
+        one that is created again: its epoch is lower than before."""
+        if after is not None:
+            epoch, last = after["group_epoch"], before["group_epoch"] if before is not None else 1
+            self._rebalances.add(epoch - (last if last <= epoch else 1), self._labels.of(after["group_id"]))
 
     def member(self, before: _Row | None, after: _Row | None) -> None:
         """Of `share_group_members`."""

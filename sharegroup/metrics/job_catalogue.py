@@ -91,7 +91,7 @@ GROUPS = _gauge(
 MEMBERS = _gauge("members", "Members.", _GROUP)
 REBALANCES = _counter(
     "rebalances",
-    "Times that a group's epoch went up, and with it the assignor was due.",
+    "Group epochs: each is a rebalance, and several may be in one micro-batch.",
     _GROUP,
     "group-coordinator-metrics:share-group-rebalance-count",
 )
@@ -107,11 +107,13 @@ SHARE_PARTITIONS = _gauge(
 LEADER_EPOCH = _gauge("leader_epoch", "The epoch with which the query leads; 0: it does not.", _QUERY)
 RUNNING = _gauge("query_running", "1 while the query runs.", _QUERY)
 STARTS = _counter("query_starts", "Starts of the query; the first one counts.", _QUERY)
-LOAD_SECONDS = _gauge(
+LOAD_SECONDS = _histogram(
     "load_seconds",
-    "From the start of the query to the end of its first micro-batch, which loads the share-partitions.",
+    "Loads of share-partitions: from a start of the query to the end of its first micro-batch, and each later "
+    "micro-batch that begins to lead some.",
     _QUERY,
-    "ShareGroupMetrics/PartitionLoadTimeMs; share-coordinator-metrics:partition-load-time-max",
+    (*_SECONDS, 120.0, 300.0),
+    "ShareGroupMetrics/PartitionLoadTimeMs; share-coordinator-metrics:partition-load-time-avg, -max",
 )
 BATCH_SECONDS = _histogram(
     "micro_batch_seconds", "Micro-batches, from the operator's run to the answers.", _QUERY, _SECONDS

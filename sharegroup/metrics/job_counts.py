@@ -39,7 +39,6 @@ _COUNTERS = (
 )
 _GAUGES = (
     catalogue.LEADER_EPOCH,
-    catalogue.LOAD_SECONDS,
     catalogue.BACKLOG,
     catalogue.SPARK_STATE_ROWS,
     catalogue.SPARK_STATE_BYTES,
@@ -74,6 +73,7 @@ class JobCounts:
         self._gauges: dict[Metric, dict[Labels, float]] = {metric: {} for metric in _GAUGES}
         self._batch_seconds = Histogram(catalogue.BATCH_SECONDS)
         self._write_seconds = Histogram(catalogue.WRITE_SECONDS)
+        self._load_seconds = Histogram(catalogue.LOAD_SECONDS)
 
     def add(self, metric: Metric, count: float, *labels: str) -> None:
         """Count more of one of the counters."""
@@ -88,12 +88,12 @@ class JobCounts:
         self._groups.begin()
         self._change(rows)
 
-    def take(self, batch: FinishedBatch) -> None:
-        """Count a micro-batch."""
-        query = batch.query
-        for part, seconds in batch.part_s.items():
-            self.add(catalogue.PART_SECONDS, seconds, query, part)
-        self._batch_seconds.observe(sum(batch.part_s.values()), query)
+    def take(self, batch: FinishedBatch, load_s: float | None = None) -> None:
+        """Count a micro-batch. `load_s`, of the first one after a start of the query, are seconds since the start."""
+        query, seconds = batch.query, sum(batch.part_s.values())
+        for part, part_s in batch.part_s.items():
+            self.add(catalogue.PART_SECONDS, part_s, query, part)
+        self._batch_seconds.observe(seconds, query)
         if "commit" in batch.part_s:
             self._write_seconds.observe(batch.part_s["commit"], query)
         self.add(catalogue.REQUEST_ROWS, batch.requests, query)
@@ -104,9 +104,13 @@ class JobCounts:
         for row in batch.tables.get("share_group_state", ()):
             self.add(catalogue.STATE_RECORDS, 1, row["record_type"])
         self._deliveries.take(batch.tables.get("delivery_log", ()))
-        for values in batch.windows:
-            self._share_partitions.take(WindowSizes.of(values), batch.now_ms)
+        loaded = [self._share_partitions.take(WindowSizes.of(values), batch.now_ms) for values in batch.windows]
+        if load_s is not None or any(loaded):
+            self._load_seconds.observe(seconds if load_s is None else load_s, query)
         self._change(batch.changes)
+        for table, before, after in batch.changes:
+            if table == "share_groups":
+                self._groups.rebalanced(before, after)
 
     def families(self, now_ms: int) -> Iterator[Family]:
         """All of it as it is now."""
@@ -120,6 +124,7 @@ class JobCounts:
             yield gauge(metric, values.items())
         yield self._batch_seconds.family()
         yield self._write_seconds.family()
+        yield self._load_seconds.family()
 
     def _change(self, changes: Iterable[RowChange]) -> None:
         for table, before, after in changes:

@@ -42,8 +42,9 @@ class SharePartitionSizes:
         self._oldest: dict[str, _Oldest] = {}
         self._named: dict[_Key, Labels] = {}
 
-    def take(self, sizes: WindowSizes, now_ms: int) -> None:
-        """Take in what an operator has told; `now_ms` is its batch's timestamp."""
+    def take(self, sizes: WindowSizes, now_ms: int) -> bool:
+        """Take in what an operator has told; `now_ms` is its batch's timestamp. Return whether the share-partition was
+        not led before."""
         key = sizes.group_id, sizes.topic_id, sizes.partition
         before = self._known.pop(key, None)
         if before is not None:
@@ -52,7 +53,7 @@ class SharePartitionSizes:
             self._named.pop(key, None)
             if before is not None:
                 self._tell_age(before[0], key, None)
-            return
+            return False
         label = before[0] if before else self._labels.of(sizes.group_id)
         sums = sizes.lag, sizes.available, sizes.acquired, sizes.in_flight, 1
         end = max(sizes.log_end_offset, sizes.end_offset) if sizes.lag else sizes.start_offset
@@ -62,6 +63,7 @@ class SharePartitionSizes:
         self._tell_age(label, key, since_ms(ages))
         if len(self._named) < self._most_partitions:
             self._named.setdefault(key, (sizes.group_id, sizes.topic, str(sizes.partition)))
+        return before is None
 
     def families(self, now_ms: int) -> Iterator[Family]:
         """As they are now."""

@@ -8,6 +8,7 @@ from sharegroup.metrics import job_catalogue as catalogue
 from sharegroup.metrics.group_labels import OTHER, GroupLabels
 from sharegroup.metrics.job_counts import FinishedBatch, JobCounts, RowChange
 from sharegroup.metrics.metric import Labels, Metric, Observations
+from sharegroup.metrics.window_sizes import WindowSizes
 
 QUERY = "share_partition"
 
@@ -106,6 +107,40 @@ def test_a_group_has_its_series_before_anything_happens() -> None:
     assert shown(counts, catalogue.REBALANCES) == {("a",): 0}
     assert shown(counts, catalogue.LOCK_TIMEOUTS) == {("a",): 0}
     assert shown(counts, catalogue.ARCHIVED) == {("a", "reject"): 0, ("a", "delivery_limit"): 0}
+
+
+def test_each_epoch_is_a_rebalance() -> None:
+    """A micro-batch may raise a group's epoch several times, and creates a group with epoch 2 (KAFKA-20268)."""
+    counts = JobCounts(10, 0)
+    counts.read_tables([("share_groups", None, group("a", "Stable", 7))])
+    counts.take(changed(("share_groups", group("a", "Stable", 7), group("a", "Stable", 10))))
+    counts.take(changed(("share_groups", None, group("b", "Stable", 3))))
+    assert shown(counts, catalogue.REBALANCES) == {("a",): 3, ("b",): 2}
+
+
+def test_a_group_that_is_created_again_begins_with_a_lower_epoch() -> None:
+    counts = JobCounts(10, 0)
+    counts.read_tables([("share_groups", None, group("a", "Dead", 7))])
+    counts.take(changed(("share_groups", group("a", "Dead", 7), group("a", "Stable", 2))))
+    assert shown(counts, catalogue.REBALANCES) == {("a",): 1}
+
+
+def of_windows(*windows: WindowSizes) -> FinishedBatch:
+    return FinishedBatch(QUERY, 0, {"operator": 0.25, "commit": 0.25}, windows=windows)
+
+
+def test_each_load_has_its_time() -> None:
+    """The start of a query, and each later micro-batch in which share-partitions begin to be led."""
+    counts = JobCounts(10, 0)
+    first, second = WindowSizes("g", "t", "id", 0), WindowSizes("g", "t", "id", 1)
+    counts.take(of_windows(first), load_s=20.0)
+    counts.take(of_windows(first))
+    counts.take(of_windows(first, second))
+    counts.take(of_windows(first._replace(is_led=False)))
+    counts.take(of_windows(first), load_s=40.0)
+    loads = shown(counts, catalogue.LOAD_SECONDS)[QUERY,]
+    assert isinstance(loads, Observations)
+    assert (loads.cumulative[-1], loads.sum) == (3, 60.5)
 
 
 def test_a_query_that_leads_again_counts_its_tables_anew() -> None:
