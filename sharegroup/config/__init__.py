@@ -14,12 +14,12 @@ from sharegroup.config.loading import check_group_overrides, load_config, parse_
 from sharegroup.config.offset_reset import AutoOffsetReset, OffsetResetStrategy
 from sharegroup.config.reference import reference
 from sharegroup.config.share_coordinator import ShareCoordinatorConfig
-from sharegroup.config.share_group import AssignorName, IsolationLevel, ShareGroupConfig
+from sharegroup.config.share_group import BUILT_IN_ASSIGNORS, IsolationLevel, ShareGroupConfig
 from sharegroup.config.storage_options import is_s3
 
 __all__ = [
+    "BUILT_IN_ASSIGNORS",
     "NO_CELL",
-    "AssignorName",
     "AutoOffsetReset",
     "CellsConfig",
     "Config",

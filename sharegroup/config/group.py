@@ -103,7 +103,10 @@ class GroupOverrides(ConfigFamily):
         description="Least time between two runs of the assignor.",
     )
     assignor: AssignorName | None = Field(
-        default=None, alias="share.assignor", description="Who decides which member reads what (ours)."
+        default=None,
+        alias="share.assignor",
+        description="Who decides which member reads what (ours).",
+        json_schema_extra={"allowed": "one of group.share.assignors"},
     )
     consumer_group_offset_mirror: str = Field(
         default="",
@@ -127,7 +130,7 @@ class GroupConfig:
     auto_offset_reset: AutoOffsetReset
     isolation_level: IsolationLevel
     assignment_interval_ms: int
-    assignor: AssignorName
+    assignor: str
     max_size: int
     consumer_group_offset_mirror: str = ""
     client_id_as_instance_id: bool = False
@@ -147,7 +150,6 @@ class GroupConfig:
         texts = {
             "auto_offset_reset": str(self.auto_offset_reset),
             "isolation_level": self.isolation_level.value,
-            "assignor": self.assignor.value,
         }
         return values | texts
 
@@ -162,6 +164,4 @@ class GroupConfig:
             known["auto_offset_reset"] = AutoOffsetReset.parse(known["auto_offset_reset"])
         if "isolation_level" in known:
             known["isolation_level"] = IsolationLevel(known["isolation_level"])
-        if "assignor" in known:
-            known["assignor"] = AssignorName(known["assignor"])
         return dataclasses.replace(cls.of(ShareGroupConfig(), GroupOverrides()), **known)

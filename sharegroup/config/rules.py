@@ -51,7 +51,7 @@ def group_problems(overrides: GroupOverrides, job: ShareGroupConfig, wrong: Coll
             problems.append(f"{name} must be greater than or equal to {low} ({given[name]} and {frames[low]})")
     assignor = given.get(_ASSIGNOR)
     if assignor is not None and _ASSIGNOR not in wrong and _ASSIGNORS not in wrong and assignor not in job.assignors:
-        problems.append(f"{_ASSIGNOR} must be one of {_ASSIGNORS} ({assignor.value} and {_listed(job)})")
+        problems.append(f"{_ASSIGNOR} must be one of {_ASSIGNORS} ({assignor} and {_listed(job)})")
     if {f"share.{end}" for end in (*_SESSIONS, _HEARTBEAT)} & set(given):
         in_force = {f"share.{end}": given.get(f"share.{end}", frames[f"group.share.{end}"]) for end in BOUNDED}
         unsure = {name.removeprefix("group.") for name in wrong}
@@ -72,7 +72,7 @@ def clamp(given: Mapping[str, Any], job: ShareGroupConfig) -> Clamped:
             values[name] = frames[bound]
     assignor = values.get(_ASSIGNOR)
     if assignor is not None and assignor not in job.assignors:
-        warnings.append(f"{_ASSIGNOR} {assignor.value} is not one of {_ASSIGNORS} {_listed(job)}: the first is used")
+        warnings.append(f"{_ASSIGNOR} {assignor} is not one of {_ASSIGNORS} {_listed(job)}: the first is used")
         del values[_ASSIGNOR]
     for end in _SESSIONS:
         session, heartbeat = (values.get(f"share.{e}", frames[f"group.share.{e}"]) for e in (end, _HEARTBEAT))

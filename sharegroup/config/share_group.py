@@ -10,19 +10,17 @@ from pydantic import BeforeValidator, Field
 from sharegroup.config.family import ConfigFamily, Whole
 from sharegroup.config.offset_reset import ALLOWED, AutoOffsetReset, OffsetResetStrategy
 
-__all__ = ["MAX_RECORD_LOCKS", "AssignorName", "IsolationLevel", "Reset", "ShareGroupConfig"]
+__all__ = ["BUILT_IN_ASSIGNORS", "MAX_RECORD_LOCKS", "AssignorName", "IsolationLevel", "Reset", "ShareGroupConfig"]
 
 #: Kafka stops at 10,000; a window here is ranges, whose cost does not grow with the number of records.
 MAX_RECORD_LOCKS = 10_000_000
 #: The cap of KIP-345: longer than any restart takes.
 MAX_STATIC_MS = 1_800_000
-
-
-class AssignorName(str, Enum):
-    """The assignors that there are: Kafka's `simple`, and `all`."""
-
-    SIMPLE = "simple"
-    ALL = "all"
+#: The names of the assignors that are part of this project: Kafka's `simple`, and `all`.
+BUILT_IN_ASSIGNORS = ("simple", "all")
+#: Kafka's class of its assignor, which a broker's configuration may name.
+_KAFKAS_ASSIGNORS = {"org.apache.kafka.coordinator.group.assignor.SimpleAssignor": "simple"}
+_ALLOWED_ASSIGNORS = "simple, all, or the dotted name of a class"
 
 
 class IsolationLevel(str, Enum):
@@ -44,17 +42,29 @@ def _parse_reset(value: object) -> object:
 Reset = Annotated[AutoOffsetReset, BeforeValidator(_parse_reset)]
 
 
-def _assignors(value: object) -> object:
-    """Kafka's LIST: names with commas, or a list of them."""
+def _assignor(value: object) -> object:
+    (name,) = _assignors([value])
+    return name
+
+
+def _assignors(value: object) -> tuple[str, ...]:
+    """Kafka's LIST: names with commas, or a list of them. Whether a class is there, the job finds out at its start."""
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, list | tuple):
         raise ValueError("Not a list")
-    texts = list(dict.fromkeys(name.strip() if isinstance(name, str) else name for name in names))
-    known = [name.value for name in AssignorName]
-    unknown = [str(getattr(text, "value", text)) for text in texts if text not in known]
+    texts = [str(name).strip() for name in names]
+    unknown = [text for text in texts if text not in BUILT_IN_ASSIGNORS and not _is_class_name(text)]
     if unknown or not texts:
         raise ValueError(f"Unknown assignor {', '.join(unknown)}" if any(unknown) else "At least one must be named")
-    return tuple(AssignorName(text) for text in texts)
+    return tuple(dict.fromkeys(_KAFKAS_ASSIGNORS.get(text, text) for text in texts))
+
+
+def _is_class_name(text: str) -> bool:
+    return "." in text and all(part.isidentifier() for part in text.split("."))
+
+
+#: The name of an assignor.
+AssignorName = Annotated[str, BeforeValidator(_assignor)]
 
 
 class ShareGroupConfig(ConfigFamily):
@@ -64,11 +74,11 @@ class ShareGroupConfig(ConfigFamily):
         default=200, alias="group.share.max.size", ge=1, le=1000, description="Most members of a group."
     )
 
-    assignors: Annotated[tuple[AssignorName, ...], BeforeValidator(_assignors)] = Field(
-        default=(AssignorName.SIMPLE,),
+    assignors: Annotated[tuple[str, ...], BeforeValidator(_assignors)] = Field(
+        default=BUILT_IN_ASSIGNORS[:1],
         alias="group.share.assignors",
         description="Assignors that a group may choose from; the first is that of the others.",
-        json_schema_extra={"allowed": "a list of simple, all"},
+        json_schema_extra={"allowed": f"a list of {_ALLOWED_ASSIGNORS}"},
     )
 
     session_timeout_ms: Whole = Field(
@@ -231,6 +241,6 @@ class ShareGroupConfig(ConfigFamily):
     )
 
     @property
-    def assignor(self) -> AssignorName:
+    def assignor(self) -> str:
         """That of a group that has chosen none."""
         return self.assignors[0]

@@ -39,7 +39,7 @@ def load(group_id: str, rows: Iterable[TableRecord], now_ms: int, config: GroupC
         group.replay(DeletedTopicRecord(topic_id, now_ms))
     told = {member_id: member.assignment for member_id, member in group.members.items()}
     if told:
-        group.replay(TargetAssignmentMetadataRecord(config.assignor.value, None))
+        group.replay(TargetAssignmentMetadataRecord(config.assignor, None))
     for member_id, assignment in assigned(group, config, told).items():
         group.replay(TargetAssignmentRecord(member_id, assignment))
         group.replay(SessionRecord(member_id, now_ms + session_timeout_ms(group.members[member_id], config)))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sharegroup.config import GroupConfig
-from sharegroup.group_coordinator.assignors import ASSIGNORS, GroupSpec, MemberSpec, SubscribedTopicDescriber
+from sharegroup.group_coordinator.assignors import GroupSpec, MemberSpec, SubscribedTopicDescriber, assignor_of
 from sharegroup.group_coordinator.change import Change
 from sharegroup.group_coordinator.group_metadata import GroupMetadata
 from sharegroup.group_coordinator.records import (
@@ -46,7 +46,7 @@ def update_target_assignment(change: Change, now_ms: int, config: GroupConfig) -
     """
     group = change.after
     if not is_pending(group):
-        if not group.members or group.assignor == config.assignor.value:
+        if not group.members or group.assignor == config.assignor:
             return
         change.bump_group_epoch()
         group = change.after
@@ -60,7 +60,7 @@ def _run(change: Change, group: GroupMetadata, now_ms: int, config: GroupConfig)
     for member_id, assignment in targets.items():
         if assignment != group.targets.get(member_id):
             change.add(TargetAssignmentRecord(member_id, assignment))
-    change.add(TargetAssignmentMetadataRecord(config.assignor.value, now_ms if any(targets.values()) else None))
+    change.add(TargetAssignmentMetadataRecord(config.assignor, now_ms if any(targets.values()) else None))
     change.add(ShareGroupRecord(group.group_id, group.group_epoch, group.group_epoch, group.group_state))
 
 
@@ -78,11 +78,13 @@ def assigned(group: GroupMetadata, config: GroupConfig, current: Mapping[str, As
         member_id: MemberSpec(
             topic_ids[member.subscribed_topic_names],
             {topic_id: partitions for _, topic_id, partitions in current.get(member_id, ())},
+            member.rack_id,
+            member.group_instance_id,
         )
         for member_id, member in group.members.items()
     }
     topics = SubscribedTopicDescriber({item.topic_id: item.partitions for item in assignable.values()})
-    targets = ASSIGNORS[config.assignor].assign(GroupSpec(members), topics)
+    targets = assignor_of(config.assignor).assign(GroupSpec(members), topics)
     return {
         member_id: tuple(
             TopicPartitions(name, item.topic_id, of_member[item.topic_id])

@@ -52,7 +52,7 @@ class ShareGroupDescribe:
         operations = NOT_ASKED_FOR
         if request.body.include_authorized_operations:
             operations = bit_field(self._security.operations(caller, Resource.GROUP, group_id))
-        return described(group, self._configs.group_config(group_id).assignor.value, operations)
+        return described(group, self._configs.group_config(group_id).assignor, operations)
 
 
 def topics_of(group: ShareGroupDescription) -> list[str]:

@@ -4,7 +4,6 @@ Several members may read one share-partition, so any assignment is a valid one t
 reader; assignors differ in how many readers each has, and in how little moves when the group changes.
 """
 
-from sharegroup.config import AssignorName
 from sharegroup.group_coordinator.assignors.all_assignor import AllAssignor
 from sharegroup.group_coordinator.assignors.assignor import (
     GroupAssignment,
@@ -14,10 +13,10 @@ from sharegroup.group_coordinator.assignors.assignor import (
     ShareGroupPartitionAssignor,
     SubscribedTopicDescriber,
 )
+from sharegroup.group_coordinator.assignors.assignor_class import assignor_of
 from sharegroup.group_coordinator.assignors.simple_assignor import SimpleAssignor
 
 __all__ = [
-    "ASSIGNORS",
     "AllAssignor",
     "GroupAssignment",
     "GroupSpec",
@@ -26,10 +25,5 @@ __all__ = [
     "ShareGroupPartitionAssignor",
     "SimpleAssignor",
     "SubscribedTopicDescriber",
+    "assignor_of",
 ]
-
-#: Each by the name that `group.share.assignors` and `share.assignor` have for it.
-ASSIGNORS: dict[AssignorName, ShareGroupPartitionAssignor] = {
-    AssignorName.SIMPLE: SimpleAssignor(),
-    AssignorName.ALL: AllAssignor(),
-}

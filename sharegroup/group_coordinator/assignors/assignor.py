@@ -22,10 +22,12 @@ GroupAssignment = Mapping[str, MemberAssignment]
 
 
 class MemberSpec(NamedTuple):
-    """What a member subscribes to, in the group's order of topics, and its present target."""
+    """What a member subscribes to, in the group's order of topics, its present target, and what it says of itself."""
 
     subscribed_topic_ids: tuple[str, ...]
     assignment: MemberAssignment
+    rack_id: str | None = None
+    instance_id: str | None = None
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import pytest
 
 from sharegroup.config import (
-    AssignorName,
     AutoOffsetReset,
     Config,
+    GroupConfig,
     IsolationLevel,
     OffsetResetStrategy,
     check_group_overrides,
@@ -16,6 +16,7 @@ from sharegroup.config import (
 from sharegroup.errors import InvalidConfigError
 
 DEFAULTS = Config()
+ASSIGNORS = "a list of simple, all, or the dotted name of a class"
 
 
 def problems(mapping: Mapping[str, object]) -> list[str]:
@@ -92,10 +93,19 @@ def test_a_group_value_goes_before_the_jobs() -> None:
 def test_the_first_assignor_is_that_of_groups_that_choose_none(assignors: object) -> None:
     section = {"group.share.assignors": assignors}
     config = parse_config({"group": section, "groups": {"g": {"share.assignor": "simple"}}}, "x")
-    assert config.group.assignors == (AssignorName.ALL, AssignorName.SIMPLE)
-    assert config.group_config("any").assignor is AssignorName.ALL
-    assert config.group_config("g").assignor is AssignorName.SIMPLE
+    assert config.group.assignors == ("all", "simple")
+    assert config.group_config("any").assignor == "all"
+    assert config.group_config("g").assignor == "simple"
     assert parse_config({"group": config.group.set_texts()}, "x").group == config.group
+
+
+def test_an_assignor_may_be_a_class_by_its_dotted_name() -> None:
+    kafkas = "org.apache.kafka.coordinator.group.assignor.SimpleAssignor"
+    section = {"group.share.assignors": f"{kafkas},racks.NearestAssignor"}
+    config = parse_config({"group": section, "groups": {"g": {"share.assignor": "racks.NearestAssignor"}}}, "x")
+    assert config.group.assignors == ("simple", "racks.NearestAssignor")
+    assert config.group_config("g").assignor == "racks.NearestAssignor"
+    assert GroupConfig.from_json(config.group_config("g").to_json()) == config.group_config("g")
 
 
 def test_a_group_chooses_among_the_jobs_assignors() -> None:
@@ -148,10 +158,10 @@ def test_numbers_and_flags_may_be_texts_as_in_kafkas_property_files() -> None:
             "group",
             "group.share.assignors",
             "simple,range,fair",
-            "Unknown assignor range, fair (allowed: a list of simple, all)",
+            f"Unknown assignor range, fair (allowed: {ASSIGNORS})",
         ),
-        ("group", "group.share.assignors", "", "At least one must be named (allowed: a list of simple, all)"),
-        ("group", "group.share.assignors", 5, "Not a list (allowed: a list of simple, all)"),
+        ("group", "group.share.assignors", "", f"At least one must be named (allowed: {ASSIGNORS})"),
+        ("group", "group.share.assignors", 5, f"Not a list (allowed: {ASSIGNORS})"),
         ("group", "group.share.delivery.count.limit", 11, "Value must be no more than 10 (allowed: 2..10)"),
         (
             "group",
@@ -192,7 +202,7 @@ RESETS = "earliest | latest | by_duration:<ISO-8601 duration>"
         ("share.auto.offset.reset", "none", f"Value must be {RESETS} (allowed: {RESETS})"),
         ("share.auto.offset.reset", 5, f"Not a text (allowed: {RESETS})"),
         ("share.isolation.level", "x", "Not one of the known values (allowed: read_uncommitted | read_committed)"),
-        ("share.assignor", "range", "Not one of the known values (allowed: simple | all)"),
+        ("share.assignor", "range", "Unknown assignor range (allowed: one of group.share.assignors)"),
         ("share.renew.acknowledge.enable", 1, "Expected value to be either true or false (allowed: true | false)"),
     ],
 )

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sharegroup.config import AssignorName, Config, GroupConfig
+from sharegroup.config import Config, GroupConfig
 from sharegroup.engine.group_rows import table_records, table_row
 from sharegroup.group_coordinator import CoordinatorResult, ShareGroup
 from sharegroup.group_coordinator.group_metadata import GroupMetadata
@@ -18,9 +18,7 @@ from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES
 
 GROUP = "orders-readers"
 #: Everybody reads everything, at once: when and to whom share-partitions are assigned is for other tests to show.
-CONFIG = dataclasses.replace(
-    Config().group_config(GROUP), max_size=3, assignment_interval_ms=0, assignor=AssignorName.ALL
-)
+CONFIG = dataclasses.replace(Config().group_config(GROUP), max_size=3, assignment_interval_ms=0, assignor="all")
 ORDERS = {"orders": TopicMetadata("id-orders", 2)}
 ORDERS_AND_BILLS = {**ORDERS, "bills": TopicMetadata("id-bills", 1)}
 

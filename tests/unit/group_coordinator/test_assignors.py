@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sharegroup.config import AssignorName
+from sharegroup.config import BUILT_IN_ASSIGNORS
+from sharegroup.errors import InvalidConfigError
 from sharegroup.group_coordinator.assignors import (
-    ASSIGNORS,
     AllAssignor,
     GroupAssignment,
     GroupSpec,
@@ -19,6 +19,7 @@ from sharegroup.group_coordinator.assignors import (
     MemberSpec,
     SimpleAssignor,
     SubscribedTopicDescriber,
+    assignor_of,
 )
 from sharegroup.group_coordinator.assignors.balancing import quotas, sharing
 
@@ -34,11 +35,11 @@ def assign(
     subscriptions: Mapping[str, Iterable[str]],
     topics: Topics,
     current: Mapping[str, MemberAssignment] | None = None,
-    name: AssignorName = AssignorName.SIMPLE,
+    name: str = "simple",
 ) -> GroupAssignment:
     """`subscriptions` are topic ids by member; `current` is what each has, nothing for those that are not in it."""
     members = {m: MemberSpec(tuple(ids), (current or {}).get(m, {})) for m, ids in subscriptions.items()}
-    return ASSIGNORS[name].assign(GroupSpec(members), describer(topics))
+    return assignor_of(name).assign(GroupSpec(members), describer(topics))
 
 
 def held(assignment: MemberAssignment) -> Held:
@@ -99,9 +100,9 @@ def test_loads_are_the_quotas_and_each_partition_has_its_sharing(members: int, p
     assert set(members_of(found).values()) == {sharing(members, partitions)}
 
 
-@given(any_group(), CURRENT, st.sampled_from(AssignorName))
+@given(any_group(), CURRENT, st.sampled_from(BUILT_IN_ASSIGNORS))
 def test_each_partition_of_a_subscribed_topic_has_a_member(
-    group: tuple[dict[str, list[str]], dict[str, int]], current: dict[str, MemberAssignment], name: AssignorName
+    group: tuple[dict[str, list[str]], dict[str, int]], current: dict[str, MemberAssignment], name: str
 ) -> None:
     subscriptions, topics = group
     found = assign(subscriptions, topics, current, name)
@@ -157,9 +158,9 @@ def test_the_rest_of_each_topic_goes_to_who_has_less_of_the_others() -> None:
     assert abs(loads["a"] - loads["b"]) <= 1
 
 
-@given(any_group(), CURRENT, st.sampled_from(AssignorName))
+@given(any_group(), CURRENT, st.sampled_from(BUILT_IN_ASSIGNORS))
 def test_a_group_that_did_not_change_keeps_its_assignment(
-    group: tuple[dict[str, list[str]], dict[str, int]], current: dict[str, MemberAssignment], name: AssignorName
+    group: tuple[dict[str, list[str]], dict[str, int]], current: dict[str, MemberAssignment], name: str
 ) -> None:
     found = assign(*group, current, name)
     assert assign(*group, found, name) == found
@@ -221,7 +222,7 @@ def test_with_all_everybody_reads_everything(
     group: tuple[dict[str, list[str]], dict[str, int]], current: dict[str, MemberAssignment]
 ) -> None:
     subscriptions, topics = group
-    found = assign(subscriptions, topics, current, AssignorName.ALL)
+    found = assign(subscriptions, topics, current, "all")
     assert {member: held(of_member) for member, of_member in found.items()} == {
         member: {(t, p) for t, p in everything(topics) if t in topic_ids} for member, topic_ids in subscriptions.items()
     }
@@ -229,13 +230,59 @@ def test_with_all_everybody_reads_everything(
 
 def test_from_all_to_simple_each_partition_keeps_as_many_members_as_it_is_to_have() -> None:
     subscriptions, topics = {name: ["orders"] for name in "abcd"}, {"orders": 8}
-    of_all = assign(subscriptions, topics, name=AssignorName.ALL)
+    of_all = assign(subscriptions, topics, name="all")
     found = assign(subscriptions, topics, of_all)
     assert set(members_of(found).values()) == {1}
     assert [len(held(of_member)) for of_member in found.values()] == [2, 2, 2, 2]
 
 
 def test_every_name_has_its_assignor() -> None:
-    assert set(ASSIGNORS) == set(AssignorName)
-    assert isinstance(ASSIGNORS[AssignorName.SIMPLE], SimpleAssignor)
-    assert isinstance(ASSIGNORS[AssignorName.ALL], AllAssignor)
+    assert [type(assignor_of(name)) for name in BUILT_IN_ASSIGNORS] == [SimpleAssignor, AllAssignor]
+
+
+class ByRack:
+    """Members read the partitions whose number is that of their rack, and two that are not there."""
+
+    def assign(self, group: GroupSpec, topics: SubscribedTopicDescriber) -> GroupAssignment:
+        return {
+            member_id: {topic: (99, int(member.rack_id)), "not subscribed": (0,)}
+            for member_id, member in group.members.items()
+            if member.rack_id is not None
+            for topic in member.subscribed_topic_ids
+        }
+
+
+class Broken:
+    """Its author has forgotten a case."""
+
+    def assign(self, group: GroupSpec, topics: SubscribedTopicDescriber) -> GroupAssignment:
+        raise ZeroDivisionError
+
+
+class NoAssignor:
+    """A class without `assign`."""
+
+
+def test_a_class_of_a_user_assigns_by_rack() -> None:
+    group = GroupSpec({name: MemberSpec(("orders",), {}, rack) for name, rack in (("a", "1"), ("b", "0"), ("c", None))})
+    found = assignor_of(f"{__name__}.ByRack").assign(group, describer({"orders": 2}))
+    assert found == {"a": {"orders": (1,)}, "b": {"orders": (0,)}, "c": {}}
+
+
+def test_a_class_that_fails_is_replaced_by_simple(caplog: pytest.LogCaptureFixture) -> None:
+    subscriptions, topics = {name: ["orders"] for name in "ab"}, {"orders": 4}
+    assert assign(subscriptions, topics, name=f"{__name__}.Broken") == assign(subscriptions, topics)
+    assert "Broken failed; simple assigns in its place" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        (f"{__name__}.Missing", "AttributeError: "),
+        ("no_such_package.Assignor", "ModuleNotFoundError: "),
+        (f"{__name__}.NoAssignor", "it has no method assign"),
+    ],
+)
+def test_a_class_that_cannot_assign_is_a_wrong_configuration(name: str, reason: str) -> None:
+    with pytest.raises(InvalidConfigError, match=f"Class {name} is not an assignor here: {reason}"):
+        assignor_of(name)

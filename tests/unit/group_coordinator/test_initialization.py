@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from sharegroup.config import AssignorName
 from sharegroup.group_coordinator import GroupState, ShareGroup, ShareGroupRecord, SharePartitionStatus
 from sharegroup.group_coordinator.records import InitializationRecord, Record, SoftRecord
 from sharegroup.group_coordinator.share_group import INITIALIZING_MS
@@ -135,7 +134,7 @@ def test_a_run_for_another_reason_assigns_what_is_initialized() -> None:
 
 @pytest.mark.parametrize("partitions", [(4,), (4, 5)])
 def test_notices_before_a_due_run_raise_no_epoch(partitions: tuple[int, ...]) -> None:
-    driver = Driver(replace(CONFIG, assignor=AssignorName.SIMPLE, assignment_interval_ms=15_000))
+    driver = Driver(replace(CONFIG, assignor="simple", assignment_interval_ms=15_000))
     driver.join("a", metadata=FOUR)
     driver.initialize_all()
     driver.beat("a")

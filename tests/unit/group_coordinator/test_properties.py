@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from sharegroup.config import AssignorName, Config
+from sharegroup.config import BUILT_IN_ASSIGNORS, Config
 from sharegroup.errors import ErrorCode
 from sharegroup.group_coordinator import CoordinatorResult, GroupState, ShareGroup, SharePartitionStatus
 from sharegroup.group_coordinator.group_metadata import GroupMetadata
@@ -53,8 +53,8 @@ class GroupLife(RuleBasedStateMachine):
         self.highest_epoch = 0
         self.released: dict[str, int] = {}
 
-    @initialize(assignor=st.sampled_from(AssignorName), interval_ms=st.sampled_from([0, 1_000, 15_000]))
-    def configured(self, assignor: AssignorName, interval_ms: int) -> None:
+    @initialize(assignor=st.sampled_from(BUILT_IN_ASSIGNORS), interval_ms=st.sampled_from([0, 1_000, 15_000]))
+    def configured(self, assignor: str, interval_ms: int) -> None:
         config = dataclasses.replace(CONFIG, assignor=assignor, assignment_interval_ms=interval_ms)
         self.driver.config = config
 
@@ -242,8 +242,8 @@ class GroupLife(RuleBasedStateMachine):
             auto_offset_reset=Config().effective(GROUP, self.metadata.configs).config.auto_offset_reset,
         )
 
-    @rule(assignor=st.sampled_from(AssignorName))
-    def the_assignor_is_altered(self, assignor: AssignorName) -> None:
+    @rule(assignor=st.sampled_from(BUILT_IN_ASSIGNORS))
+    def the_assignor_is_altered(self, assignor: str) -> None:
         self.driver.config = dataclasses.replace(self.driver.config, assignor=assignor)
         self.driver.apply(CoordinatorResult())
 
@@ -278,7 +278,7 @@ class GroupLife(RuleBasedStateMachine):
             assert self.driver.now_ms < group.assignment_timestamp_ms + config.assignment_interval_ms
             assert self.driver.group.assignment_deadline_ms(config) is not None
         elif group.members:
-            assert group.assignor == config.assignor.value
+            assert group.assignor == config.assignor
 
     @invariant()
     def the_assignor_waits_a_limited_time_for_a_topic_to_be_initialized(self) -> None:
@@ -302,7 +302,7 @@ class GroupLife(RuleBasedStateMachine):
         assignable = group.assignable()
         subscribed = {m: group.members[m].subscribed_topic_names for m in group.targets}
         every = {m: {assignable[topic] for topic in names if topic in assignable} for m, names in subscribed.items()}
-        if self.driver.config.assignor is AssignorName.ALL:
+        if self.driver.config.assignor == "all":
             assert {m: set(target) for m, target in group.targets.items()} == every
         assert partitions(*group.targets.values()) == partitions(*every.values())
 
@@ -376,7 +376,7 @@ class GroupLife(RuleBasedStateMachine):
     def all_are_told(self) -> bool:
         """Whether the tables tell the targets. Those of `all` can be told from the rest."""
         group = self.metadata
-        return self.driver.config.assignor is AssignorName.ALL or all(
+        return self.driver.config.assignor == "all" or all(
             member.assignment == group.targets[member_id] for member_id, member in group.members.items()
         )
 
