@@ -16,6 +16,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the checkout, when the package is not installed
 
+from sharegroup.command_parser import CommandParser
+
 logger = logging.getLogger(__name__)
 
 
@@ -60,7 +62,7 @@ def main() -> int:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Appends the records of a share group to a Delta table, exactly once.")
+    parser = CommandParser(description="Appends the records of a share group to a Delta table, exactly once.")
     parser.add_argument("--bootstrap-servers", required=True, help="Kafka brokers as host:port, with commas")
     parser.add_argument("--group-id", required=True, help="the share group")
     parser.add_argument("--topics", required=True, help="topic names, with commas")

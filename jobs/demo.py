@@ -13,7 +13,6 @@ The first run in a virtual environment also makes class-data archives, from whic
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import signal
@@ -32,6 +31,7 @@ import psutil
 from deltalake.exceptions import TableNotFoundError
 from rich.console import Console
 
+from sharegroup.command_parser import CommandParser
 from sharegroup.testkit.class_archive import BROKER, SPARK
 from sharegroup.testkit.delivery_audit import Progress, audit, progress
 from sharegroup.testkit.demo.display import Display
@@ -217,7 +217,7 @@ def _progress() -> Progress:
 
 def main() -> int:
     """Run the demo; returns the exit code."""
-    parser = argparse.ArgumentParser(description="A share group at work: broker, job, members, a kill, and the audit.")
+    parser = CommandParser(description="A share group at work: broker, job, members, a kill, and the audit.")
     parser.add_argument("--records", type=int, default=40_000, help="how many (%(default)s)")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, _interrupt)

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the checkout, when the package is not installed
 
+from sharegroup.command_parser import CommandParser
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -77,7 +79,7 @@ def main() -> int:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="The members of the demo.")
+    parser = CommandParser(description="The members of the demo.")
     parser.add_argument("--bootstrap-servers", required=True, help="Kafka brokers as host:port, with commas")
     parser.add_argument("--group-id", required=True, help="the share group")
     parser.add_argument("--topic", required=True, help="the topic")

@@ -1,4 +1,4 @@
-"""A member of the demo that knows nothing of this project: confluent-kafka's ShareConsumer, through the gateway.
+"""A member of the demo that uses nothing of this project to consume: confluent-kafka's ShareConsumer, at the gateway.
 
     python jobs/demo_kafka_client.py --bootstrap-servers localhost:9193 --group-id demo --topic orders
 
@@ -16,7 +16,12 @@ import threading
 import time
 import warnings
 from collections import Counter
+from pathlib import Path
 from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # the checkout, when the package is not installed
+
+from sharegroup.command_parser import CommandParser
 
 #: For each record: a demo that is over at once shows nothing.
 WORK_S = 0.001
@@ -74,7 +79,7 @@ def main() -> int:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = CommandParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bootstrap-servers", required=True)
     parser.add_argument("--group-id", required=True)
     parser.add_argument("--topic", required=True)

@@ -18,6 +18,7 @@ from sharegroup.cli.remove_member import remove_member
 from sharegroup.cli.share_groups.command import share_groups
 from sharegroup.cli.top import top
 from sharegroup.cli.ui import ui
+from sharegroup.cli.version_option import with_version
 from sharegroup.topics.kafka_client_log import set_up_kafka_client_log
 from sharegroup.topics.line_limit import LineLimit
 
@@ -25,6 +26,7 @@ app = typer.Typer(no_args_is_help=True, help="Kafka share groups on Spark and De
 
 
 @app.callback()
+@with_version
 def _settings(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log what happens, not only what is wrong.")] = False,
 ) -> None:
@@ -38,16 +40,16 @@ def _settings(
     set_up_kafka_client_log(logging.ERROR)
 
 
-app.command()(gateway)
-app.command()(job)
-app.command()(move_group)
-app.command(cls=OptionalValues)(share_groups)
-app.command()(configs)
-app.command()(browse)
-app.command()(top)
-app.command()(invoke_consumer_rebalance)
-app.command()(remove_member)
-app.command()(ui)
+app.command()(with_version(gateway))
+app.command()(with_version(job))
+app.command()(with_version(move_group))
+app.command(cls=OptionalValues)(with_version(share_groups))
+app.command()(with_version(configs))
+app.command()(with_version(browse))
+app.command()(with_version(top))
+app.command()(with_version(invoke_consumer_rebalance))
+app.command()(with_version(remove_member))
+app.command()(with_version(ui))
 
 
 def main() -> None:

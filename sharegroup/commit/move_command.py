@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import logging
 import sys
@@ -11,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from sharegroup.command_parser import CommandParser
 from sharegroup.commit.commit_steps import RowProducer
 from sharegroup.commit.group_move import CellTables, check_movable, move_group
 from sharegroup.commit.versioned_table import TableStoreError
@@ -24,7 +24,7 @@ from sharegroup.topics.unread_rows import unread_rows
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Move a group to the cell that the configuration has it in; the exit code. 1: it cannot be moved, or not now."""
-    parser = argparse.ArgumentParser(description="Move a group to another cell, while its members and both jobs stand.")
+    parser = CommandParser(description="Move a group to another cell, while its members and both jobs stand.")
     parser.add_argument(
         "--config", required=True, type=Path, help="the configuration, which has the group in its new cell"
     )

@@ -11,7 +11,6 @@ Broker and controller are one KRaft node (for more, see `embedded_kafka_cluster`
 (`guarded_process`).
 """
 
-import argparse
 import base64
 import contextlib
 import os
@@ -33,6 +32,7 @@ from typing import NamedTuple, NoReturn
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
+from sharegroup.command_parser import CommandParser
 from sharegroup.testkit.class_archive import BROKER
 from sharegroup.testkit.guarded_process import GuardedProcess
 from sharegroup.testkit.jars import QUICK_START, JarsError, jars, java
@@ -468,7 +468,7 @@ def _serve(kafka: EmbeddedKafka, topics: list[str]) -> None:
 
 def main(arguments: list[str]) -> int:
     """Runs a broker until Ctrl-C or SIGTERM and prints its bootstrap address once it is ready."""
-    parser = argparse.ArgumentParser(prog="python -m sharegroup.testkit.embedded_kafka", description=main.__doc__)
+    parser = CommandParser(prog="python -m sharegroup.testkit.embedded_kafka", description=main.__doc__)
     parser.add_argument("--port", type=int, default=9092, help="where clients connect; 0 picks a free port")
     parser.add_argument("--data-dir", type=Path, help="keeps the data here; without it, it goes when the broker stops")
     parser.add_argument("--topic", action="append", default=[], metavar="NAME[:PARTITIONS]", help="create it first")

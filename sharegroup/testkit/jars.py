@@ -12,7 +12,6 @@ The cache is `$SHAREGROUP_CACHE`, else `$XDG_CACHE_HOME/sharegroup`, else `~/.ca
 A configuration is fetched when something first asks for its JARs; `make` fetches those of a target before it runs.
 """
 
-import argparse
 import fcntl
 import hashlib
 import importlib.util
@@ -26,6 +25,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+
+from sharegroup.command_parser import CommandParser
 
 IVY_XML = Path(__file__).resolve().parents[2] / "conf" / "ivy.xml"
 IVY_SETTINGS = IVY_XML.with_name("ivysettings.xml")
@@ -153,7 +154,7 @@ def _say(text: str) -> None:
 
 def main(command_line: list[str]) -> int:
     """Fetch the named configurations at the same time."""
-    parser = argparse.ArgumentParser(
+    parser = CommandParser(
         prog="python -m sharegroup.testkit.jars",
         description="Fetches the JARs of conf/ivy.xml that are not there yet, into a cache that all clones share.",
     )

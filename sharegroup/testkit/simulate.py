@@ -9,13 +9,13 @@ trace, with no more faults than it needs and with what concerns its share-partit
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
+from sharegroup.command_parser import CommandParser
 from sharegroup.testkit.simulation.run import Result, run
 from sharegroup.testkit.simulation.shrinking import shrunk
 
@@ -25,7 +25,7 @@ _TWICE = 50
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run seeds, or tell one seed's story; the exit code says whether all held."""
-    parser = argparse.ArgumentParser(prog="python -m sharegroup.testkit.simulate", description=__doc__)
+    parser = CommandParser(prog="python -m sharegroup.testkit.simulate", description=__doc__)
     parser.add_argument("--seeds", default="0:100", type=_range, help="A:B, without B")
     parser.add_argument("--hours", default=1.0, type=float, help="simulated hours of each seed")
     parser.add_argument("--trace", type=int, metavar="SEED", help="tell this one seed")

@@ -8,7 +8,6 @@ The dialect is DataFusion's, which delta-rs brings. For the views of the cookboo
 
 from __future__ import annotations
 
-import argparse
 import sys
 from datetime import datetime
 from typing import Any
@@ -19,6 +18,7 @@ from deltalake.exceptions import DeltaError
 from rich.console import Console
 from rich.table import Table
 
+from sharegroup.command_parser import CommandParser
 from sharegroup.tables.schemas import ALL_TABLES, table_path
 
 
@@ -53,7 +53,7 @@ def _tables() -> Table:
 
 def main(command_line: list[str]) -> int:
     """Print what was asked for; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m sharegroup.testkit.table_sql", description="SQL over the tables.")
+    parser = CommandParser(prog="python -m sharegroup.testkit.table_sql", description="SQL over the tables.")
     parser.add_argument("tables", help="tables.path of the job's configuration")
     parser.add_argument("statement", nargs="?", help="the SQL; without it, the tables and their columns")
     arguments = parser.parse_args(command_line)

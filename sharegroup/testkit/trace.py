@@ -6,7 +6,6 @@ aside), 1 when something does, 2 when a line cannot be read or is not a scenario
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from sharegroup.command_parser import CommandParser
 from sharegroup.errors import ShareGroupError
 from sharegroup.testkit import coordinator_trace, share_partition_trace
 
@@ -83,7 +83,7 @@ def run_file(path: Path, report: TraceReport, differences: TextIO, results: Text
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m sharegroup.testkit.trace", description=__doc__)
+    parser = CommandParser(prog="python -m sharegroup.testkit.trace", description=__doc__)
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE.jsonl")
     parser.add_argument(
         "--json",

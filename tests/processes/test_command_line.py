@@ -8,7 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from sharegroup import __version__
+from sharegroup.cli.app import app
+
+ROOT = Path(__file__).resolve().parents[2]
 #: What takes seconds, or a tenth of one, to load, and what no command needs before it runs.
 HEAVY = ("pyspark", "pandas", "deltalake", "pyarrow", "kafka", "pydantic", "yaml", "sharegroup.config")
 
@@ -42,8 +47,40 @@ def test_an_administrators_command_loads_no_data_frames() -> None:
 def test_help_has_every_command() -> None:
     done = sharegroup("--help", COLUMNS="120")
     assert done.returncode == 0
-    for command in ("gateway", "job", "move-group", "share-groups", "configs", "browse", "top", "ui"):
+    for command in COMMANDS:
         assert command in done.stdout
+
+
+COMMANDS = ("gateway", "job", "move-group", "share-groups", "configs", "browse", "top", "ui")
+COMMANDS += ("invoke-consumer-rebalance", "remove-member")
+#: Commands that are no part of `sharegroup`.
+PROGRAMS = (
+    *(f"jobs/{path.name}" for path in sorted((ROOT / "jobs").glob("*.py"))),
+    *(f"-m sharegroup.testkit.{name}" for name in ("embedded_kafka", "jars", "simulate", "table_sql", "trace")),
+    "-m sharegroup.commit.move_command",
+    "-m sharegroup.spark.job.run_job",
+)
+
+
+@pytest.mark.parametrize("command", ["", *COMMANDS])
+def test_each_command_has_the_version(command: str) -> None:
+    arguments = [command, "--version"] if command else ["--version"]
+    done = CliRunner().invoke(app, arguments, prog_name="sharegroup")
+    assert (done.exit_code, done.output) == (0, f"sharegroup {__version__}\n")
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_each_program_has_the_version(program: str) -> None:
+    done = run(*program.replace("jobs/", f"{ROOT}/jobs/").split(), "--version")
+    assert (done.returncode, done.stdout) == (0, f"sharegroup {__version__}\n"), done.stderr
+
+
+def test_the_job_does_not_start_without_its_assignors(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text("group: {group.share.assignors: racks.NearestAssignor}")
+    done = run("-m", "sharegroup.spark.job.run_job", "--config", str(path))
+    assert done.returncode == 1
+    assert "Class racks.NearestAssignor is not an assignor here: ModuleNotFoundError" in done.stderr
 
 
 def test_shell_completion() -> None:

@@ -6,15 +6,16 @@ cannot go on; exit 3: another job leads (FENCED_LEADER_EPOCH).
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import logging
 import sys
 import threading
 from pathlib import Path
 
+from sharegroup.command_parser import CommandParser
 from sharegroup.config import NO_CELL, Config, load_config
 from sharegroup.errors import FencedLeaderError, InvalidConfigError, ShareGroupError
+from sharegroup.group_coordinator.assignors import assignor_of
 from sharegroup.spark.log_set_up import set_up_log
 
 logger = logging.getLogger("sharegroup.spark.job.run_job")  # as a program it is __main__
@@ -26,13 +27,16 @@ EXIT_INTERRUPTED = 130
 
 def main() -> int:
     """Run the job; returns the exit code."""
-    parser = argparse.ArgumentParser(description="Kafka share groups (KIP-932) as a Spark job, on any broker.")
+    parser = CommandParser(description="Kafka share groups (KIP-932) as a Spark job, on any broker.")
     parser.add_argument("--config", required=True, type=Path, help="YAML file, see conf/share_group.yaml")
     parser.add_argument("--cell", default=NO_CELL, help="the cell whose job this is, where the file has cells")
     arguments = parser.parse_args()
     set_up_log()
     try:
-        return _run(_absolute(load_config(arguments.config)).of_cell(arguments.cell))
+        config = load_config(arguments.config)
+        for name in config.group.assignors:
+            assignor_of(name)
+        return _run(_absolute(config).of_cell(arguments.cell))
     except InvalidConfigError as error:
         print(error, file=sys.stderr)
         return EXIT_FAILED

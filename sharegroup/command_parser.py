@@ -1,0 +1,20 @@
+"""The parser of the programs that are no part of the command `sharegroup`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from sharegroup import __version__
+
+__all__ = ["CommandParser"]
+
+
+class CommandParser(argparse.ArgumentParser):
+    """An ArgumentParser with the option --version, which each of Kafka's tools has."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.add_argument(
+            "--version", action="version", version=f"sharegroup {__version__}", help="show the version and exit"
+        )
