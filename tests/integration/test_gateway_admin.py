@@ -198,6 +198,7 @@ def test_kafkas_tools(
     offsets = tools.share_groups("--describe", "--group", group_id, "--verbose")
     listed = tools.share_groups("--list", "--state", "empty,stable")
     all_groups = tools.start(GROUPS, "--list")
+    of_type = [tools.start(GROUPS, "--list", *kind) for kind in (("--share",), ("--group-type", "Share"))]
     dry_run = tools.share_groups(*reset, f"{topic}:0", "--to-earliest", "--dry-run")
     columns = "GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "START-OFFSET", "LAG"
     stored = read_share_group_offsets(tables, group_id)
@@ -213,6 +214,10 @@ def test_kafkas_tools(
     }
     assert kinds[group_id] == ("Share", "share")
     assert kinds[classic_group][0] == "Classic"
+    for said in of_type:
+        of_groups = {row["GROUP"]: row["TYPE"] for row in said.result().table("GROUP", "TYPE")}
+        assert of_groups[group_id] == "Share"
+        assert classic_group not in of_groups
     new_offsets = "GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"
     assert [tuple(row.values()) for row in dry_run.result().table(*new_offsets)] == [(group_id, topic, "0", "0")]
     assert read_share_group_offsets(tables, group_id) == stored

@@ -91,7 +91,7 @@ class ListGroups:
         if request.version >= STATES_VERSION:
             asked.states_filter = body.states_filter
         if request.version >= TYPES_VERSION:
-            asked.types_filter = body.types_filter
+            asked.types_filter = [kind for kind in body.types_filter if kind.lower() != SHARE]
         _, highest = (await self._cluster.features(node_id)).ranges[ListGroupsRequest.API_KEY]
         answer = await self._cluster.ask(node_id, asked, ListGroupsResponse)
         return answer, highest

@@ -80,6 +80,13 @@ def test_filters() -> None:
     assert names(upstream(), types_filter=["share", "classic"], states_filter=["Stable"]) == {"billing", "orders"}
 
 
+def test_the_upstream_is_not_asked_for_share_groups() -> None:
+    """Brokers that have share groups themselves would list them for nothing, and older ones do not know the type."""
+    cluster = upstream()
+    assert names(cluster, types_filter=["Share", "Consumer"]) == {"stream", "orders", "old-orders"}
+    assert [request.types_filter for request in cluster.asked if request.name == "ListGroupsRequest"] == [["Consumer"]]
+
+
 def test_the_upstream_is_not_needed_for_share_groups() -> None:
     cluster = ScriptedUpstream()  # answers nothing
     assert names(cluster, types_filter=["share"]) == {"orders", "old-orders"}
