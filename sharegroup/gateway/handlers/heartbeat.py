@@ -54,7 +54,8 @@ class ShareGroupHeartbeat:
         self._subscriptions: OrderedDict[SessionKey, tuple[str, ...]] = OrderedDict()
 
     async def __call__(self, request: Request[ShareGroupHeartbeatRequest]) -> ShareGroupHeartbeatResponse:
-        """Ask the job; while it is away the member is told to try again (COORDINATOR_NOT_AVAILABLE)."""
+        """Ask the job. While it is away or loads, the member is to try again (COORDINATOR_NOT_AVAILABLE,
+        COORDINATOR_LOAD_IN_PROGRESS)."""
         body = request.body
         process = SessionKey(body.group_id, body.member_id)
         try:
@@ -72,7 +73,9 @@ class ShareGroupHeartbeat:
             return _refusal(body.member_id, int(error.code), error.message)
         except (JobUnavailableError, UpstreamUnavailableError) as error:
             logger.warning("heartbeat of group %s: %s", body.group_id, error)
-            return _refusal(body.member_id, int(ErrorCode.COORDINATOR_NOT_AVAILABLE), str(error))
+            is_upstream = isinstance(error, UpstreamUnavailableError)
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE if is_upstream else error.code
+            return _refusal(body.member_id, int(code), str(error))
         assert isinstance(answer, HeartbeatResponse)
         self._remember(process, row, answer, lease)
         return _response(body.member_id, answer)

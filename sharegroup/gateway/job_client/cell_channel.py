@@ -21,13 +21,14 @@ from sharegroup.gateway.job_client.response_reader import (
     Row,
     decoded_rows,
 )
-from sharegroup.gateway.job_client.row_appender import JobUnavailableError, RowAppender
+from sharegroup.gateway.job_client.row_appender import JobLoadingError, JobUnavailableError, RowAppender
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.protocol.broadcasts import Broadcast
+from sharegroup.protocol.broadcasts import Broadcast, NewLeaderBroadcast
 from sharegroup.protocol.gateway_rows import GATEWAYS, GatewayRow, encode_gateway
 from sharegroup.protocol.response_records import LISTS
 from sharegroup.protocol.response_rows import Response
 from sharegroup.protocol.share_group_requests import ShareGroupRequest
+from sharegroup.protocol.share_group_responses import ShareGroupResponse
 from sharegroup.protocol.share_partition_responses import WantedNotice
 from sharegroup.topics.client_settings import ClientSettings
 from sharegroup.topics.row_channel import RowTopics
@@ -66,6 +67,8 @@ class CellChannel:
         #: Requests that had no response in time, so far, and when the last of them had none (seconds of the loop).
         self.timeouts = 0
         self._silent_s = float("-inf")
+        #: Whether a job has started that has not answered any request to a group yet.
+        self._is_loading = False
         self._is_closing = False
         self._listening = asyncio.Event()
         self._ready = asyncio.Event()
@@ -160,7 +163,7 @@ class CellChannel:
         return self._appender.now_ms()
 
     def ask(self, request: Request) -> Awaitable[Response]:
-        """Produce a row, now if that can be, and wait for its response. Raises JobUnavailableError, when awaited."""
+        """As `JobChannel.ask`."""
         sent: asyncio.Future[int] | None = None
         if self._ready.is_set():
             try:
@@ -185,6 +188,8 @@ class CellChannel:
         except TimeoutError:
             self.timeouts += 1
             self._silent_s = self._loop.time()
+            if self._is_loading:
+                raise JobLoadingError(f"the job is still loading after {self._timeout_s:g} s") from None
             raise JobUnavailableError(f"the job did not answer within {self._timeout_s:g} s") from None
         finally:
             self._waiting.pop(request.id, None)
@@ -260,6 +265,9 @@ class CellChannel:
                     hear(*response)
                 continue
             self._silent_s = float("-inf")
+            self._is_loading = isinstance(response, NewLeaderBroadcast) or (
+                self._is_loading and not isinstance(response, ShareGroupResponse)
+            )
             if isinstance(response, Broadcast):
                 for tell in self._on_broadcast:
                     tell(response)

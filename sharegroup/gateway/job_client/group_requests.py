@@ -32,7 +32,8 @@ logger = logging.getLogger(__name__)
 class GroupRequests:
     """One row each; when the answer is there, the tables have what it says.
 
-    Each raises RequestError with what the coordinator refuses the request for, or COORDINATOR_NOT_AVAILABLE.
+    Each raises RequestError with what the coordinator refuses the request for; COORDINATOR_LOAD_IN_PROGRESS while
+    the job loads, and COORDINATOR_NOT_AVAILABLE while it is away.
     """
 
     def __init__(self, job: JobChannel) -> None:
@@ -69,7 +70,7 @@ class GroupRequests:
             answer = await self._job.ask(row)
         except JobUnavailableError as error:
             logger.warning("%s of group %s: %s", row.type, row.group_id, error)
-            raise RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
+            raise RequestError(error.code, str(error)) from error
         if answer.error_code:
             raise RequestError(ErrorCode(answer.error_code), answer.error_message or "")
         return answer

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from sharegroup.gateway.job_client.row_appender import JobUnavailableError
+from sharegroup.gateway.job_client.row_appender import JobLoadingError, JobUnavailableError
 from sharegroup.protocol.broadcasts import Broadcast
 from sharegroup.protocol.response_rows import Response
 from sharegroup.protocol.share_group_requests import ShareGroupRequest
 from sharegroup.protocol.share_partition_requests import SharePartitionRequest
 from sharegroup.types import SharePartitionKey
 
-__all__ = ["JobChannel", "JobUnavailableError", "Request"]
+__all__ = ["JobChannel", "JobLoadingError", "JobUnavailableError", "Request"]
 
 Request = ShareGroupRequest | SharePartitionRequest
 
@@ -48,7 +48,10 @@ class JobChannel(Protocol):
         """The brokers' time, in milliseconds since the epoch: acknowledgements are judged by it."""
 
     def ask(self, request: Request) -> Awaitable[Response]:
-        """Produce a row, now if that can be, and wait for its response. Raises JobUnavailableError, when awaited."""
+        """Produce a row, now if that can be, and wait for its response. Raises JobUnavailableError, when awaited.
+
+        It is a JobLoadingError if a job has started meanwhile and has not answered any request to a group yet.
+        """
 
     def subscribe(self, request_id: str, receive: Callable[[Response], None]) -> None:
         """Have the response to a request given to `receive`, on the event loop; once."""

@@ -47,7 +47,7 @@ from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse, ProduceRequest, ProduceResponse
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from sharegroup.errors import ShareGroupError
+from sharegroup.errors import ErrorCode, ShareGroupError
 from sharegroup.gateway.job_client.broker_clock import BrokerClock
 from sharegroup.gateway.upstream.cluster import Leader, UpstreamCluster
 from sharegroup.gateway.upstream.node_connections import NodeConnections
@@ -97,6 +97,14 @@ _OTHER_PRODUCER = (
 
 class JobUnavailableError(ShareGroupError):
     """The job, or the brokers between it and us, did not answer in time; the requester may try again."""
+
+    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+class JobLoadingError(JobUnavailableError):
+    """The job has started and is still loading groups and share-partitions."""
+
+    code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 class RowAppender:

@@ -12,6 +12,7 @@ from sharegroup.config import Config
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.open_outcomes import OpenLeaves
 from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat
+from sharegroup.gateway.job_client.job_channel import JobLoadingError
 from sharegroup.gateway.sessions.member_identities import Identity, MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.sessions.open_acknowledgements import OpenAcknowledgements
@@ -90,6 +91,19 @@ def test_a_group_of_another_kind_is_not_joined(
     assert (found.error_code, found.error_message, found.member_epoch) == answered
     assert groups.asked == ([(ALICE.node_id, group_id)] if asked else [])
     assert len(job.rows) == rows
+
+
+def test_a_heartbeat_that_the_loading_job_does_not_answer_is_to_be_repeated() -> None:
+    class Loading(Job):
+        async def ask(self, row: Any) -> HeartbeatResponse:
+            raise JobLoadingError("the job is still loading")
+
+    handler: Any = ShareGroupHeartbeat
+    parts = (MemberLeases(), NotShareGroups(), MemberIdentities(Configs()), OpenAcknowledgements(), OpenLeaves())
+    heartbeat = handler(Loading(), ScriptedUpstream(), EVERYTHING_ALLOWED, *parts)
+    message = ShareGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=1, subscribed_topic_names=None)
+    found = answer(heartbeat, message, ShareGroupHeartbeatResponse, version=1)
+    assert found.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 class Named(Job):

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from sharegroup.errors import ErrorCode
 from sharegroup.gateway.job_client.cell_channel import CellChannel
+from sharegroup.gateway.job_client.job_channel import JobUnavailableError
 from sharegroup.protocol.broadcasts import (
     EVERYBODY,
     MemberLeftBroadcast,
@@ -21,6 +23,8 @@ from sharegroup.protocol.broadcasts import (
 )
 from sharegroup.protocol.gateway_rows import GATEWAYS, GatewayAddress, GatewayRow, encode_gateway
 from sharegroup.protocol.response_rows import encode_response
+from sharegroup.protocol.share_group_requests import DeleteGroupRequest
+from sharegroup.protocol.share_group_responses import DeleteGroupResponse
 from sharegroup.protocol.share_partition_responses import FetchResponse, WantedNotice
 from sharegroup.topics.row_channel import RowTopics
 from tests.unit.gateway.known_cluster import KnownCluster
@@ -79,6 +83,38 @@ def test_all_is_told_in_the_order_of_the_log() -> None:
 
 def test_a_row_for_everybody_of_an_earlier_version_is_a_new_leaders() -> None:
     assert run(lambda _, rows: rows.append(row(EVERYBODY, b"{}"))) == [NewLeaderBroadcast()]
+
+
+def test_a_request_without_an_answer_says_whether_the_job_loads() -> None:
+    """From the new leader's row on until it answers a request to a group."""
+    told: list[ErrorCode] = []
+
+    async def main() -> None:
+        channel = CellChannel({}, RowTopics("g", "p", "r"), 0.0, KnownCluster())
+
+        async def ask() -> None:
+            sent = asyncio.get_running_loop().create_future()
+            sent.set_result(APPENDED_MS)
+            with pytest.raises(JobUnavailableError) as caught:
+                await channel._response(request, asyncio.get_running_loop().create_future(), sent)
+            told.append(caught.value.code)
+
+        request = DeleteGroupRequest("1", "g", channel.reply_to)
+        await ask()
+        channel._deliver([NewLeaderBroadcast(), FetchResponse("2", channel.reply_to, *KEY, "m")])
+        await ask()
+        channel._deliver([TopicDeletedBroadcast("g", "id")])
+        await ask()
+        channel._deliver([DeleteGroupResponse("3", channel.reply_to, "g")])
+        await ask()
+
+    asyncio.run(main())
+    assert told == [
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ]
 
 
 def test_what_gateways_announce_is_told_with_its_time() -> None:
