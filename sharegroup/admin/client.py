@@ -15,6 +15,7 @@ from sharegroup.admin.results import (
     ConfigEntry,
     GroupListing,
     LogOffsets,
+    MemberIdentity,
     OldestRecord,
     ShareGroupDescription,
     ShareGroupOffset,
@@ -81,6 +82,29 @@ class ShareGroupAdmin:
         Raises nothing for a single group. As in Kafka, groups of other types are deleted too when their ids are given.
         """
         return groups.delete_groups(self._brokers, group_ids)
+
+    # -- members
+
+    def invoke_consumer_rebalance(self, group_id: str) -> list[MemberIdentity]:
+        """Have static members that are away leave now, and the assignor run (KIP-345); those that have left.
+
+        Raises GroupIdNotFoundError, InvalidRequestError for a group without members. Only this project's server does
+        it: Kafka has no request for it, and no static members of share groups.
+        """
+        return groups.rebalance(self._brokers, group_id)
+
+    def remove_members(
+        self, group_id: str, members: Iterable[MemberIdentity | str]
+    ) -> dict[MemberIdentity, KafkaError | None]:
+        """Have members leave now, whose records are released: {member: why it was not removed}, None where it was.
+
+        A text is a member id. Each member of a group that is not there is an UnknownMemberIdError, and so is each one
+        of Kafka's own share groups. Raises ValueError for a member without an id or a name, or without any member.
+        """
+        named = [MemberIdentity(member) if isinstance(member, str) else member for member in members]
+        if not named or MemberIdentity() in named:
+            raise ValueError("each member needs an id or a group instance id, and one must be named")
+        return groups.remove_members(self._brokers, group_id, named)
 
     # -- offsets
 

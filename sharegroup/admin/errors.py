@@ -19,6 +19,7 @@ _MESSAGES = {
     15: "The coordinator is not available.",
     16: "This is not the correct coordinator.",
     24: "The group id is invalid.",
+    25: "The coordinator is not aware of this member.",
     29: "Topic authorization failed.",
     30: "Group authorization failed.",
     31: "Cluster authorization failed.",

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from functools import partial
 from typing import Any
 
 from kafka import TopicPartition
-from kafka.errors import KafkaError, UnknownBrokerIdError
+from kafka.errors import (
+    GroupIdNotFoundError,
+    InvalidRequestError,
+    KafkaError,
+    UnknownBrokerIdError,
+)
 from kafka.protocol.admin import DeleteGroupsRequest, ListGroupsRequest
+from kafka.protocol.consumer import LeaveGroupRequest
 
 from sharegroup.admin.brokers import Brokers
 from sharegroup.admin.errors import check, error_of
-from sharegroup.admin.results import Coordinator, GroupListing, MemberDescription, ShareGroupDescription
+from sharegroup.admin.results import Coordinator, GroupListing, MemberDescription, MemberIdentity, ShareGroupDescription
 from sharegroup.protocol.messages import ShareGroupDescribeRequest
 
 #: ListGroups' first version that filters by type.
 _TYPES_VERSION = 5
+#: LeaveGroup's first version with a list of members.
+_MEMBERS_VERSION = 3
+_LEAVE_REFUSALS = {InvalidRequestError.errno: "The group has no members to be rebalanced."}
+_ANYBODY_AWAY = MemberIdentity()
 _NOT_ASKED_FOR = -(2**31)
 
 
@@ -68,6 +78,32 @@ def delete_groups(brokers: Brokers, group_ids: Collection[str]) -> dict[str, Kaf
         return {result.group_id: error_of(result.error_code) for result in response.results}
 
     return brokers.ask_coordinators(group_ids, exchange)
+
+
+def remove_members(
+    brokers: Brokers, group_id: str, members: Iterable[MemberIdentity]
+) -> dict[MemberIdentity, KafkaError | None]:
+    """What became of each member. Raises what refuses the whole request."""
+    named = [LeaveGroupRequest.MemberIdentity(member_id=m, group_instance_id=name) for m, name in members]
+    request = LeaveGroupRequest(group_id=group_id, members=named, min_version=_MEMBERS_VERSION)
+
+    def exchange(coordinator: Coordinator, ids: list[str]) -> dict[str, Any]:
+        response = brokers.ask_once(request, coordinator.node_id)
+        refusal = error_of(response.error_code, _LEAVE_REFUSALS.get(response.error_code))
+        return dict.fromkeys(ids, refusal or response.members)
+
+    answer = brokers.ask_coordinators([group_id], exchange)[group_id]
+    if isinstance(answer, KafkaError):
+        raise answer
+    return {MemberIdentity(m.member_id, m.group_instance_id): error_of(m.error_code) for m in answer}
+
+
+def rebalance(brokers: Brokers, group_id: str) -> list[MemberIdentity]:
+    """The static members that were away, and have left: asked for by a member without an id or a name."""
+    left = remove_members(brokers, group_id, [_ANYBODY_AWAY])
+    if left.get(_ANYBODY_AWAY) is not None:  # for a broker this is a member that it does not have
+        raise GroupIdNotFoundError(f"Group {group_id} is not there, or is no share group of this project's server.")
+    return list(left)
 
 
 def _description(group: Any, coordinator: Coordinator) -> ShareGroupDescription:

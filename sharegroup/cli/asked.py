@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -16,6 +16,12 @@ if TYPE_CHECKING:
     from sharegroup.config import Config
 
 T = TypeVar("T")
+
+JobConfig = Annotated[
+    Path | None,
+    typer.Option(help="The configuration file of the job, or of all cells, to ask the job without a gateway."),
+]
+JobTimeout = Annotated[float, typer.Option(help="How long to wait for the job's answer, in seconds.")]
 
 
 def asked(config: Path, ask: Callable[[Config], T]) -> T:

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from sharegroup.cli.asked import asked
+from sharegroup.cli.asked import JobConfig, JobTimeout, asked
+from sharegroup.cli.connection import BootstrapServer, CommandConfig, connected, reported
 from sharegroup.cli.output import say
 
 
 def invoke_consumer_rebalance(
-    config: Annotated[Path, typer.Option(help="The configuration file of the job, or of all cells.")],
     group: Annotated[str, typer.Option("--group", "--group-id", help="The group's id.")],
-    timeout: Annotated[float, typer.Option(help="How long to wait for the job's answer, in seconds.")] = 120,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    config: JobConfig = None,
+    timeout: JobTimeout = 120,
 ) -> None:
     """Rebalance a group now: static members that are away leave, and what they held goes to others."""
-    from sharegroup.topics import member_administration  # here, as Kafka's client takes a while to import
+    if config is not None:
+        from sharegroup.topics import member_administration  # here, as Kafka's client takes a while to import
 
-    removed = asked(config, lambda found: member_administration.invoke_consumer_rebalance(found, group, timeout))
-    for member_id, name in removed:
+        removed = asked(config, lambda found: member_administration.invoke_consumer_rebalance(found, group, timeout))
+        left = [(member_id, name) for member_id, name in removed]
+    else:
+        with reported("the rebalance"), connected(bootstrap_server, command_config, int(timeout * 1000)) as admin:
+            left = [(member_id, name) for member_id, name in admin.invoke_consumer_rebalance(group)]
+    for member_id, name in left:
         say(f"Static member {name} ({member_id}) was away and has left group {group}.")
     say(f"Group {group} was rebalanced.")

@@ -3,36 +3,66 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sharegroup.cli.asked import asked
+from sharegroup.cli.asked import JobConfig, JobTimeout, asked
+from sharegroup.cli.connection import BootstrapServer, CommandConfig, connected, reported
 from sharegroup.cli.output import say, warn
 from sharegroup.errors import error_name
 
+if TYPE_CHECKING:
+    from sharegroup.admin import MemberIdentity
+
 
 def remove_member(
-    config: Annotated[Path, typer.Option(help="The configuration file of the job, or of all cells.")],
     group: Annotated[str, typer.Option(help="The group's id.")],
     member: Annotated[list[str] | None, typer.Option(help="A member's id; may be repeated.")] = None,
     instance: Annotated[list[str] | None, typer.Option(help="A static member's name; may be repeated.")] = None,
-    timeout: Annotated[float, typer.Option(help="How long to wait for the job's answer, in seconds.")] = 120,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    config: JobConfig = None,
+    timeout: JobTimeout = 120,
 ) -> None:
     """Remove members from a group now; what they hold goes to others. One whose process lives may join again."""
-    from sharegroup.protocol.share_group_requests import MemberIdentity
+    from sharegroup.admin import MemberIdentity
+    from sharegroup.admin.errors import text_of
+
+    named = [MemberIdentity(member_id) for member_id in member or ()]
+    named += [MemberIdentity("", name) for name in instance or ()]
+    if not named or MemberIdentity() in named:
+        raise typer.BadParameter("name at least one member, by --member or --instance")
+    if config is not None:
+        problems = _by_rows(config, group, named, timeout)
+    else:
+        with reported("the removal"), connected(bootstrap_server, command_config, int(timeout * 1000)) as admin:
+            found = admin.remove_members(group, named)
+        problems = {of: None if error is None else f"{_name(of)}: {text_of(error)}" for of, error in found.items()}
+    for identity, problem in problems.items():
+        if problem:
+            warn(problem)
+        else:
+            say(f"Member {_name(identity)} was removed from group {group}.")
+    if any(problems.values()):
+        raise typer.Exit(1)
+
+
+def _by_rows(
+    config: Path, group: str, named: list[MemberIdentity], timeout_s: float
+) -> dict[MemberIdentity, str | None]:
+    from sharegroup.admin import MemberIdentity
+    from sharegroup.protocol import share_group_requests as rows
     from sharegroup.topics import member_administration  # here, as Kafka's client takes a while to import
 
-    named = [MemberIdentity(member_id, None) for member_id in member or ()]
-    named += [MemberIdentity("", name) for name in instance or ()]
-    if not named:
-        raise typer.BadParameter("name at least one member, by --member or --instance")
-    errors = asked(config, lambda found: member_administration.remove_members(found, group, named, timeout))
-    for member_id, name, code, message in errors:
-        who = member_id if name is None else f"{name} ({member_id})"
-        if code:
-            warn(message or error_name(code))
-        else:
-            say(f"Member {who} was removed from group {group}.")
-    if any(error.error_code for error in errors):
-        raise typer.Exit(1)
+    members = [rows.MemberIdentity(*identity) for identity in named]
+    errors = asked(config, lambda found: member_administration.remove_members(found, group, members, timeout_s))
+    return {
+        MemberIdentity(member_id, name): message or error_name(code) if code else None
+        for member_id, name, code, message in errors
+    }
+
+
+def _name(member: MemberIdentity) -> str:
+    member_id, name = member
+    return member_id if name is None else f"{name} ({member_id})" if member_id else name

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from kafka.protocol import admin as admin_messages
 from kafka.protocol import metadata as metadata_messages
 from kafka.protocol import sasl as sasl_messages
+from kafka.protocol.consumer import LeaveGroupRequest
 
 from sharegroup.config import NO_CELL, Config, GatewayConfig
 from sharegroup.config.advertised_listeners import AdvertisedListeners
@@ -35,11 +36,13 @@ from sharegroup.gateway.handlers.admin import admin_routes
 from sharegroup.gateway.handlers.api_versions import ApiVersions
 from sharegroup.gateway.handlers.cluster import ClusterApis
 from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat
+from sharegroup.gateway.handlers.leave_group import LeaveGroup
 from sharegroup.gateway.handlers.metadata import Metadata
 from sharegroup.gateway.handlers.pass_through import PassThrough
 from sharegroup.gateway.handlers.share_fetch import ShareApis
 from sharegroup.gateway.job_client.cell_channel import CellChannel
 from sharegroup.gateway.job_client.cell_channels import CellChannels
+from sharegroup.gateway.job_client.group_requests import GroupRequests
 from sharegroup.gateway.job_client.job_channel import JobChannel
 from sharegroup.gateway.job_client.row_appender import RowAppender
 from sharegroup.gateway.security import Security
@@ -105,6 +108,7 @@ class Parts:
             self.budget,
             _quotas(config.gateway),
             self.counts,
+            {LeaveGroupRequest.API_KEY: (LeaveGroupRequest, LeaveGroup(GroupRequests(job), self._security))},
         )
         self.ports.serve_with(self._connection)
 

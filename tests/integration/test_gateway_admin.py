@@ -215,7 +215,7 @@ def test_kafkas_tools(
     assert kinds[group_id] == ("Share", "share")
     assert kinds[classic_group][0] == "Classic"
     for said in of_type:
-        of_groups = {row["GROUP"]: row["TYPE"] for row in said.result().table("GROUP", "TYPE")}
+        of_groups = {row["GROUP"]: row["TYPE"] for row in said.result().table("GROUP", "TYPE", "PROTOCOL")}
         assert of_groups[group_id] == "Share"
         assert classic_group not in of_groups
     new_offsets = "GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"

@@ -6,9 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import pytest
-from kafka import KafkaProducer
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
+from kafka.admin import MemberToRemove
+from kafka.errors import GroupIdNotFoundError, InvalidRequestError, UnknownMemberIdError
 from typer.testing import CliRunner, Result
 
+from sharegroup.admin import MemberIdentity as Named
+from sharegroup.admin import ShareGroupAdmin
 from sharegroup.cli.app import app
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.protocol.share_group_requests import HeartbeatRequest, MemberIdentity, TopicMetadata
@@ -18,9 +22,11 @@ from sharegroup.protocol.share_partition_responses import FetchResponse
 from sharegroup.tables import read_group
 from sharegroup.testkit.share_group_job import ShareGroupJobRun
 from sharegroup.topics.member_administration import JobNotAnsweringError, invoke_consumer_rebalance, remove_members
+from tests.integration.waiting import wait_until
 
 if TYPE_CHECKING:
     from sharegroup.testkit.embedded_kafka import EmbeddedKafka
+    from sharegroup.testkit.gateway_process import GatewayProcess
     from sharegroup.testkit.raw_member import RequestClient
 
 
@@ -105,6 +111,71 @@ def test_members_are_kept_rebalanced_and_removed(
     group = read_group(str(job.tables_path), group_id)
     assert group is not None
     assert group.members == ()
+
+
+def test_an_administrator_needs_a_gateway_only(
+    gateway: GatewayProcess, kafka: EmbeddedKafka, share_group_job: ShareGroupJobRun, unique_name: Callable[[str], str]
+) -> None:
+    """The same over the wire: by ShareGroupAdmin, the command line and an admin client of Kafka's."""
+    job, topic, group_id = share_group_job, unique_name("orders"), share_group_job.new_group()
+    kafka.create_topic(topic, partitions=1)
+
+    def joined(name: str) -> StaticMember:
+        member = StaticMember(job.client(), group_id, topic, name, "p1")
+        assert member.heartbeat(0).error_code == ErrorCode.NONE
+        return member
+
+    def cli(command: str, *arguments: str) -> Result:
+        options = ["--bootstrap-server", gateway.bootstrap_servers, "--group", group_id]
+        return CliRunner().invoke(app, [command, *options, *arguments])
+
+    with ShareGroupAdmin(gateway.bootstrap_servers) as admin:
+        with pytest.raises(GroupIdNotFoundError, match=f"Group {group_id} is not there"):
+            admin.invoke_consumer_rebalance(group_id)
+        assert isinstance(admin.remove_members(group_id, ["nobody"])[Named("nobody")], UnknownMemberIdError)
+        first, second = joined("worker-1"), joined("worker-2")
+        assert admin.invoke_consumer_rebalance(group_id) == []
+        assert first.heartbeat(-2).error_code == ErrorCode.NONE
+        assert admin.invoke_consumer_rebalance(group_id) == [Named(first.member_id, "worker-1")]
+        found = admin.remove_members(group_id, ["nobody", Named("", "worker-2")])
+        assert found[Named("", "worker-2")] is None
+        assert isinstance(found[Named("nobody")], UnknownMemberIdError)
+        assert second.heartbeat(second.epoch).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        with pytest.raises(InvalidRequestError, match="no members to be rebalanced"):
+            admin.invoke_consumer_rebalance(group_id)
+
+    third, fourth = joined("worker-3"), joined("worker-4")
+    assert third.heartbeat(-2).error_code == ErrorCode.NONE
+    rebalanced = cli("invoke-consumer-rebalance")
+    left = f"Static member worker-3 ({third.member_id}) was away and has left group {group_id}."
+    assert (rebalanced.exit_code, rebalanced.stdout.splitlines()) == (0, [left, f"Group {group_id} was rebalanced."])
+    removed = cli("remove-member", "--instance", "worker-4", "--member", "nobody")
+    assert (removed.exit_code, removed.stderr) == (1, "nobody: The coordinator is not aware of this member.\n")
+    assert removed.stdout == f"Member worker-4 was removed from group {group_id}.\n"
+    assert fourth.heartbeat(fourth.epoch).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+    fifth = joined("worker-5")
+    kafkas = KafkaAdminClient(bootstrap_servers=gateway.bootstrap_servers)
+    kafkas.remove_group_members(group_id, [MemberToRemove(group_instance_id="worker-5")])
+    kafkas.close()
+    assert fifth.heartbeat(fifth.epoch).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_members_of_the_brokers_groups_leave_there(
+    gateway: GatewayProcess, kafka: EmbeddedKafka, unique_name: Callable[[str], str]
+) -> None:
+    group_id, topic = unique_name("classic"), unique_name("orders")
+    kafka.create_topic(topic, partitions=1)
+    consumer = KafkaConsumer(topic, bootstrap_servers=gateway.bootstrap_servers, group_id=group_id)
+    wait_until(lambda: consumer.poll(100) == {} and bool(consumer.assignment()), "the consumer has joined")
+    with ShareGroupAdmin(gateway.bootstrap_servers) as admin:
+        assert isinstance(admin.remove_members(group_id, ["nobody"])[Named("nobody")], UnknownMemberIdError)
+        with pytest.raises(GroupIdNotFoundError):
+            admin.invoke_consumer_rebalance(group_id)
+        assert consumer.assignment(), "its member has not been asked to leave"
+        consumer.close()
+        listed = {group.group_id: group.group_state for group in admin.list_groups(types=["Classic"])}
+    assert listed[group_id] == "Empty"
 
 
 def test_nobody_named_is_a_wrong_command_line(share_group_job: ShareGroupJobRun) -> None:

@@ -11,10 +11,11 @@ from kafka.errors import (
     GroupIdNotFoundError,
     InvalidConfigurationError,
     NonEmptyGroupError,
+    UnknownMemberIdError,
     UnknownTopicOrPartitionError,
 )
 
-from sharegroup.admin import ConfigSource, LogOffsets, ShareGroupAdmin, ShareGroupOffset
+from sharegroup.admin import ConfigSource, LogOffsets, MemberIdentity, ShareGroupAdmin, ShareGroupOffset
 from tests.integration.served import Served
 from tests.integration.waiting import wait_until
 
@@ -90,6 +91,11 @@ def test_a_group_with_a_member(
         assert isinstance(admin.delete_groups([group_id])[group_id], NonEmptyGroupError)
         assert admin.list_group_offsets(group_id) == before
         assert admin.describe_groups([group_id])[group_id] == group
+        if served.is_gateway:
+            assert admin.invoke_consumer_rebalance(group_id) == [], "only static members may be away"
+        else:
+            with pytest.raises(GroupIdNotFoundError, match="no share group of this project's server"):
+                admin.invoke_consumer_rebalance(group_id)
 
     served.append(topic, 1, 3)
     after = admin.list_group_offsets(group_id)
@@ -117,6 +123,10 @@ def test_what_is_not_there(
     with pytest.raises(GroupIdNotFoundError):
         admin.delete_group_offsets(group_id, [topic])
     assert isinstance(admin.delete_groups([group_id])[group_id], GroupIdNotFoundError)
+    with pytest.raises(GroupIdNotFoundError, match="is not there"):
+        admin.invoke_consumer_rebalance(group_id)
+    unknown = admin.remove_members(group_id, ["m", MemberIdentity(group_instance_id="worker-1")])
+    assert [type(error) for error in unknown.values()] == [UnknownMemberIdError, UnknownMemberIdError]
     with pytest.raises(UnknownTopicOrPartitionError):
         admin.leaders([unique_name("no-topic")])
     with pytest.raises(UnknownTopicOrPartitionError):

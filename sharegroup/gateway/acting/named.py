@@ -9,6 +9,7 @@ from uuid import UUID
 
 from kafka.protocol import admin as admin_messages
 from kafka.protocol import metadata as metadata_messages
+from kafka.protocol.consumer import LeaveGroupRequest
 
 from sharegroup.gateway.acting.broker_rights import CLUSTER, Key
 from sharegroup.gateway.security.acl import Resource
@@ -93,6 +94,7 @@ _NAMED_IN: dict[type, Callable[[Any, int], Named]] = {
     metadata_messages.MetadataRequest: _metadata,
     metadata_messages.FindCoordinatorRequest: _find_coordinator,
     admin_messages.DeleteGroupsRequest: lambda body, _: Named(_groups(*body.groups_names)),
+    LeaveGroupRequest: lambda body, _: Named(_groups(body.group_id)),
     admin_messages.DescribeConfigsRequest: _configs,
     admin_messages.AlterConfigsRequest: _configs,
     admin_messages.IncrementalAlterConfigsRequest: _configs,

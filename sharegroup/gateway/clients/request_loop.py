@@ -55,7 +55,8 @@ _Answer = list[Piece] | _Coming
 
 @dataclass(frozen=True)
 class Service:
-    """What clients are served with, all alike. `routes`: {api key: who answers it here}; the rest passes through."""
+    """What clients are served with, all alike. `routes`: {api key: who answers it here}; the rest passes through, but
+    for requests of `share_group_routes` whose group is a share group."""
 
     config: GatewayConfig
     routes: Mapping[int, Route]
@@ -64,6 +65,7 @@ class Service:
     budget: FrameBudget
     quotas: Quotas
     counts: ClientCounts = field(default_factory=ClientCounts)
+    share_group_routes: Mapping[int, Route] = field(default_factory=dict)
 
 
 class RequestLoop:
@@ -181,7 +183,7 @@ class RequestLoop:
         header = wire.read_header(frame)
         self._login.check_allowed(header.api_key)
         self.caller = replace(self.caller, api=api_name(header.api_key))
-        route = self._service.routes.get(header.api_key)
+        route = self._service.routes.get(header.api_key) or await self._share_group_route(header, frame)
         if route is None:
             await self._pass_on(header, frame)
             return
@@ -191,6 +193,14 @@ class RequestLoop:
         await self._answers.put(await self._answer(route, header, frame))
         if self._login.has_failed:
             await self._end_when_answered()
+
+    async def _share_group_route(self, header: RequestHeader, frame: memoryview) -> Route | None:
+        """Who answers a request here because of its group; None: it passes through."""
+        route = self._service.share_group_routes.get(header.api_key)
+        if route is None:
+            return None
+        is_ours = await self._service.pass_through.is_for_share_group(self.caller.node_id, header, frame)
+        return route if is_ours else None
 
     async def _pass_on(self, header: RequestHeader, frame: memoryview) -> None:
         self._service.counts.received(PASSED_THROUGH, len(frame))

@@ -25,6 +25,7 @@ MAX_OWN_REQUEST_BYTES = 1_048_576
 OWN_REQUEST_BYTES = {
     3: MAX_OWN_REQUEST_BYTES,  # Metadata, of thousands of topics
     10: MAX_OWN_REQUEST_BYTES,  # FindCoordinator, of thousands of groups
+    13: MAX_OWN_REQUEST_BYTES,  # LeaveGroup, of thousands of members
     16: _FEW,  # ListGroups
     17: _FEW,  # SaslHandshake
     18: _FEW,  # ApiVersions

@@ -72,6 +72,17 @@ class UpstreamGroups:
         """
         return await self._share_groups.has(group_id) and await self.other_kind(node_id, group_id) is None
 
+    async def is_share_group(self, node_id: int, group_id: str) -> bool:
+        """The same by the tables as they are now.
+
+        While they cannot be read, every group that the brokers do not have may be one.
+        """
+        try:
+            is_stored = group_id in await self._stored.describe([group_id])
+        except RequestError:
+            is_stored = True
+        return is_stored and await self.other_kind(node_id, group_id) is None
+
     async def other_kind(self, node_id: int, group_id: str) -> str | None:
         """`classic`, `consumer` or `streams`; None where there is no such group, or nobody can say.
 

@@ -73,8 +73,8 @@ class ShareGroupHeartbeat:
             return _refusal(body.member_id, int(error.code), error.message)
         except (JobUnavailableError, UpstreamUnavailableError) as error:
             logger.warning("heartbeat of group %s: %s", body.group_id, error)
-            is_upstream = isinstance(error, UpstreamUnavailableError)
-            code = ErrorCode.COORDINATOR_NOT_AVAILABLE if is_upstream else error.code
+            unavailable = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            code = error.code if isinstance(error, JobUnavailableError) else unavailable
             return _refusal(body.member_id, int(code), str(error))
         assert isinstance(answer, HeartbeatResponse)
         self._remember(process, row, answer, lease)

@@ -20,6 +20,7 @@ from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.passthrough import DELETE_TOPICS, Passthrough
 from sharegroup.gateway.wire.request import Caller
+from sharegroup.gateway.wire.request_decoding import leading_strings
 from sharegroup.kafka_clients.headers import RequestHeader, UnknownVersionError
 from sharegroup.kafka_clients.kept_connection import ConnectBackoff
 from sharegroup.topics.client_settings import ClientSettings
@@ -61,6 +62,19 @@ class PassThrough:
         caller = replace(caller, api=rule.name)
         passage = await self._passage(rule, caller, header, frame) if self._is_judged(rule) else Passage(frame)
         return await self._of_one_kind(passage, caller, header)
+
+    async def is_for_share_group(self, node_id: int, header: RequestHeader, frame: memoryview) -> bool:
+        """Return whether a request, whose first field is a group id, is for a share group.
+
+        Raises MalformedRequestError.
+        """
+        request = RULES[header.api_key].request
+        assert request is not None
+        oldest, newest = request.valid_versions
+        if not oldest <= header.api_version <= newest:
+            return False  # and refused as one that passes
+        ((group_id,), _) = leading_strings(request, header, frame, 1)
+        return await self._groups.is_share_group(node_id, group_id)
 
     async def _of_one_kind(self, passage: Passage, caller: Caller, header: RequestHeader) -> Passage:
         """Refuse a request that would create a group of another kind under the name of a share group."""

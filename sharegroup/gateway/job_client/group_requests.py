@@ -15,13 +15,19 @@ from sharegroup.protocol.share_group_requests import (
     AlterOffsetsRequest,
     DeleteGroupRequest,
     DeleteOffsetsRequest,
+    InvokeConsumerRebalanceRequest,
+    MemberIdentity,
+    RemoveMembersRequest,
     StartOffset,
     TopicMetadata,
 )
 from sharegroup.protocol.share_group_responses import (
     AlterOffsetsResponse,
     DeleteOffsetsResponse,
+    InvokeConsumerRebalanceResponse,
+    MemberError,
     PartitionError,
+    RemoveMembersResponse,
     TopicError,
 )
 from sharegroup.protocol.topic_ids import topic_id_text
@@ -61,6 +67,18 @@ class GroupRequests:
     async def alter_configs(self, group_id: str, configs: Mapping[str, str | None], validate_only: bool) -> None:
         """Set the group's configs (None: take away), or only check them."""
         await self._ask(AlterConfigsRequest(*self._named(group_id), configs=configs, validate_only=validate_only))
+
+    async def invoke_consumer_rebalance(self, group_id: str) -> tuple[MemberIdentity, ...]:
+        """Have static members that are away leave, and the assignor run; those that have left."""
+        answer = await self._ask(InvokeConsumerRebalanceRequest(*self._named(group_id)))
+        assert isinstance(answer, InvokeConsumerRebalanceResponse)
+        return answer.removed
+
+    async def remove_members(self, group_id: str, members: tuple[MemberIdentity, ...]) -> tuple[MemberError, ...]:
+        """What became of each of the members."""
+        answer = await self._ask(RemoveMembersRequest(*self._named(group_id), members=members))
+        assert isinstance(answer, RemoveMembersResponse)
+        return answer.member_errors
 
     def _named(self, group_id: str) -> tuple[str, str, str]:
         return self._job.new_id(), group_id, self._job.reply_to

@@ -8,6 +8,7 @@
     AlterShareGroupOffsets           Read               Read
     DeleteShareGroupOffsets          Delete             Read
     DeleteGroups                     Delete
+    LeaveGroup, of a share group     Read
     ListGroups                       Describe           (or Describe on the cluster)
     FindCoordinator                  Describe           (or Describe on the transactional id)
     DescribeConfigs                                     DescribeConfigs on the resource
@@ -158,6 +159,10 @@ class Authorization:
     def delete_group(self, caller: Caller, group_id: str) -> None:
         """DeleteGroups, of one group."""
         self._need(caller, Operation.DELETE, Resource.GROUP, group_id)
+
+    def leave_group(self, caller: Caller, group_id: str) -> None:
+        """LeaveGroup of a share group: members are removed, or the group is rebalanced (KIP-345)."""
+        self._need(caller, Operation.READ, Resource.GROUP, group_id)
 
     def find_coordinator(self, caller: Caller, resource: Resource, key: str) -> None:
         """FindCoordinator of one group or transactional id; on the cluster, of share-partitions, which brokers ask."""

@@ -9,7 +9,7 @@ import uuid
 from typing import Any
 
 from hypothesis import strategies as st
-from kafka.protocol import admin, metadata, sasl
+from kafka.protocol import admin, consumer, metadata, sasl
 
 from sharegroup.gateway.passing.rule import Rule
 from sharegroup.gateway.passing.rules import RULES
@@ -23,6 +23,7 @@ OWN_REQUESTS: list[Any] = [
     sasl.SaslHandshakeRequest,
     sasl.SaslAuthenticateRequest,
     admin.ListGroupsRequest,
+    consumer.LeaveGroupRequest,
     admin.DescribeConfigsRequest,
     admin.DeleteGroupsRequest,
     admin.AlterConfigsRequest,

@@ -22,12 +22,16 @@ from sharegroup.protocol.share_group_requests import (
     AlterOffsetsRequest,
     DeleteGroupRequest,
     DeleteOffsetsRequest,
+    InvokeConsumerRebalanceRequest,
+    RemoveMembersRequest,
 )
 from sharegroup.protocol.share_group_responses import (
     AlterConfigsResponse,
     AlterOffsetsResponse,
     DeleteGroupResponse,
     DeleteOffsetsResponse,
+    InvokeConsumerRebalanceResponse,
+    RemoveMembersResponse,
     ShareGroupResponse,
 )
 from sharegroup.tables import GroupListing, ShareGroupDescription, SharePartitionOffset
@@ -157,6 +161,8 @@ _RESPONSES: dict[type[Any], type[Any]] = {
     DeleteOffsetsRequest: DeleteOffsetsResponse,
     DeleteGroupRequest: DeleteGroupResponse,
     AlterConfigsRequest: AlterConfigsResponse,
+    InvokeConsumerRebalanceRequest: InvokeConsumerRebalanceResponse,
+    RemoveMembersRequest: RemoveMembersResponse,
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 from sharegroup.gateway.clients.request_sizes import MAX_OWN_REQUEST_BYTES, OWN_REQUEST_BYTES, too_long
 from sharegroup.gateway.handlers.api_versions import OWN
 
-PRODUCE, FIND_COORDINATOR, DESCRIBE_CLUSTER, SHARE_FETCH = 0, 10, 60, 78
+PRODUCE, FIND_COORDINATOR, LEAVE_GROUP, DESCRIBE_CLUSTER, SHARE_FETCH = 0, 10, 13, 60, 78
 
 
 def head(api_key: int) -> bytes:
@@ -17,7 +17,7 @@ def head(api_key: int) -> bytes:
 
 
 def test_every_api_of_the_gateways_own_has_a_limit() -> None:
-    assert OWN_REQUEST_BYTES.keys() == OWN.keys() | {FIND_COORDINATOR, DESCRIBE_CLUSTER}
+    assert OWN_REQUEST_BYTES.keys() == OWN.keys() | {FIND_COORDINATOR, DESCRIBE_CLUSTER, LEAVE_GROUP}
 
 
 @pytest.mark.parametrize(

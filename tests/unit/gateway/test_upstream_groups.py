@@ -225,6 +225,23 @@ def test_a_share_groups_name_is_free_only_for_groups_that_exist(
     assert asyncio.run(groups.is_only_share_group(OWN, group_id)) is expected
 
 
+@pytest.mark.parametrize(
+    ("states", "group_id", "expected"),
+    [({}, "share", True), ({}, "other", False), ({"share": "Empty"}, "share", False)],
+)
+def test_a_share_group_that_was_just_made_is_one(states: dict[str, str], group_id: str, expected: bool) -> None:
+    described: Any = {"share": None}
+    groups = upstream_groups_of(Upstream(states), FixedTables(described=described))
+    assert asyncio.run(groups.is_share_group(OWN, group_id)) is expected
+
+
+def test_without_the_tables_a_group_that_the_brokers_do_not_have_may_be_a_share_group() -> None:
+    unreadable = FixedTables(error=RequestError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "no tables"))
+    groups = upstream_groups_of(Upstream({"classic": "Stable"}), unreadable)
+    assert asyncio.run(groups.is_share_group(OWN, "g"))
+    assert not asyncio.run(groups.is_share_group(OWN, "classic"))
+
+
 class CountedTables(FixedTables):
     """Counts its reads; after `fail` they raise, and after `hold` they take until `go_on`."""
 
