@@ -270,6 +270,21 @@ def test_a_broker_that_has_another_address_now() -> None:
     run(test)
 
 
+def test_an_outage_is_a_line_when_it_begins_and_one_when_it_ends(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(broker: ScriptedBroker, _: ScriptedCluster, appender: RowAppender) -> None:
+        broker.script += [NOT_LEADER, HANG_UP_BEFORE, NOT_ENOUGH_REPLICAS]
+        await asyncio.gather(*rows(appender, b"1", b"2"))
+        broker.script += [APPEND, NOT_LEADER]
+        for value in (b"3", b"4"):
+            await rows(appender, value)[0]
+
+    with caplog.at_level(logging.WARNING, row_appender.__name__):
+        run(test)
+    began = f"rows of {TOPIC}-0 are not appended: the broker answers with NotLeaderForPartitionError"
+    lines = [line.partition(" after ")[0] for line in caplog.messages]
+    assert lines == 2 * [began, f"rows of {TOPIC}-0 are appended again"]
+
+
 def test_a_partition_that_nobody_leads_for_a_while() -> None:
     async def test(broker: ScriptedBroker, cluster: ScriptedCluster, appender: RowAppender) -> None:
         cluster.lead(-1)

@@ -247,6 +247,8 @@ class _PartitionQueue:
         self._producer: tuple[int, int] | None = None  # id and epoch
         self._sequence = 0
         self._problem = NO_ANSWER
+        #: When attempts have begun to fail, in seconds of the loop; None: the last one did not.
+        self._failing_since: float | None = None
         self._is_dropped = False
         self.task: asyncio.Task[None] | None = None
 
@@ -343,6 +345,7 @@ class _PartitionQueue:
                 may_be_there = True
             else:
                 if error in _APPENDED:
+                    self._tell_recovery()
                     return int(answer.log_append_time_ms)
                 self._problem = f"the broker answers with {error.__name__}"
                 if error in _OTHER_PRODUCER and not may_be_there:
@@ -351,13 +354,19 @@ class _PartitionQueue:
                     may_be_there = True  # a leader that goes says so of what it has appended, too
                 else:
                     raise JobUnavailableError(f"the request cannot be produced: {self._problem}")
-            logger.warning(
-                "rows of %s-%d are not appended, will try again: %s", self._topic, self._partition, self._problem
-            )
+            if self._failing_since is None:
+                self._failing_since = self._loop.time()
+                logger.warning("rows of %s-%d are not appended: %s", self._topic, self._partition, self._problem)
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, MAX_PAUSE_S)
             await self._leaders.refresh()
         raise JobUnavailableError(self._late())
+
+    def _tell_recovery(self) -> None:
+        if self._failing_since is not None:
+            duration_s = self._loop.time() - self._failing_since
+            logger.warning("rows of %s-%d are appended again after %.1f s", self._topic, self._partition, duration_s)
+            self._failing_since = None
 
     async def _produce(self, batch: _Batch) -> _Produced:
         """One attempt; the broker's answer for the partition. Raises UpstreamUnavailableError."""
