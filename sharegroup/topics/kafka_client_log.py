@@ -3,6 +3,76 @@
 from __future__ import annotations
 
 import logging
+import threading
+import time
+from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
+
+#: The loggers of kafka-python that write a line for each attempt while brokers are away.
+OUTAGE_LOGGERS = ("kafka.net.transport", "kafka.net.connection", "kafka.net.manager", "kafka.producer.sender")
+#: An outage has ended when none of them has written for so long.
+QUIET_S = 10.0
+
+
+def _later(pause_s: float, call: Callable[[], None]) -> None:
+    timer = threading.Timer(pause_s, call)
+    timer.daemon = True
+    timer.start()
+
+
+class OneLinePerOutage(logging.Filter):
+    """For the loggers of kafka-python's connections: an outage is one line when it begins and one when it has ended.
+
+    The clients do not log that brokers are back, so an outage has ended when nothing was logged for `quiet_s`. Lines
+    with a stack trace and those about logins are no outage and always written.
+    """
+
+    def __init__(
+        self,
+        quiet_s: float = QUIET_S,
+        now: Callable[[], float] = time.monotonic,
+        later: Callable[[float, Callable[[], None]], None] = _later,
+    ) -> None:
+        super().__init__()
+        self._quiet_s, self._now, self._later = quiet_s, now, later
+        self._lock = threading.Lock()
+        self._began_s: float | None = None
+        self._last_s = 0.0
+        self._left_out = 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """logging's: whether the record is written."""
+        if record.exc_info or record.levelno < logging.WARNING or "sasl" in record.getMessage().lower():
+            return True
+        with self._lock:
+            self._last_s = self._now()
+            if self._began_s is not None:
+                self._left_out += 1
+                return False
+            self._began_s, self._left_out = self._last_s, 0
+        self._later(self._quiet_s, self._look)
+        return True
+
+    def _look(self) -> None:
+        with self._lock:
+            rest_s = self._last_s + self._quiet_s - self._now()
+            began_s, last_s, left_out = self._began_s, self._last_s, self._left_out
+            if rest_s <= 0:
+                self._began_s = None
+        if rest_s > 0:
+            self._later(rest_s, self._look)
+        elif left_out and began_s is not None:
+            logger.warning(
+                "Kafka's clients logged no error for %g s: the outage took %.1f s, and %d more lines were left out",
+                self._quiet_s,
+                last_s - began_s,
+                left_out,
+            )
+
+
+#: One for all clients of the process.
+_OUTAGES = OneLinePerOutage()
 
 
 class OneLineNetworkErrors(logging.Filter):
@@ -35,6 +105,8 @@ def set_up_kafka_client_log(level: int) -> None:
     """Once in a process, beside `logging.basicConfig`: kafka-python's lines from `level` on."""
     logging.getLogger("kafka").setLevel(level)
     for name in ("kafka.net.transport", "kafka.net.selector"):
-        logger = logging.getLogger(name)
-        if not any(isinstance(present, OneLineNetworkErrors) for present in logger.filters):
-            logger.addFilter(OneLineNetworkErrors())
+        of_client = logging.getLogger(name)
+        if not any(isinstance(present, OneLineNetworkErrors) for present in of_client.filters):
+            of_client.addFilter(OneLineNetworkErrors())
+    for name in OUTAGE_LOGGERS:
+        logging.getLogger(name).addFilter(_OUTAGES)  # once: logging compares

@@ -6,7 +6,7 @@ import logging
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import pytest
@@ -15,16 +15,25 @@ from kafka.errors import KafkaError
 from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaTCPTransport
 
-from sharegroup.topics.kafka_client_log import OneLineNetworkErrors, set_up_kafka_client_log
+from sharegroup.topics import kafka_client_log
+from sharegroup.topics.kafka_client_log import (
+    OUTAGE_LOGGERS,
+    OneLineNetworkErrors,
+    OneLinePerOutage,
+    set_up_kafka_client_log,
+)
 
 RESET_WHEN_CLOSED = struct.pack("ii", 1, 0)
-TRANSPORT, SELECTOR = "kafka.net.transport", "kafka.net.selector"
+TRANSPORT, SELECTOR, SENDER = "kafka.net.transport", "kafka.net.selector", "kafka.producer.sender"
+
+LOGGERS = (*OUTAGE_LOGGERS, SELECTOR)
 
 
 @pytest.fixture(autouse=True)
 def _client_log() -> Iterator[None]:
     kafka = logging.getLogger("kafka")
-    level, filters = kafka.level, {name: list(logging.getLogger(name).filters) for name in (TRANSPORT, SELECTOR)}
+    level, filters = kafka.level, {name: list(logging.getLogger(name).filters) for name in LOGGERS}
+    kafka_client_log._OUTAGES._began_s = None  # that of another test
     set_up_kafka_client_log(logging.ERROR)
     set_up_kafka_client_log(logging.ERROR)
     yield
@@ -79,7 +88,66 @@ def test_other_errors_keep_their_stack_traces(caplog: pytest.LogCaptureFixture) 
 
 def test_it_is_set_up_once() -> None:
     filters = logging.getLogger(TRANSPORT).filters
-    assert sum(isinstance(present, OneLineNetworkErrors) for present in filters) == 1
+    assert [type(present) for present in filters] == [OneLineNetworkErrors, OneLinePerOutage]
+    assert filters[1] is logging.getLogger(SENDER).filters[0], "an outage is one for all connections"
+
+
+class Outages:
+    """Kafka-python's lines in an outage, on a clock of the test's own."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self._due: list[tuple[float, Callable[[], None]]] = []
+        self._filter = OneLinePerOutage(10.0, lambda: self.now_s, self._later)
+
+    def _later(self, pause_s: float, look: Callable[[], None]) -> None:
+        self._due.append((self.now_s + pause_s, look))
+
+    def line(self, text: str = "connection lost", level: int = logging.WARNING, error: Exception | None = None) -> bool:
+        """Whether it is written."""
+        return self._filter.filter(
+            logging.LogRecord(SENDER, level, "", 0, text, (), error and (type(error), error, None))
+        )
+
+    def wait(self, seconds: float) -> None:
+        end_s = self.now_s + seconds
+        while self._due and min(self._due)[0] <= end_s:
+            self.now_s, look = self._due.pop(0)
+            look()
+        self.now_s = end_s
+
+
+def test_an_outage_is_one_line_when_it_begins_and_one_when_it_ends(caplog: pytest.LogCaptureFixture) -> None:
+    outages = Outages()
+    written = []
+    for _ in range(5):
+        written.append(outages.line())
+        outages.wait(7)
+    outages.wait(2.9)
+    assert caplog.messages == []
+    outages.wait(0.1)
+    assert written == [True, False, False, False, False]
+    assert caplog.messages == [
+        "Kafka's clients logged no error for 10 s: the outage took 28.0 s, and 4 more lines were left out"
+    ]
+    assert outages.line(), "the next one"
+
+
+def test_a_single_line_is_no_outage(caplog: pytest.LogCaptureFixture) -> None:
+    outages = Outages()
+    assert outages.line()
+    outages.wait(10)
+    assert outages.line()
+    assert caplog.messages == []
+
+
+def test_what_is_no_outage_is_written_meanwhile() -> None:
+    outages = Outages()
+    assert outages.line()
+    assert outages.line("SaslHandshake failed: UnsupportedSaslMechanismError", logging.ERROR)
+    assert outages.line("Uncaught error in kafka producer I/O thread", logging.ERROR, ValueError("ours"))
+    assert outages.line("waiting", logging.INFO)
+    assert not outages.line()
 
 
 @pytest.mark.parametrize(("problem", "has_trace"), [("Invalid file descriptor: -1", False), ("a fault", True)])
