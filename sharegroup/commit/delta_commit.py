@@ -51,6 +51,11 @@ def info_of(entry: Mapping[str, Any]) -> Info | None:
     return info
 
 
+def is_batch(entry: Mapping[str, Any]) -> bool:
+    """Whether a commit's info, as the log has it, is that of a writer's commit, which always has a transaction."""
+    return _WRITER_KEY in entry and _UPKEEP_KEY not in entry and entry.get("operation") not in _REARRANGING
+
+
 def commit_of(entry: Mapping[str, Any]) -> Commit:
     """An entry of `DeltaTable.history`, as the fence looks at it."""
     rearranges = _UPKEEP_KEY in entry or entry.get("operation") in _REARRANGING

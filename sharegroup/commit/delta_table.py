@@ -14,6 +14,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from sharegroup.commit.delta_commit import NO_HOOKS, commit_of, commit_properties
 from sharegroup.commit.delta_upkeep import LEAST_HOURS, DeltaUpkeep, retention_properties
+from sharegroup.commit.local_sync import LocalSync
 from sharegroup.commit.table_writer import TableWriter
 from sharegroup.commit.versioned_table import Commit, NotCommittedError, Row, Stamp, TableStoreError, Upkeep, Write
 from sharegroup.tables.schemas import CHUNK, TableSpec, table_path
@@ -43,15 +44,20 @@ def open_or_create(root: str, spec: TableSpec, options: dict[str, str] | None = 
             configuration=dict(retention_properties(LEAST_HOURS)),
             storage_options=options,
         )
+        LocalSync(path).sync(0)
         return DeltaTable(path, storage_options=options)
 
 
 class DeltaVersions:
     """A `VersionedTable` in Delta."""
 
-    def __init__(self, root: str, spec: TableSpec, options: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, root: str, spec: TableSpec, options: dict[str, str] | None = None, is_synced: bool = True
+    ) -> None:
+        """`is_synced`: whether commits survive a power loss on a local disk (see `local_sync`)."""
         self.spec = spec
-        self._upkeep = DeltaUpkeep(table_path(root, spec), options)
+        self._sync = LocalSync(table_path(root, spec), is_synced)
+        self._upkeep = DeltaUpkeep(table_path(root, spec), options, self._sync)
         with store_errors():
             self._table = open_or_create(root, spec, options)
 
@@ -98,6 +104,10 @@ class DeltaVersions:
                     commit_properties=properties, post_commithook_properties=NO_HOOKS,
                 )  # fmt: skip
 
+    def sync(self) -> None:
+        with store_errors():
+            self._sync.sync(self.version)
+
     def upkeep(self, upkeep: Upkeep, stamp: Stamp) -> None:
         with store_errors():
             self._upkeep.run(self._table, upkeep, commit_properties(stamp))
@@ -107,8 +117,10 @@ class DeltaVersions:
 class DeltaTableWriter(TableWriter):
     """The one writer of a table in Delta."""
 
-    def __init__(self, root: str, spec: TableSpec, options: dict[str, str] | None = None) -> None:
-        super().__init__(DeltaVersions(root, spec, options), str(uuid.uuid4()))
+    def __init__(
+        self, root: str, spec: TableSpec, options: dict[str, str] | None = None, is_synced: bool = True
+    ) -> None:
+        super().__init__(DeltaVersions(root, spec, options, is_synced), str(uuid.uuid4()))
 
 
 def _in_chunks(chunks: Collection[int]) -> str:

@@ -24,6 +24,7 @@ from deltalake.fs import DeltaStorageHandler
 from sharegroup.commit.compaction import due_target
 from sharegroup.commit.delta_commit import NO_HOOKS
 from sharegroup.commit.local_log import kept_hours, trim_local_log
+from sharegroup.commit.local_sync import LocalSync
 from sharegroup.commit.versioned_table import Upkeep
 
 #: Old versions stay for so long at least; on a local disk, where few of them do, their files for less.
@@ -46,14 +47,17 @@ def retention_properties(hours: int, files_hours: int | None = None) -> Mapping[
 class DeltaUpkeep:
     """The upkeep of one table, from time to time, by one process."""
 
-    def __init__(self, path: str, options: Mapping[str, str] | None = None) -> None:
-        self._path, self._options = path, options
+    def __init__(self, path: str, options: Mapping[str, str] | None, sync: LocalSync) -> None:
+        """`sync` is that of the writer whose commits these are."""
+        self._path, self._options, self._sync = path, options, sync
         self._files_hours: int | None = None
         self._vacuum_due_s = 0.0
         self._checkpoint_due = 0
 
     def run(self, table: DeltaTable, upkeep: Upkeep, properties: CommitProperties) -> None:
-        """Drop old days, compact, vacuum, checkpoint, cut the log. Raises delta-rs's errors.
+        """Drop old days, compact, vacuum, checkpoint, cut the log. Raises delta-rs's errors, OSError.
+
+        Nothing is removed before what takes its place is on the disk.
 
         The vacuum comes before the checkpoint, which forgets files that were removed too long ago: after a day without
         a job they are still found.
@@ -64,6 +68,7 @@ class DeltaUpkeep:
         if upkeep.prune_before is not None:
             table.delete(upkeep.prune_before, commit_properties=properties, post_commithook_properties=NO_HOOKS)
         _compact(table, properties)
+        self._sync.sync(table.version())
         self._vacuum_when_due(table, files_hours, properties)
         self._checkpoint_when_due(table)
         table.cleanup_metadata()
@@ -91,7 +96,9 @@ class DeltaUpkeep:
         version = table.version()
         if version < self._checkpoint_due:
             return
+        self._sync.sync(version)  # a vacuum has commits too
         table.create_checkpoint()
+        self._sync.sync_checkpoint(version)
         self._checkpoint_due = version + min(_checkpoint_bytes(table, self._options) // _BYTES_A_COMMIT, _MAX_COMMITS)
 
 

@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from sharegroup.commit.delta_table import open_or_create
+from sharegroup.commit.local_sync import LocalSync
 from sharegroup.tables.schemas import SHARE_GROUP_JOB, table_path
 
 
@@ -32,7 +33,9 @@ def record_leader(
         "time": datetime.now(UTC),
     }
     table = pa.Table.from_pylist([row], schema=SHARE_GROUP_JOB.schema)
-    write_deltalake(table_path(tables_path, SHARE_GROUP_JOB), table, mode="append", storage_options=options)
+    path = table_path(tables_path, SHARE_GROUP_JOB)
+    write_deltalake(path, table, mode="append", storage_options=options)
+    LocalSync(path).sync(DeltaTable(path, storage_options=options).version())
 
 
 def last_leader_epoch(tables_path: str, query_id: str, options: dict[str, str] | None = None) -> int:

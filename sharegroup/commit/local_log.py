@@ -19,7 +19,7 @@ def trim_local_log(table_path: str, newest_version: int, keep: int) -> int:
 
     Nothing is done to a table on an object store.
     """
-    log = _local_log(table_path)
+    log = local_log(table_path)
     if log is None:
         return 0
     versions = {path: int(found[1]) for path in log.iterdir() if (found := _LOG_FILE.fullmatch(path.name))}
@@ -36,7 +36,7 @@ def kept_hours(table_path: str, newest_version: int, keep: int) -> int | None:
 
     None where no number of versions is kept: on an object store.
     """
-    log = _local_log(table_path)
+    log = local_log(table_path)
     if log is None:
         return None
     oldest = log / f"{max(0, newest_version - keep):020}.json"
@@ -47,7 +47,8 @@ def kept_hours(table_path: str, newest_version: int, keep: int) -> int | None:
     return max(1, 1 + int(age_s // 3_600))
 
 
-def _local_log(table_path: str) -> Path | None:
+def local_log(table_path: str) -> Path | None:
+    """The folder of the table's log, None for a table on an object store."""
     if "://" in table_path and not table_path.startswith("file://"):
         return None
     return Path(table_path.removeprefix("file://")) / "_delta_log"

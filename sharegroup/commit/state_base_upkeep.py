@@ -22,6 +22,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from sharegroup.commit.delta_commit import NO_HOOKS
 from sharegroup.commit.delta_table import open_or_create, store_errors
 from sharegroup.commit.delta_upkeep import DeltaUpkeep
+from sharegroup.commit.local_sync import LocalSync
 from sharegroup.commit.versioned_table import Upkeep
 from sharegroup.engine.durable_rows import state_batch_rows
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
@@ -47,12 +48,18 @@ class StateBaseUpkeep:
     """The upkeep of the base below `tables_path`, by one process."""
 
     def __init__(
-        self, tables_path: str, options: dict[str, str] | None = None, least_records: int = LEAST_RECORDS
+        self,
+        tables_path: str,
+        options: dict[str, str] | None = None,
+        least_records: int = LEAST_RECORDS,
+        is_synced: bool = True,
     ) -> None:
         self._least_records = least_records
         with store_errors():
             self._table = open_or_create(tables_path, SHARE_GROUP_STATE_BASE, options)
-        self._upkeep = DeltaUpkeep(table_path(tables_path, SHARE_GROUP_STATE_BASE), options)
+        path = table_path(tables_path, SHARE_GROUP_STATE_BASE)
+        self._sync = LocalSync(path, is_synced)
+        self._upkeep = DeltaUpkeep(path, options, self._sync)
 
     def run(self, state: DeltaTable, upkeep: Upkeep) -> DeltaTable:
         """Write the base anew from `share_group_state`'s handle, if it is due; the base's handle.
@@ -63,6 +70,7 @@ class StateBaseUpkeep:
             self._table.update_incremental()
             if self._write_when_due(state):
                 self._upkeep.run(self._table, upkeep, _PROPERTIES)
+            self._sync.sync(self._table.version())  # days of the state are removed by this base next
         return self._table
 
     def _write_when_due(self, state: DeltaTable) -> bool:

@@ -31,6 +31,7 @@ from deltalake.exceptions import CommitFailedError
 
 from sharegroup.commit.delta_commit import NO_HOOKS, info_metadata
 from sharegroup.commit.delta_table import open_or_create
+from sharegroup.commit.local_sync import LocalSync
 from sharegroup.commit.upgraded_rows import (
     Tables,
     Upgrade,
@@ -51,6 +52,7 @@ from sharegroup.tables.schemas import (
     SHARE_GROUPS,
     SHARE_PARTITIONS,
     TableSpec,
+    table_path,
 )
 
 logger = logging.getLogger(__name__)
@@ -94,6 +96,8 @@ def upgrade_tables(tables_path: str, now_ms: int, options: dict[str, str] | None
     _upgrade(tables, SHARE_GROUP_CONFIGS, lambda: in_chunks_now(tables, SHARE_GROUP_CONFIGS))
     _upgrade(tables, SHARE_GROUP_STATE, lambda: upgraded_states(tables, now_ms))
     _upgrade(tables, DELIVERY_LOG, upgraded_delivery_log)
+    for spec in ALL_TABLES:
+        LocalSync(table_path(tables_path, spec)).sync(tables[spec.name].version())
 
 
 def _opened(tables_path: str, options: dict[str, str] | None) -> Tables:

@@ -65,6 +65,7 @@ class TableWriter:
         """
         self._fence.begin_lead(leader_epoch)
         self._write(Write(()), LEADER_APP_ID, leader_epoch)
+        self._table.sync()
         self._committed.clear()
         self.last_info = newest_info(self._table)
 
@@ -79,18 +80,19 @@ class TableWriter:
         return self._committed[app_id]
 
     def commit(self, app_id: str, batch_id: int, write: Callable[[], Write], info: Info | None = None) -> bool:
-        """Write what `write` gives.
+        """Write what `write` gives; it survives a power loss.
 
         Returns False, not having called it, when `app_id` committed this batch or a later one before. Raises
         FencedLeaderError when anybody else wrote since this writer's last commit.
         """
-        if self.committed(app_id) >= batch_id:
-            return False
-        if info is not None:
-            self.last_info = info
-        self._write(write(), app_id, batch_id)
-        self._committed[app_id] = batch_id
-        return True
+        is_new = self.committed(app_id) < batch_id
+        if is_new:
+            if info is not None:
+                self.last_info = info
+            self._write(write(), app_id, batch_id)
+            self._committed[app_id] = batch_id
+        self._table.sync()
+        return is_new
 
     def read(self) -> list[Row]:
         """All rows at the writer's version."""

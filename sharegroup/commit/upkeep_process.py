@@ -30,6 +30,7 @@ def settings(config: Config) -> dict[str, Any]:
         "storage_options": job.delta_options,
         "retention_ms": job.tables_retention_ms,
         "local_versions": job.tables_local_versions,
+        "local_sync": job.tables_local_sync,
         "log_retention_ms": job.delivery_log_retention_ms,
     }
 

@@ -41,6 +41,7 @@ class UpkeepWorker:
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._tables_path, self._options = settings["tables_path"], settings["storage_options"] or None
         self._upkeep = Upkeep(timedelta(milliseconds=settings["retention_ms"]), settings["local_versions"])
+        self._is_synced = settings["local_sync"]
         self._log_retention_ms = settings["log_retention_ms"]
         self._id = str(uuid.uuid4())
         self._tables: dict[str, DeltaVersions] = {}
@@ -62,14 +63,14 @@ class UpkeepWorker:
             return prunable_delivery_log(table, self._log_retention_ms, now)
         if name == SHARE_GROUP_STATE.name:
             if self._base is None:
-                self._base = StateBaseUpkeep(self._tables_path, self._options)
+                self._base = StateBaseUpkeep(self._tables_path, self._options, is_synced=self._is_synced)
             return prunable_state(table, self._base.run(table, self._upkeep), now)
         return None
 
     def _table(self, name: str) -> DeltaVersions:
         if name not in self._tables:
             spec = next(spec for spec in ALL_TABLES if spec.name == name)
-            self._tables[name] = DeltaVersions(self._tables_path, spec, self._options)
+            self._tables[name] = DeltaVersions(self._tables_path, spec, self._options, self._is_synced)
         return self._tables[name]
 
 

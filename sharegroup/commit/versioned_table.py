@@ -99,6 +99,9 @@ class VersionedTable(Protocol):
         Raises NotCommittedError, also when there is such a version already, whatever it wrote.
         """
 
+    def sync(self) -> None:
+        """Return when the commits up to the handle's version survive a power loss."""
+
     def upkeep(self, upkeep: Upkeep, stamp: Stamp) -> None:
         """Bound the number of live files and the log, drop old days. Raises NotCommittedError.
 

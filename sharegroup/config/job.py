@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
 
 from sharegroup.config.client_properties import property_problems
-from sharegroup.config.family import ConfigFamily, Whole
+from sharegroup.config.family import ConfigFamily, Flag, Whole
 from sharegroup.config.storage_options import checked_options, delta_options
 from sharegroup.types import is_topic_name
 
@@ -200,6 +200,12 @@ class JobConfig(ConfigFamily):
         alias="tables.local.versions",
         ge=100,
         description="Versions that stay on a local disk, where each commit lists them all (4 ms for 1,000).",
+    )
+    tables_local_sync: Flag = Field(
+        default=True,
+        alias="tables.local.sync",
+        description="Whether a commit waits until it is on the disk, where the tables are on a local one. If not, a "
+        "power loss may take the last seconds of what was answered.",
     )
     delivery_log_retention_ms: Whole = Field(
         default=7 * _DAY_MS,

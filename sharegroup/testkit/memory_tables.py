@@ -172,6 +172,9 @@ class MemoryTable:
         copied = Write([dict(row) for row in write.rows], write.chunks)
         self._add(copied, stamp)
 
+    def sync(self) -> None:
+        """Memory has nothing to sync."""
+
     def upkeep(self, upkeep: Upkeep, stamp: Stamp) -> None:
         """Compaction and vacuum go over the commits of others, as delta-rs has it."""
         if upkeep.prune_before is not None:

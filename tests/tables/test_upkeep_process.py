@@ -32,6 +32,7 @@ def process(tmp_path: Path) -> Iterator[UpkeepProcess]:
             "storage_options": {},
             "retention_ms": DAY_MS,
             "local_versions": 1_000,
+            "local_sync": True,
             "log_retention_ms": 36_500 * DAY_MS,
         }
     )

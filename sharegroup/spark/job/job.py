@@ -225,7 +225,8 @@ class ShareGroupJob:
             self._later[name].close(0)  # what it has not written is in the outbox
         self._later[name] = LaterThread(f"{name} later", rest_s=_LATER_REST_S)
         path = self._config.job.tables_path
-        writers = [DeltaTableWriter(path, spec, self._options) for spec in _TABLES[name]]
+        is_synced = self._config.job.tables_local_sync
+        writers = [DeltaTableWriter(path, spec, self._options, is_synced) for spec in _TABLES[name]]
         fault, counted = fault_point(name, self._jvm_pid), self._metrics.query(name)
 
         def reached(step: int, batch_id: int) -> None:
