@@ -172,7 +172,9 @@ def _drop_checkpoints(log: Path, torn: _Entry | None) -> None:
             if is_later or _problem_of_file(path):
                 gone.append(path)
     for path in gone:
-        logger.warning("table %s: the log's checkpoint %s cannot be kept and is moved aside", log.parent.name, path.name)
+        logger.warning(
+            "table %s: checkpoint %s of the log cannot be kept and is moved aside", log.parent.name, path.name
+        )
         _move_aside(path)
     if gone:
         (log / _LAST_CHECKPOINT).unlink(missing_ok=True)
@@ -186,7 +188,7 @@ def _move_aside(path: Path) -> None:
 def _report(table: str, torn: _Entry, gone: Sequence[_Entry]) -> None:
     batches = ", ".join(batch for entry in gone for batch in entry.batches)
     logger.warning(
-        "table %s: version %d is lost, probably by a power loss: %s. The table goes on from version %d; moved aside: %d "
-        "log entries%s",
+        "table %s: version %d is lost, probably by a power loss: %s. The table goes on from version %d; moved aside: "
+        "%d log entries%s",
         table, torn.version, torn.problem, torn.version - 1, len(gone), f", with {batches}" if batches else "",
     )  # fmt: skip

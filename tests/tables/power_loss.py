@@ -1,0 +1,48 @@
+"""A local disk that keeps, at a power loss, only what was synced.
+
+A file is there after it if its folder was synced since the file was made, and has the content of its own last sync; it
+is empty if it was never synced. A removed file stays until its folder is synced. This is what POSIX promises, and less
+than most file systems keep.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+
+class PowerLoss:
+    """Watches what is synced below `root`; the disk may be lost as often as wanted."""
+
+    def __init__(self, root: Path, patch: pytest.MonkeyPatch) -> None:
+        self._root = root
+        self._files: dict[Path, bytes] = {}
+        self._folders: dict[Path, frozenset[str]] = {root: frozenset()}
+        self._fsync = os.fsync
+        patch.setattr(os, "fsync", self._synced)
+
+    def _synced(self, descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if path == self._root or self._root in path.parents:
+            if path.is_dir():
+                self._folders[path] = frozenset(child.name for child in path.iterdir())
+            else:
+                self._files[path] = path.read_bytes()
+
+    def left_in(self, root: Path) -> Path:
+        """Write what a power loss leaves into an empty folder; the folder."""
+        shutil.rmtree(root, ignore_errors=True)
+        self._write(self._root, root)
+        return root
+
+    def _write(self, folder: Path, to: Path) -> None:
+        to.mkdir()
+        for name in self._folders.get(folder, ()):
+            path = folder / name
+            if path in self._folders or path.is_dir():
+                self._write(path, to / name)
+            else:
+                (to / name).write_bytes(self._files.get(path, b""))
