@@ -22,7 +22,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from sharegroup.commit.current_rows import CHUNK_ROWS, CurrentRows
-from sharegroup.commit.late_rows import Later, LateRows, OwedBatch, at_once, write_owed
+from sharegroup.commit.late_rows import Later, LateRows, OwedBatch, at_once, stamped_batches, write_owed
+from sharegroup.commit.lost_commits import COMMITTED, RECOVERED_APP_ID, LostBatches, lost_rows, take_back
 from sharegroup.commit.repeated_batch import ENTRY, batch_entry, refuse_other_effects
 from sharegroup.commit.table_rows import stamped_rows
 from sharegroup.commit.table_writer import TableWriter
@@ -117,6 +118,7 @@ class CommitSteps:
         self._fault_point = fault_point or (lambda step, batch_id: None)
         self._chunk_rows = chunk_rows
         self._current: dict[str, CurrentRows] = {}
+        self._lost: dict[str, LostBatches] = {}
         self.query_id = ""
         #: The configured values that the batches' effects depend on: see `repeated_batch.rules_of`.
         self.rules: Mapping[str, int] = {}
@@ -140,9 +142,11 @@ class CommitSteps:
         The first table comes first: the last leader begins no batch from then on, and what it still commits of its last
         one to the others is in that one's outbox. Raises FencedLeaderError when a higher epoch is there.
         """
-        self.leader_epoch = leader_epoch or 1 + max(writer.leader_epoch for writer in self.writers)
+        epochs = {writer.spec.name: writer.leader_epoch for writer in self.writers}
+        self.leader_epoch = leader_epoch or 1 + max(epochs.values())
         for writer in self.writers:
             writer.lead(self.leader_epoch)
+        self._lost = take_back(self._first, self.writers[1:], epochs, self.leader_epoch)
         self._current = {
             writer.spec.name: CurrentRows(writer.spec, writer.read(), self._chunk_rows)
             for writer in self.writers
@@ -151,28 +155,58 @@ class CommitSteps:
         self.positions = _positions(self._first.last_info)
         return self.leader_epoch
 
-    def committed(self, query_id: str) -> int:
-        """The highest batch id of a query that the tables have, -1 for none."""
-        return max(writer.committed(query_id) for writer in self.writers)
+    def committed(self, query_id: str, table: str | None = None) -> int:
+        """The highest batch id of a query that the tables have, or one of them, -1 for none."""
+        return max(writer.committed(query_id) for writer in self.writers if table in (None, writer.spec.name))
+
+    def committed_batches(self) -> dict[str, int]:
+        """The newest batch of this query in each table that it goes on from; `delivery_log` is none of them."""
+        return {writer.spec.name: writer.committed(self.query_id) for writer in (self._first, *self._others)}
 
     def complete_last_batch(self) -> None:
         """Do what the newest commit's outbox still owes: the other tables' rows, then responses and requests again."""
+        self._complete_lost_batches()
         info = self._first.last_info
         if not info or not info.get("outbox"):
             return
         outbox = unpack_json(info["outbox"])
         query_id, batch_id, now_ms = info["query_id"], info["batch_id"], info["now_ms"]
         for writer in self._others:
-            rows = outbox["tables"].get(writer.spec.name)
+            rows = None if writer.spec.name in self._lost else outbox["tables"].get(writer.spec.name)
             if rows and self._commit_current(writer, rows, query_id, batch_id, now_ms):
                 logger.warning("completed batch %d of table %s from its outbox", batch_id, writer.spec.name)
         for writer in self._growing:
+            if writer.spec.name in self._lost:
+                continue
             owed = [OwedBatch(*batch) for batch in outbox.get("late", {}).get(writer.spec.name, ())]
             owed.append(OwedBatch(batch_id, now_ms, outbox["tables"].get(writer.spec.name, ())))
             owed = [batch for batch in owed if batch.rows]
             if owed and write_owed(writer, owed, query_id, info["leader_epoch"]):
                 logger.warning("completed batch %d of table %s from its outbox", batch_id, writer.spec.name)
         self._producer.send(outbox["responses"], [tuple(request) for request in outbox["requests"]])
+
+    def _complete_lost_batches(self) -> None:
+        """Put the rows of lost commits back, from outboxes; a table that has gone back has the batch ids already."""
+        newest = self._first.last_info
+        for writer in self.writers[1:]:
+            lost = self._lost.get(writer.spec.name)
+            batches = lost_rows(self._first, writer.spec.name, lost) if lost else []
+            if not lost or not batches or newest is None:
+                continue
+            app_id, version = RECOVERED_APP_ID, self.leader_epoch
+            if not lost.has_gone_back:
+                app_id, version = lost.query_id, newest["batch_id"]
+            if writer.spec.key:
+                rows = [row for batch in batches for row in batch.rows]
+                self._commit_current(writer, rows, app_id, version, batches[-1].now_ms)
+            else:
+                written = functools.partial(stamped_batches, batches, newest["leader_epoch"])
+                writer.commit(app_id, version, written)
+
+    @property
+    def has_gone_back(self) -> bool:
+        """Whether this start took back rows, because the first table had lost commits. No checkpoint fits then."""
+        return any(lost.has_gone_back for lost in self._lost.values())
 
     @property
     def owed_rows(self) -> int:
@@ -237,8 +271,13 @@ class CommitSteps:
             "now_ms": batch.now_ms,
             "positions": {str(partition): offset for partition, offset in sorted(self.positions.items())},
             "outbox": pack_text(to_json(outbox)),
+            COMMITTED: self._committed_by_others(),
             ENTRY: batch_entry(batch, self.rules),
         }
+
+    def _committed_by_others(self) -> dict[str, int]:
+        newest = {writer.spec.name: writer.committed(self.query_id) for writer in self._others}
+        return newest | {late.spec.name: late.written for late in self._late}
 
     def _commit_first(self, batch: Batch) -> None:
         info, rows = self._info(batch), batch.tables.get(self._first.spec.name, [])

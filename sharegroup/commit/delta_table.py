@@ -52,14 +52,24 @@ class DeltaVersions:
     """A `VersionedTable` in Delta."""
 
     def __init__(
-        self, root: str, spec: TableSpec, options: dict[str, str] | None = None, is_synced: bool = True
+        self,
+        root: str,
+        spec: TableSpec,
+        options: dict[str, str] | None = None,
+        is_synced: bool = True,
+        version: int | None = None,
     ) -> None:
-        """`is_synced`: whether commits survive a power loss on a local disk (see `local_sync`)."""
-        self.spec = spec
+        """`is_synced`: whether commits survive a power loss on a local disk (see `local_sync`).
+
+        `version` is an older version to look at; None: the newest.
+        """
+        self.spec, self._root, self._options = spec, root, options
         self._sync = LocalSync(table_path(root, spec), is_synced)
         self._upkeep = DeltaUpkeep(table_path(root, spec), options, self._sync)
         with store_errors():
             self._table = open_or_create(root, spec, options)
+            if version is not None:
+                self._table.load_as_version(version)
 
     @property
     def version(self) -> int:
@@ -87,6 +97,17 @@ class DeltaVersions:
         with store_errors():
             rows: list[Row] = self._table.to_pyarrow_table().to_pylist()
         return rows
+
+    def at(self, version: int) -> DeltaVersions:
+        with store_errors():
+            return DeltaVersions(self._root, self.spec, self._options, version=version)
+
+    def restore(self, version: int, stamp: Stamp) -> None:
+        with store_errors():
+            self._table.restore(
+                version, commit_properties=commit_properties(stamp), post_commithook_properties=NO_HOOKS
+            )
+            self._table.update_incremental()
 
     def write(self, write: Write, stamp: Stamp) -> None:
         """A predicate over the partition column alone: files are put in place of others, and none is read."""

@@ -42,6 +42,8 @@ class LateRows:
     def __init__(self, writer: TableWriter) -> None:
         self._writer = writer
         self._owed: list[OwedBatch] = []
+        #: The newest batch that this leader has put into the table, -1 before the first.
+        self.written = -1
         self._lock, self._writing = threading.Lock(), threading.Lock()
 
     @property
@@ -72,17 +74,19 @@ class LateRows:
                 write_owed(self._writer, owed, query_id, leader_epoch)
             with self._lock:
                 del self._owed[: len(owed)]
+                self.written = owed[-1].batch_id if owed else self.written
 
 
 def write_owed(writer: TableWriter, owed: Sequence[OwedBatch], query_id: str, leader_epoch: int) -> bool:
     """Write those of the batches that are not in the table; False when all of them are."""
     committed = writer.committed(query_id)
+    left = [batch for batch in owed if batch.batch_id > committed]
+    return writer.commit(query_id, owed[-1].batch_id, lambda: stamped_batches(left, leader_epoch))
 
-    def rows() -> Write:
-        stamped: list[Row] = []
-        for batch_id, now_ms, added in owed:
-            if batch_id > committed:
-                stamped += stamped_rows(added, leader_epoch=leader_epoch, batch_id=batch_id, now_ms=now_ms)
-        return Write(stamped)
 
-    return writer.commit(query_id, owed[-1].batch_id, rows)
+def stamped_batches(batches: Sequence[OwedBatch], leader_epoch: int) -> Write:
+    """The rows of batches of one leader."""
+    stamped: list[Row] = []
+    for batch_id, now_ms, rows in batches:
+        stamped += stamped_rows(rows, leader_epoch=leader_epoch, batch_id=batch_id, now_ms=now_ms)
+    return Write(stamped)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from sharegroup.commit.commit_steps import Batch, CommitSteps
 from sharegroup.commit.news import RowLike, news
 from sharegroup.commit.repeated_batch import RepeatedBatchError
-from sharegroup.commit.stale_checkpoint import Checkpoint, refuse_stale_checkpoint
+from sharegroup.commit.stale_checkpoint import (
+    ADVICE,
+    Checkpoint,
+    StaleCheckpointError,
+    refuse_checkpoint_ahead,
+    refuse_stale_checkpoint,
+)
 from sharegroup.engine.output import Output
 from sharegroup.watch.hand_over import HandOverChange
 
@@ -55,7 +61,8 @@ class QueryRun:
     """From a start of the query to its end. Spark, or a test, calls `lead` once, then `begin` and `finish` by turns.
 
     `on_lead` is called when the query leads, before its first batch; `upkeep` each `upkeep_interval` commits.
-    `drop_checkpoint` is called when the checkpoint does not fit the tables any more, before `finish` raises.
+    `drop_checkpoint` is called when the checkpoint does not fit the tables any more, before `finish` raises;
+    `mark_checkpoint` after each commit, with the newest batches in the tables (`CommitSteps.committed_batches`).
     """
 
     def __init__(
@@ -68,9 +75,10 @@ class QueryRun:
         upkeep_interval: int,
         observer: BatchObserver | None = None,
         drop_checkpoint: Callable[[], None] = lambda: None,
+        mark_checkpoint: Callable[[Mapping[str, int]], None] = lambda committed: None,
     ) -> None:
         self._observer = observer or Unobserved()
-        self._drop_checkpoint = drop_checkpoint
+        self._drop_checkpoint, self._mark_checkpoint = drop_checkpoint, mark_checkpoint
         self._name, self.steps, self._hand_over = name, steps, hand_over
         self._on_lead, self._upkeep, self._upkeep_interval = on_lead, upkeep, upkeep_interval
         self._commits = 0
@@ -90,6 +98,12 @@ class QueryRun:
         self._observer.led(steps)
         committed = steps.committed(checkpoint.query_id) if checkpoint else -1
         refuse_stale_checkpoint(checkpoint, steps.last_info, committed, last_leader_epoch)
+        if checkpoint is not None and steps.has_gone_back:
+            raise StaleCheckpointError(
+                f"the tables have lost commits, and the checkpoint {checkpoint.path} may be built on these: {ADVICE}"
+            )
+        if checkpoint:
+            refuse_checkpoint_ahead(checkpoint, lambda table: steps.committed(checkpoint.query_id, table))
         steps.complete_last_batch()
         self._on_lead()
         self._hand_over.write(HandOverChange(positions=dict(steps.positions)))
@@ -130,6 +144,8 @@ class QueryRun:
             )
             self._drop_checkpoint()
             raise
+        if batch.has_effects:
+            self._mark_checkpoint(self.steps.committed_batches())
 
     def _report(self, batch: Batch) -> None:
         for note in batch.notes:

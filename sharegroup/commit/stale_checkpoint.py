@@ -1,8 +1,13 @@
-"""Checkpoints that the tables have left behind: going on from one would undo what was done since."""
+"""Checkpoints that do not fit the tables: they are behind, or ahead of them.
+
+Going on from one that is behind would undo what was done since. Going on from one that is ahead would leave tables
+without what the operator's state is built on.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from sharegroup.commit.versioned_table import Info
@@ -10,21 +15,22 @@ from sharegroup.errors import ShareGroupError
 
 
 class StaleCheckpointError(ShareGroupError):
-    """The tables have moved on without this checkpoint."""
+    """The tables have moved on without this checkpoint, or have lost what it is built on."""
 
 
 class Checkpoint(NamedTuple):
     """A query's checkpoint before the query starts: its folder, and the newest batch that it has planned, -1 for none.
 
     Spark plans each batch there before it runs it, so a checkpoint knows at least as many as the tables; it may know
-    more, as a batch without effects commits nothing. It pins the number of `shuffle_partitions`, which its state is in;
-    None where it has no batch.
+    more, as a batch without effects commits nothing. `committed` are the newest batches that it knows to be in the
+    tables, by table. It pins the number of `shuffle_partitions`, which its state is in; None where it has no batch.
     """
 
     path: str
     query_id: str
     newest_batch: int
     shuffle_partitions: int | None = None
+    committed: Mapping[str, int] = MappingProxyType({})
 
     def has_other_partitions(self, wanted: int) -> bool:
         """Whether Spark would go on with another number of shuffle partitions than is wanted; 0: any will do."""
@@ -45,15 +51,29 @@ def refuse_stale_checkpoint(
     if committed > checkpoint.newest_batch:
         raise StaleCheckpointError(
             f"the tables have batch {committed} of query {checkpoint.query_id}, its checkpoint {checkpoint.path} ends "
-            f"at batch {checkpoint.newest_batch}: {_ADVICE}"
+            f"at batch {checkpoint.newest_batch}: {ADVICE}"
         )
     if checkpoint.newest_batch < 0 or last_info is None or last_info["query_id"] == checkpoint.query_id:
         return
     if last_leader_epoch(checkpoint.query_id) <= last_info["leader_epoch"]:
         raise StaleCheckpointError(
             f"the tables were last written by query {last_info['query_id']}, the checkpoint {checkpoint.path} belongs "
-            f"to query {checkpoint.query_id}: {_ADVICE}"
+            f"to query {checkpoint.query_id}: {ADVICE}"
         )
 
 
-_ADVICE = "remove that checkpoint, and the job comes back from the tables"
+def refuse_checkpoint_ahead(checkpoint: Checkpoint | None, committed: Callable[[str], int]) -> None:
+    """Raise StaleCheckpointError for a checkpoint that is built on commits that its tables do not have.
+
+    `committed` gives the newest batch of the checkpoint's query in a table. None: there is no checkpoint.
+    """
+    for table, batch_id in checkpoint.committed.items() if checkpoint else ():
+        found = committed(table)
+        if found < batch_id:
+            raise StaleCheckpointError(
+                f"table {table} has lost commits: the checkpoint {checkpoint.path} is built on batch {batch_id} of "
+                f"query {checkpoint.query_id}, and the newest one in the table is {found}: {ADVICE}"
+            )
+
+
+ADVICE = "remove that checkpoint, and the job comes back from the tables"

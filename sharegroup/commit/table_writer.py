@@ -6,16 +6,27 @@ fail, and the fence says what that means.
 
 from __future__ import annotations
 
+import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from sharegroup.commit.fence import LEADER_APP_ID, Fence, leader_epoch_of
-from sharegroup.commit.versioned_table import Info, NotCommittedError, Row, Stamp, VersionedTable, Write
+from sharegroup.commit.versioned_table import (
+    Info,
+    NotCommittedError,
+    Row,
+    Stamp,
+    TableStoreError,
+    VersionedTable,
+    Write,
+)
 from sharegroup.tables.schemas import TableSpec
 
 logger = logging.getLogger(__name__)
 
 _COMMITS_TO_SEARCH = 50
+#: The transaction id of restores; its version is the leader epoch.
+_RESTORE_APP_ID = "sharegroup.restore"
 
 
 def newest_info(table: VersionedTable) -> Info | None:
@@ -64,7 +75,7 @@ class TableWriter:
         Raises FencedLeaderError when a leader of this or a higher epoch was there before.
         """
         self._fence.begin_lead(leader_epoch)
-        self._write(Write(()), LEADER_APP_ID, leader_epoch)
+        self._commit(lambda stamp: self._table.write(Write(()), stamp), LEADER_APP_ID, leader_epoch)
         self._table.sync()
         self._committed.clear()
         self.last_info = newest_info(self._table)
@@ -89,7 +100,8 @@ class TableWriter:
         if is_new:
             if info is not None:
                 self.last_info = info
-            self._write(write(), app_id, batch_id)
+            written = write()
+            self._commit(lambda stamp: self._table.write(written, stamp), app_id, batch_id)
             self._committed[app_id] = batch_id
         self._table.sync()
         return is_new
@@ -98,12 +110,38 @@ class TableWriter:
         """All rows at the writer's version."""
         return self._table.rows()
 
-    def _write(self, write: Write, app_id: str, version: int) -> None:
+    def go_back(self, app_id: str, batch_id: int, below_epoch: int, leader_epoch: int) -> int:
+        """Take back what `app_id` committed after a batch, and what leaders of `below_epoch` or higher did.
+
+        The newest version without any of it is restored. Returns the newest batch of `app_id` in that version. Raises
+        TableStoreError when that version is not kept any more.
+        """
+        for version in range(self.version - 1, -1, -1):
+            older = self._table.at(version)
+            newest = older.transaction_version(app_id)
+            known = -1 if newest is None else newest
+            if known <= batch_id and leader_epoch_of(older) < below_epoch:
+                self._commit(functools.partial(self._table.restore, version), _RESTORE_APP_ID, leader_epoch)
+                self._table.sync()
+                return known
+        raise TableStoreError(f"{self.spec.name} has no version of before batch {batch_id + 1} of query {app_id}")
+
+    def infos(self, count: int) -> list[Info]:
+        """The entries of the newest commits, each batch once, the newest first."""
+        found = {(info["query_id"], info["batch_id"]): info for info in self._infos(count) if "query_id" in info}
+        return list(found.values())
+
+    def _infos(self, count: int) -> Iterator[Info]:
+        for commit in self._table.commits(count):
+            if commit.info is not None:
+                yield commit.info
+
+    def _commit(self, commit: Callable[[Stamp], None], app_id: str, version: int) -> None:
         self._fence.refuse_when_fenced()
         while True:
             known = self.version
             try:
-                self._table.write(write, Stamp(self._fence.writer_id, self.last_info, app_id, version))
+                commit(Stamp(self._fence.writer_id, self.last_info, app_id, version))
                 return
             except NotCommittedError as error:
                 self._table.refresh()

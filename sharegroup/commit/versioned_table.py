@@ -93,6 +93,15 @@ class VersionedTable(Protocol):
     def rows(self) -> list[Row]:
         """All rows at the handle's version."""
 
+    def at(self, version: int) -> VersionedTable:
+        """A handle at an older version, to look at. Raises TableStoreError when that is not kept any more."""
+
+    def restore(self, version: int, stamp: Stamp) -> None:
+        """Commit the rows of an older version as the version after the handle's. Transaction ids stay as they are.
+
+        Raises NotCommittedError.
+        """
+
     def write(self, write: Write, stamp: Stamp) -> None:
         """Write as the version after the handle's; the handle goes there.
 

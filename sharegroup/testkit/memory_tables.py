@@ -163,6 +163,16 @@ class MemoryTable:
         log = self._tables.log_of(self.spec)[: self.version + 1]
         return [each.commit for each in reversed(log[-count:])]
 
+    def at(self, version: int) -> MemoryTable:
+        older = MemoryTable(self._tables, self.spec)
+        older.version = version
+        return older
+
+    def restore(self, version: int, stamp: Stamp) -> None:
+        older = self._tables.log_of(self.spec)[version]
+        chunks = {*self._now().files, *older.files}
+        self._add(Write(self.at(version).rows(), chunks), stamp, prunes=self.spec.is_append_only)
+
     def rows(self) -> list[Row]:
         return self._tables.rows(self.spec, self.version)
 

@@ -34,7 +34,8 @@ def data_files(table: Path, entry: Path) -> list[Path]:
 
 def lose(table: Path, count: int) -> None:
     """Lose the newest entries with all that belongs to them, so that nothing shows it."""
-    for entry in entries(table)[-count:]:
+    found = entries(table)
+    for entry in found[len(found) - count :]:
         for path in data_files(table, entry):
             path.unlink()
         entry.unlink()

@@ -8,13 +8,14 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from sharegroup.commit.checkpoint_mark import MARK, MarkFile
 from sharegroup.commit.stale_checkpoint import Checkpoint
 
 #: Spark's file with the query's id; Spark makes one where there is none.
 _METADATA = "metadata"
-#: What else Spark writes there.
+#: What else is written there.
 _OFFSETS = "offsets"
-_FOLDERS = (_OFFSETS, "commits", "state", "sources")
+_OTHERS = (_OFFSETS, "commits", "state", "sources", MARK)
 #: In the offset log: Spark goes on with this number whatever the session says, as the state is in as many pieces.
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
 
@@ -38,7 +39,9 @@ def read_checkpoint(spark: SparkSession, checkpoint: str) -> Checkpoint | None:
     if newest < 0:
         return Checkpoint(checkpoint, query_id, newest)
     _, entry = _located(spark, f"{checkpoint}/{_OFFSETS}/{newest}")
-    return Checkpoint(checkpoint, query_id, newest, _pinned_partitions(_text(spark, file_system, entry)))
+    mark = MarkFile(checkpoint).read()
+    pinned = _pinned_partitions(_text(spark, file_system, entry))
+    return Checkpoint(checkpoint, query_id, newest, pinned, mark.committed if mark else {})
 
 
 def begin_checkpoint(spark: SparkSession, checkpoint: str) -> str:
@@ -69,7 +72,7 @@ def discard_checkpoint(spark: SparkSession, checkpoint: str) -> None:
     The query's id goes first, and with it the checkpoint: `read_checkpoint` finds none, wherever this dies, and
     `begin_checkpoint` removes the rest.
     """
-    for name in (_METADATA, *_FOLDERS):
+    for name in (_METADATA, *_OTHERS):
         file_system, path = _located(spark, f"{checkpoint}/{name}")
         file_system.delete(path, True)
 

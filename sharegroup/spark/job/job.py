@@ -12,6 +12,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from sharegroup.commit.checkpoint_mark import MarkFile
 from sharegroup.commit.commit_steps import CommitSteps
 from sharegroup.commit.delta_table import DeltaTableWriter, DeltaVersions, open_or_create, store_errors
 from sharegroup.commit.fault_points import fault_point
@@ -19,10 +20,11 @@ from sharegroup.commit.job_lead import JobLead, LeadWatch
 from sharegroup.commit.later import LaterThread
 from sharegroup.commit.leaders import last_leader_epoch
 from sharegroup.commit.offset_mirror import MirrorThread, OffsetMirror
-from sharegroup.commit.stale_checkpoint import refuse_stale_checkpoint
+from sharegroup.commit.stale_checkpoint import Checkpoint, refuse_checkpoint_ahead, refuse_stale_checkpoint
 from sharegroup.commit.static_configs import write_static_configs
 from sharegroup.commit.strayed_groups import refuse_strayed_groups
 from sharegroup.commit.table_upgrade import refuse_older_checkpoints, upgrade_tables
+from sharegroup.commit.torn_log import recover_torn_tables
 from sharegroup.commit.upkeep_process import UpkeepProcess, settings
 from sharegroup.config import Config
 from sharegroup.spark.job.checkpoint import read_checkpoint
@@ -77,6 +79,8 @@ class ShareGroupJob:
         self._producers: dict[str, KafkaRowProducer] = {}
         self._later: dict[str, LaterThread] = {}
         self._metrics = ShownMetrics(config.job)
+        #: Until each query has begun a checkpoint that knows of it.
+        self._have_lost_commits: set[str] = set()
         self._upkeep = UpkeepProcess(settings(config), self._metrics.upkeep_ended)
         self._build: dict[str, Callable[[], JobQuery]] = {
             group_coordinator_query.NAME: self._group_coordinator,
@@ -93,6 +97,8 @@ class ShareGroupJob:
             self._metrics.close()
 
     def _run(self) -> None:
+        if recover_torn_tables(self._config.job.tables_path):
+            self._have_lost_commits = set(_TABLES)
         refuse_strayed_groups(self._config)
         self._create_topics_and_tables()
         self._refuse_stale_checkpoints()
@@ -142,16 +148,22 @@ class ShareGroupJob:
         """Before this job takes the lead: a start that comes to nothing must not end the job that runs."""
         job = self._config.job
         paths = {name: f"{job.checkpoint_path}/{name}" for name in _TABLES}
-        checkpoints = {path: read_checkpoint(self._spark, path) for path in paths.values()}
+        checkpoints = {path: self._checkpoint_in(path) for path in paths.values()}
         used = {path for path, checkpoint in checkpoints.items() if checkpoint and checkpoint.newest_batch >= 0}
         refuse_older_checkpoints(job.tables_path, checkpoints, used.__contains__, self._options)
         for name, (first, *_) in _TABLES.items():
             checkpoint = checkpoints[paths[name]]
             if checkpoint is not None:
-                table = DeltaTableWriter(job.tables_path, first, self._options)
-                committed = table.committed(checkpoint.query_id)
+                tables = {spec.name: DeltaTableWriter(job.tables_path, spec, self._options) for spec in _TABLES[name]}
+                table, query_id = tables[first.name], checkpoint.query_id
                 known = functools.partial(last_leader_epoch, job.tables_path, options=self._options)
-                refuse_stale_checkpoint(checkpoint, table.last_info, committed, known)
+                refuse_stale_checkpoint(checkpoint, table.last_info, table.committed(query_id), known)
+                refuse_checkpoint_ahead(checkpoint, lambda name: tables[name].committed(query_id))  # noqa: B023 - now
+
+    def _checkpoint_in(self, path: str) -> Checkpoint | None:
+        """The checkpoint that a query will go on from. One that is dropped as soon as it leads may be unreadable."""
+        is_void = self._have_lost_commits or MarkFile(path).is_of_earlier_boot()
+        return None if is_void else read_checkpoint(self._spark, path)
 
     def _take_the_lead(self) -> JobLead:
         path = self._config.job.tables_path
@@ -215,6 +227,7 @@ class ShareGroupJob:
             self._upkeep,
             on_lead,
             counted,
+            name in self._have_lost_commits,
         )
         if counted is not None:
             counted.runs = lambda: query.has_started and query.is_active
@@ -249,6 +262,7 @@ class ShareGroupJob:
     def _start(self, lead: JobLead, name: str) -> JobQuery:
         query = self._build[name]()
         query.start(lead.epoch_for(name))
+        self._have_lost_commits.discard(name)
         self._running[name] = query
         return query
 

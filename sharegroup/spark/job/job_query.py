@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from sharegroup.commit.checkpoint_mark import MarkFile
 from sharegroup.commit.commit_steps import CommitSteps
 from sharegroup.commit.leaders import last_leader_epoch, record_leader
 from sharegroup.commit.query_run import BatchObserver, QueryRun
@@ -31,7 +32,8 @@ class JobQuery:
     """Starts one query, runs its batches, and looks after its tables. `outputs(hand_over path, positions)` builds the
     query up to its sink.
 
-    `on_lead` is called once it leads, before the first batch; `observer` counts what its batches do.
+    `on_lead` is called once it leads, before the first batch; `observer` counts what its batches do. Where the tables
+    `have_lost_commits` in a power loss, the checkpoint is dropped at the start.
     """
 
     def __init__(
@@ -46,10 +48,12 @@ class JobQuery:
         upkeep: UpkeepProcess,
         on_lead: Callable[[], None] = lambda: None,
         observer: BatchObserver | None = None,
+        have_lost_commits: bool = False,
     ) -> None:
         self._spark, self._config, self.name, self._outputs = spark, config, name, outputs
         self._steps, self._stop, self._upkeep = steps, stop, upkeep
-        self._hand_over_path = hand_over_path
+        self._hand_over_path, self._have_lost_commits = hand_over_path, have_lost_commits
+        self._mark = MarkFile(self._checkpoint_path)
         self._run = QueryRun(
             name,
             steps,
@@ -59,6 +63,7 @@ class JobQuery:
             config.job.upkeep_interval_commits,
             observer,
             self._drop_checkpoint,
+            self._mark.write,
         )
         steps.rules = rules_of(config)
         self._query: StreamingQuery | None = None
@@ -105,12 +110,16 @@ class JobQuery:
         path = self._checkpoint_path
         job = self._config.job
         last_of = functools.partial(last_leader_epoch, job.tables_path, options=job.delta_options)
-        checkpoint = read_checkpoint(self._spark, path)
+        is_void = self._have_lost_commits or self._mark.is_of_earlier_boot()
+        checkpoint = None if is_void else read_checkpoint(self._spark, path)
         self._run.lead(leader_epoch, checkpoint, last_of)
+        if is_void:
+            self._drop_void_checkpoint()
         if checkpoint is not None:
             self._give_up_other_partitions(checkpoint)
         # Before Spark plans a batch: a checkpoint with one, and no start to go with it, would be taken for a stale one.
         self._steps.query_id = begin_checkpoint(self._spark, path)
+        self._mark.begin(self._steps.committed_batches())
         self._record()
         writer = (
             self._outputs(self._hand_over_path, dict(self._steps.positions))
@@ -131,6 +140,17 @@ class JobQuery:
 
     def _drop_checkpoint(self) -> None:
         """The query's id goes first; the next start removes what Spark may still write there while the query ends."""
+        discard_checkpoint(self._spark, self._checkpoint_path)
+
+    def _drop_void_checkpoint(self) -> None:
+        """Nobody works with it: this query leads by now, and the tables have all that it stands for."""
+        cause = "the tables have lost commits" if self._have_lost_commits else "the machine has been started since"
+        logger.warning(
+            "query %s: its checkpoint may be torn or not fit the tables, because %s; it is dropped, and the query "
+            "comes back from the tables",
+            self.name,
+            cause,
+        )
         discard_checkpoint(self._spark, self._checkpoint_path)
 
     def _give_up_other_partitions(self, checkpoint: Checkpoint) -> None:

@@ -23,22 +23,28 @@ class PlannedBatch(NamedTuple):
 @dataclass
 class CheckpointFolder:
     """What is left of a query when its process is gone. `first` are the sources' initial offsets. `states[n]` is the
-    state before batch n, by key."""
+    state before batch n, by key. `committed` is what `commit.checkpoint_mark` keeps."""
 
     query_id: str = ""
     first: tuple[Any, Mapping[int, int]] | None = None
     offsets: list[PlannedBatch] = field(default_factory=list)
     commits: int = 0
     states: dict[int, Mapping[str, str]] = field(default_factory=lambda: {0: {}})
+    committed: Mapping[str, int] = field(default_factory=dict)
 
     def copy(self) -> CheckpointFolder:
         """A backup, for a start that comes back with an old checkpoint."""
-        return CheckpointFolder(self.query_id, self.first, list(self.offsets), self.commits, dict(self.states))
+        states = dict(self.states)
+        return CheckpointFolder(self.query_id, self.first, list(self.offsets), self.commits, states, self.committed)
 
     def drop(self) -> None:
         """Become a folder without a checkpoint, as by `job.checkpoint.discard_checkpoint`."""
         self.query_id, self.first, self.offsets = "", None, []
-        self.commits, self.states = 0, {0: {}}
+        self.commits, self.states, self.committed = 0, {0: {}}, {}
+
+    def mark(self, committed: Mapping[str, int]) -> None:
+        """As `commit.checkpoint_mark.MarkFile.write`."""
+        self.committed = dict(committed)
 
     def starts(self, batch_id: int) -> tuple[Any, Mapping[int, int]]:
         """Where the sources of a batch begin."""

@@ -13,7 +13,7 @@ from sharegroup.commit.commit_steps import CommitSteps
 from sharegroup.commit.job_lead import JobLead
 from sharegroup.commit.query_run import QueryRun
 from sharegroup.commit.repeated_batch import rules_of
-from sharegroup.commit.stale_checkpoint import Checkpoint, refuse_stale_checkpoint
+from sharegroup.commit.stale_checkpoint import Checkpoint, refuse_checkpoint_ahead, refuse_stale_checkpoint
 from sharegroup.commit.static_configs import write_static_configs
 from sharegroup.commit.versioned_table import TableStoreError, Upkeep
 from sharegroup.config import Config
@@ -193,6 +193,7 @@ def make_query(
     faults: StoreFaults,
     poll: LogPoll,
     drop_checkpoint: Callable[[], None],
+    mark_checkpoint: Callable[[Mapping[str, int]], None],
 ) -> QueryParts:
     """One start of a query, as `job.job` and `job.job_query` make it."""
     job = config.job
@@ -221,6 +222,7 @@ def make_query(
         _upkeep(name, tables, faults, steps, config),
         job.upkeep_interval_commits,
         drop_checkpoint=drop_checkpoint,
+        mark_checkpoint=mark_checkpoint,
     )
     return QueryParts(run, source)
 
@@ -252,12 +254,14 @@ def make_lead(tables: SimulatedTables, faults: StoreFaults) -> JobLead:
 
 def refuse_stale_checkpoints(tables: SimulatedTables, checkpoints: Mapping[str, Checkpoint | None]) -> None:
     """As `job.job` before it takes the lead. Raises StaleCheckpointError."""
-    for name, (first, *_) in _TABLES.items():
+    for name, specs in _TABLES.items():
         checkpoint = checkpoints[name]
         if checkpoint is not None:
-            table = tables.slow_writer(first, StoreFaults())
-            committed = table.committed(checkpoint.query_id)
-            refuse_stale_checkpoint(checkpoint, table.last_info, committed, lambda id_: last_leader_epoch(tables, id_))
+            writers = {spec.name: tables.slow_writer(spec, StoreFaults()) for spec in specs}
+            first, query_id = writers[specs[0].name], checkpoint.query_id
+            committed = first.committed(query_id)
+            refuse_stale_checkpoint(checkpoint, first.last_info, committed, lambda id_: last_leader_epoch(tables, id_))
+            refuse_checkpoint_ahead(checkpoint, lambda table: writers[table].committed(query_id))  # noqa: B023 - now
 
 
 def has_batch(tables: SimulatedTables, name: str, query_id: str, batch_id: int) -> bool:

@@ -157,7 +157,8 @@ class SimulatedJob:
         folder = self.checkpoints[name]
         if not folder.query_id:
             return None
-        return Checkpoint(checkpoint_path(name), folder.query_id, len(folder.offsets) - 1)
+        newest = len(folder.offsets) - 1
+        return Checkpoint(checkpoint_path(name), folder.query_id, newest, committed=folder.committed)
 
     @property
     def is_running(self) -> bool:
@@ -203,6 +204,7 @@ class SimulatedJob:
             _Store(self),
             self._log_poll(),
             lambda: self._drop_checkpoint(name),
+            self.checkpoints[name].mark,
         )
         epoch = self._lead.epoch_for(name)
         steps = parts.run.steps
@@ -211,6 +213,7 @@ class SimulatedJob:
         if not folder.query_id:
             folder.query_id = f"query-{self.name}-{name}-{self.clock.happened}"
         steps.query_id = folder.query_id
+        folder.mark(steps.committed_batches())
         job_adapter.record_start(tables, name, steps, self.clock.now_ms)
         stream = self.queries[name] = StreamingQuery(self, name, parts)
         self.world.trace.add(self.name, f"{name} leads with epoch {steps.leader_epoch}")

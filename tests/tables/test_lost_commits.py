@@ -1,0 +1,145 @@
+"""Tables that have lost commits, each another number of them: a start brings them all to the same batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sharegroup.commit.commit_steps import CommitSteps
+from sharegroup.commit.delta_table import DeltaTableWriter
+from sharegroup.commit.query_run import QueryRun
+from sharegroup.commit.stale_checkpoint import Checkpoint, StaleCheckpointError
+from sharegroup.engine.output import Output
+from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_PARTITION_TABLES, TableSpec
+from sharegroup.watch.hand_over import HandOverChange
+from tests.tables import group_batches
+from tests.tables.group_batches import group, partition
+from tests.tables.job_tables import RecordingProducer, batch, rows, start
+from tests.tables.torn_tables import lose
+
+STATE, LOG = "share_group_state", "delivery_log"
+GROUPS, PARTITIONS = "share_groups", "share_partitions"
+_BATCHES = 5
+
+#: How many commits the first table has lost, and another one.
+LOST = pytest.mark.parametrize(
+    ("of_first", "of_other"), [(0, 0), (0, 1), (0, 3), (1, 0), (3, 0), (1, 3), (3, 1), (2, 2)]
+)
+
+
+def restarted(root: Path, specs: tuple[TableSpec, ...]) -> CommitSteps:
+    """A start that finds what another start has done, which died right after it."""
+    start(root, "query-2", specs)
+    return start(root, "query-2", specs)[0]
+
+
+@LOST
+def test_delivery_log_has_the_batches_of_the_state(tmp_path: Path, of_first: int, of_other: int) -> None:
+    steps, _ = start(tmp_path)
+    for batch_id in range(_BATCHES):
+        steps.commit(batch(batch_id, offset=batch_id))
+    lose(tmp_path / STATE, of_first)
+    lose(tmp_path / LOG, of_other)
+    left = _BATCHES - of_first
+
+    steps = restarted(tmp_path, SHARE_PARTITION_TABLES)
+    wanted = [(each,) for each in range(left)]
+    assert (rows(tmp_path, STATE, "batch_id"), rows(tmp_path, LOG, "batch_id")) == (wanted, wanted)
+    assert steps.positions == {0: left}
+    steps.commit(batch(0, offset=left, position=left + 1))
+    assert rows(tmp_path, LOG, "first_offset") == [(each,) for each in range(left + 1)]
+
+
+@LOST
+def test_tables_of_current_state_have_the_batches_of_the_first(tmp_path: Path, of_first: int, of_other: int) -> None:
+    steps, _ = start(tmp_path, specs=GROUP_COORDINATOR_TABLES)
+    for batch_id in range(_BATCHES):
+        made = group_batches.batch(batch_id, [partition(batch_id), partition(9, batch_id)], [group(f"g{batch_id}")])
+        steps.commit(made)
+    lose(tmp_path / GROUPS, of_first)
+    lose(tmp_path / PARTITIONS, of_other)
+    left = _BATCHES - of_first
+
+    restarted(tmp_path, GROUP_COORDINATOR_TABLES)
+    assert rows(tmp_path, GROUPS, "group_id") == [(f"g{each}",) for each in range(left)]
+    found = rows(tmp_path, PARTITIONS, "partition", "state_epoch")
+    assert found == [*((each, 1) for each in range(left)), (9, left - 1)]
+
+
+def test_a_table_that_has_lost_nothing_is_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Tables of which the last batches had no rows."""
+    steps, _ = start(tmp_path, specs=GROUP_COORDINATOR_TABLES)
+    steps.commit(group_batches.batch(0, [partition(0)], [group("g0")]))
+    for batch_id in range(1, 4):
+        steps.commit(group_batches.batch(batch_id, (), [group(f"g{batch_id}")]))
+    start(tmp_path, "query-2", GROUP_COORDINATOR_TABLES)
+    assert caplog.records == []
+
+
+def test_what_a_new_query_did_goes_back_with_its_lead(tmp_path: Path) -> None:
+    """The state has lost all that a query did, and that it led; its batch ids say nothing to the one before."""
+    steps, _ = start(tmp_path)
+    steps.commit(batch(0))
+    steps, _ = start(tmp_path, "query-2")
+    steps.commit(batch(0, offset=1))
+    lose(tmp_path / STATE, 2)
+    start(tmp_path, "query-3")
+    assert rows(tmp_path, LOG, "first_offset") == [(0,)]
+
+
+def lead(root: Path, checkpoint: Checkpoint) -> None:
+    steps, _ = start_unled(root)
+    QueryRun("q", steps, _NoHandOver(), lambda: None, lambda: None, 100).lead(
+        1 + max(writer.leader_epoch for writer in steps.writers), checkpoint, lambda query_id: 0
+    )
+
+
+def start_unled(root: Path) -> tuple[CommitSteps, RecordingProducer]:
+    producer = RecordingProducer()
+    return CommitSteps([DeltaTableWriter(str(root), spec) for spec in SHARE_PARTITION_TABLES], producer), producer
+
+
+class _NoHandOver:
+    def write(self, change: HandOverChange) -> None:
+        """Nobody reads it."""
+
+
+def _ahead_by_mark(root: Path) -> Checkpoint:
+    lose(root / STATE, 2)  # the lead of the last start, and a batch
+    lose(root / LOG, 2)
+    return Checkpoint("/c", "query-1", 3, committed={STATE: 2})
+
+
+def _ahead_without_mark(root: Path) -> Checkpoint:
+    lose(root / STATE, 2)
+    return Checkpoint("/c", "query-1", 3)
+
+
+@pytest.mark.parametrize("plant", [_ahead_by_mark, _ahead_without_mark])
+def test_a_checkpoint_that_is_ahead_of_its_tables_is_refused(
+    tmp_path: Path, plant: Callable[[Path], Checkpoint]
+) -> None:
+    """Newer batches of the checkpoint may have had no effects: only what it knows to be committed counts."""
+    steps, _ = start(tmp_path)
+    for batch_id in range(3):
+        steps.commit(batch(batch_id, offset=batch_id))
+    whole = Checkpoint("/c", "query-1", 3, committed=steps.committed_batches())
+    lead(tmp_path, whole)
+    checkpoint = plant(tmp_path)
+    for _ in range(2):  # a start that was refused changes nothing about it
+        with pytest.raises(StaleCheckpointError, match=r"lost commits.*/c .*: remove that checkpoint"):
+            lead(tmp_path, checkpoint)
+
+
+def test_a_mark_says_what_the_tables_have(tmp_path: Path) -> None:
+    marked: list[Any] = []
+    steps, _ = start_unled(tmp_path)
+    run = QueryRun("q", steps, _NoHandOver(), lambda: None, lambda: None, 100, mark_checkpoint=marked.append)
+    run.lead(1, None, lambda query_id: 0)
+    steps.query_id = "query-1"
+    run.finish(0, [Output("k", 1, positions={0: 5}).encode()])
+    run.finish(1, [Output("k", 1).encode()])
+    assert marked == [{STATE: 0}]
