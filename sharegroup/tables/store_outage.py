@@ -1,4 +1,5 @@
-"""Whether it is the store of the tables (or of the checkpoints) that is away: nobody answers, or with 429 or 5xx.
+"""Whether it is the store of the tables (or of the checkpoints) that is away: nobody answers, or with 429 or 5xx, or
+the disk is full.
 
 Errors come as delta-rs' from Python, as Hadoop's and Amazon's from Spark, and as a text from Spark's Python workers.
 All that they have in common is what they say, so that is what is looked at. A store that answers with a refusal (no
@@ -15,6 +16,8 @@ _STATUS = r"(429|5\d\d)\b"
 _AWAY = re.compile(
     "|".join(
         [
+            # a disk that is full, from whatever writes to it
+            r"No space left on device|Disk quota exceeded",
             # delta-rs' HTTP client
             r"error sending request",
             r"error decoding response body|error reading a body from connection",

@@ -41,6 +41,9 @@ S3A = (
         S3A,
         "org.apache.hadoop.fs.s3a.AWSServiceThrottledException: PUT 0-byte object",
         "java.net.UnknownHostException: store",
+        "Generic LocalFileSystem error: Unable to copy data to file: No space left on device (os error 28)",
+        "org.apache.hadoop.fs.FSError: java.io.IOException: No space left on device",
+        "[Errno 122] Disk quota exceeded",
         "(Service: S3, Status Code: 503, Request ID: 1)",
         f"pyspark.errors.exceptions.base.PySparkRuntimeError: Traceback: OSError: {REFUSED}",
     ],
@@ -57,7 +60,6 @@ def test_one_that_is_away(text: str) -> None:
         STATUS % "404 Not Found",
         "Failed to commit transaction: 503",
         "(Service: S3, Status Code: 403, Request ID: 503)",
-        "No space left on device",
         "the batch failed",
     ],
 )

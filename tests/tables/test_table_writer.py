@@ -407,3 +407,27 @@ def test_upkeep_drops_the_days_that_it_is_told(tables: Tables) -> None:
         assert writer.commit("query-1", number, lambda of_day=of_day: of_day)  # type: ignore[misc]
     upkeep(tables, DELIVERY_LOG, 1, "day < '2023-11-14'")
     assert groups(tables, DELIVERY_LOG) == ["g1"]
+
+
+# -- lost commits ------------------------------------------------------------------------------------------------------
+
+
+@BOTH_FORMS
+def test_a_table_goes_back_to_a_batch(tables: Tables, spec: TableSpec) -> None:
+    leader(tables, spec, 1, batches=3)
+    before = tables.rows(spec, tables.newest_version(spec) - 1)
+    writer = leader(tables, spec, 2)
+    version = writer.version
+    assert writer.go_back("query-1", 1, 2, 2) == 1
+    assert (tables.rows(spec), writer.version, tables.newest_version(spec)) == (before, version + 1, version + 1)
+    assert commit(writer, 2, 0)
+    assert writer.committed("query-1") == 2  # it is never used again
+
+
+@BOTH_FORMS
+def test_a_table_goes_back_to_before_a_leader(tables: Tables, spec: TableSpec) -> None:
+    leader(tables, spec, 1, batches=1)
+    leader(tables, spec, 2, batches=1)
+    writer = leader(tables, spec, 3)
+    assert writer.go_back("query-1", 0, 2, 3) == 0
+    assert groups(tables, spec) == ["g0"]
