@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 from sharegroup.commit.current_rows import CHUNK_ROWS, CurrentRows
 from sharegroup.commit.late_rows import Later, LateRows, OwedBatch, at_once, stamped_batches, write_owed
-from sharegroup.commit.lost_commits import COMMITTED, RECOVERED_APP_ID, LostBatches, lost_rows, take_back
+from sharegroup.commit.lost_commits import COMMITTED, RECOVERED_APP_ID, LedBatch, LostBatches, lost_rows, take_back
 from sharegroup.commit.repeated_batch import ENTRY, batch_entry, refuse_other_effects
 from sharegroup.commit.table_rows import stamped_rows
 from sharegroup.commit.table_writer import TableWriter
@@ -187,21 +187,19 @@ class CommitSteps:
 
     def _complete_lost_batches(self) -> None:
         """Put the rows of lost commits back, from outboxes; a table that has gone back has the batch ids already."""
-        newest = self._first.last_info
         for writer in self.writers[1:]:
-            lost = self._lost.get(writer.spec.name)
-            batches = lost_rows(self._first, writer.spec.name, lost) if lost else []
+            lost, newest = self._lost.get(writer.spec.name), self._first.last_info
+            batches = lost_rows(self._first, writer, lost) if lost else []
             if not lost or not batches or newest is None:
                 continue
             app_id, version = RECOVERED_APP_ID, self.leader_epoch
             if not lost.has_gone_back:
                 app_id, version = lost.query_id, newest["batch_id"]
             if writer.spec.key:
-                rows = [row for batch in batches for row in batch.rows]
-                self._commit_current(writer, rows, app_id, version, batches[-1].now_ms)
+                rows = [row for _, batch in batches for row in batch.rows]
+                self._commit_current(writer, rows, app_id, version, batches[-1].batch.now_ms)
             else:
-                written = functools.partial(stamped_batches, batches, newest["leader_epoch"])
-                writer.commit(app_id, version, written)
+                writer.commit(app_id, version, functools.partial(_stamped, batches))
 
     @property
     def has_gone_back(self) -> bool:
@@ -276,8 +274,7 @@ class CommitSteps:
         }
 
     def _committed_by_others(self) -> dict[str, int]:
-        newest = {writer.spec.name: writer.committed(self.query_id) for writer in self._others}
-        return newest | {late.spec.name: late.written for late in self._late}
+        return {writer.spec.name: writer.committed(self.query_id) for writer in self.writers[1:]}
 
     def _commit_first(self, batch: Batch) -> None:
         info, rows = self._info(batch), batch.tables.get(self._first.spec.name, [])
@@ -318,6 +315,10 @@ class CommitSteps:
         if is_new:
             current.take()
         return is_new
+
+
+def _stamped(batches: Iterable[LedBatch]) -> Write:
+    return Write([row for epoch, batch in batches for row in stamped_batches([batch], epoch).rows])
 
 
 def _positions(info: Info | None) -> dict[int, int]:

@@ -42,8 +42,6 @@ class LateRows:
     def __init__(self, writer: TableWriter) -> None:
         self._writer = writer
         self._owed: list[OwedBatch] = []
-        #: The newest batch that this leader has put into the table, -1 before the first.
-        self.written = -1
         self._lock, self._writing = threading.Lock(), threading.Lock()
 
     @property
@@ -74,7 +72,6 @@ class LateRows:
                 write_owed(self._writer, owed, query_id, leader_epoch)
             with self._lock:
                 del self._owed[: len(owed)]
-                self.written = owed[-1].batch_id if owed else self.written
 
 
 def write_owed(writer: TableWriter, owed: Sequence[OwedBatch], query_id: str, leader_epoch: int) -> bool:

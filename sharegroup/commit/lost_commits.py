@@ -16,7 +16,7 @@ A checkpoint that is ahead of its tables is refused (`stale_checkpoint`).
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from sharegroup.commit.late_rows import OwedBatch
@@ -35,53 +35,60 @@ _COMMITS_TO_SEARCH = 1_000
 
 
 class LostBatches(NamedTuple):
-    """What one table lacks: the rows of batches of `query_id` after `known`. `has_gone_back`: it was ahead."""
+    """What one table lacks: the rows of batches of `query_id`, the newest query, after `known`.
+
+    `has_gone_back`: it was ahead, and has the ids of later batches all the same.
+    """
 
     query_id: str
     known: int
     has_gone_back: bool
 
 
+class LedBatch(NamedTuple):
+    """The rows of a batch, and the epoch of the leader that committed it."""
+
+    leader_epoch: int
+    batch: OwedBatch
+
+
 def take_back(
     first: TableWriter, others: Sequence[TableWriter], epochs: Mapping[str, int], leader_epoch: int
 ) -> dict[str, LostBatches]:
-    """Take back what other tables have and the first one has not; by table, what it lacks then.
+    """Take back what other tables have and the first one has not; by table, what may be missing then.
 
     `epochs` are the leader epochs of all tables before this leader's, which leads them by now.
     """
     info = first.last_info or {}
-    query_id = info.get("query_id", "")
+    query_id, first_epoch = info.get("query_id", ""), epochs[first.spec.name]
     newest, lost = first.committed(query_id), {}
     for writer in others:
-        name = writer.spec.name
-        if writer.committed(query_id) > newest or epochs[name] > epochs[first.spec.name]:
-            known = writer.go_back(query_id, newest, epochs[first.spec.name] + 1, leader_epoch)
+        name, known = writer.spec.name, writer.committed(query_id)
+        if known > newest or epochs[name] > first_epoch:
+            known = writer.go_back(query_id, newest, first_epoch + 1, leader_epoch)
             lost[name] = LostBatches(query_id, known, True)
             logger.warning("table %s: %s has lost commits, so it goes back to batch %d", name, first.spec.name, newest)
-        elif info.get(COMMITTED, {}).get(name, -1) > (known := writer.committed(query_id)):
+        elif known < info.get(COMMITTED, {}).get(name, -1) or epochs[name] < first_epoch:
             lost[name] = LostBatches(query_id, known, False)
     return lost
 
 
-def lost_rows(first: TableWriter, table: str, lost: LostBatches) -> list[OwedBatch]:
-    """The rows that a table lacks, by batch, from the outboxes of the first table."""
-    found = {batch.batch_id: batch for batch in _outbox_rows(first, table, lost) if batch.rows}
-    batches = [found[batch_id] for batch_id in sorted(found)]
-    logger.warning(
-        "table %s: the rows of %d batches after batch %d come from outboxes", table, len(batches), lost.known
-    )
-    return batches
-
-
-def _outbox_rows(first: TableWriter, table: str, lost: LostBatches) -> Iterator[OwedBatch]:
+def lost_rows(first: TableWriter, writer: TableWriter, lost: LostBatches) -> list[LedBatch]:
+    """The rows that a table lacks, by batch, the oldest first, from the outboxes of the first table."""
+    found: dict[tuple[str, int], LedBatch] = {}
     for info in first.infos(_COMMITS_TO_SEARCH):
-        if info["query_id"] != lost.query_id or info["batch_id"] <= lost.known:
-            return
-        outbox = _outbox(info)
-        yield OwedBatch(info["batch_id"], info["now_ms"], outbox["tables"].get(table, ()))
-        for late in outbox.get("late", {}).get(table, ()):
-            if OwedBatch(*late).batch_id > lost.known:
-                yield OwedBatch(*late)
+        query_id, outbox = info["query_id"], _outbox(info)
+        known = lost.known if query_id == lost.query_id else writer.committed(query_id)
+        if info["batch_id"] <= known:
+            break
+        late = [OwedBatch(*batch) for batch in reversed(outbox.get("late", {}).get(writer.spec.name, ()))]
+        own = OwedBatch(info["batch_id"], info["now_ms"], outbox["tables"].get(writer.spec.name, ()))
+        for batch in (own, *late):
+            if batch.batch_id > known and batch.rows:
+                found.setdefault((query_id, batch.batch_id), LedBatch(info["leader_epoch"], batch))
+    if found:
+        logger.warning("table %s has lost commits: %d batches come from outboxes", writer.spec.name, len(found))
+    return [*reversed(found.values())]
 
 
 def _outbox(info: Info) -> dict[str, Any]:

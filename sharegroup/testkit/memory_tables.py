@@ -4,13 +4,15 @@
     writer = tables.writer(SHARE_GROUP_STATE, "job-1")
 
 Handles see a version until they commit or are refreshed, as with Delta. Faults are set on the tables: a store that is
-away, a commit that is made and whose answer is lost, and something else that happens right before a commit.
+away, a commit that is made and whose answer is lost, something else that happens right before a commit, and a power
+loss that takes commits which were not synced.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from random import Random
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -35,6 +37,7 @@ class _Version:
     prunes: bool = False
     transactions: Mapping[str, int] = field(default_factory=dict)
     files: Mapping[int | None, Sequence[MemoryFile]] = field(default_factory=dict)
+    is_torn: bool = False
 
 
 class MemoryFile(NamedTuple):
@@ -51,8 +54,11 @@ class MemoryTables:
         self._logs: dict[str, list[_Version]] = {}
         self._before_commit: list[Callable[[], None]] = []
         self._lost_answers, self._refused = 0, 0
+        self._synced: dict[str, int] = {}
         #: While true, nothing can be read, written or looked at.
         self.is_away = False
+        #: While true, nothing can be written.
+        self.is_full = False
 
     def table(self, spec: TableSpec) -> MemoryTable:
         """A handle at the newest version."""
@@ -110,13 +116,51 @@ class MemoryTables:
         """The same of somebody who only rearranges."""
         self._append(spec, _Version(Commit(None, True, None)))
 
+    def lose_unsynced(self, tables: Iterable[TableSpec], random: Random) -> list[str]:
+        """A power loss: of each table's commits that were not synced, the first few stay, and the next may be torn.
+
+        A torn commit makes the table unreadable until `recover_torn`. Returns the names of tables that lost commits.
+        """
+        lost = []
+        for spec in tables:
+            log, synced = self.log_of(spec), self._synced.get(spec.name, 0)
+            stay = random.randint(synced + 1, len(log))
+            if stay < len(log):
+                lost.append(spec.name)
+                torn = [replace(log[stay], is_torn=True)] if random.random() < 0.5 else []
+                log[stay:] = torn
+        return lost
+
+    def lose_from(self, spec: TableSpec, version: int) -> None:
+        """Lose a version and all later ones, so that nothing shows it."""
+        del self.log_of(spec)[version:]
+        self._synced[spec.name] = min(self._synced.get(spec.name, 0), version - 1)
+
+    def torn_tables(self) -> list[str]:
+        """The names of the tables that cannot be read, as their newest commit is torn."""
+        return [name for name, log in self._logs.items() if log[-1].is_torn]
+
+    def recover_torn(self) -> list[str]:
+        """Take torn commits for never made, as `commit.torn_log` does; the names of the tables that had one."""
+        torn = self.torn_tables()
+        for name in torn:
+            self._logs[name].pop()
+        return torn
+
     # -- for the handles
+
+    def synced(self, spec: TableSpec, version: int) -> None:
+        """The commits up to this version survive a power loss."""
+        self._synced[spec.name] = max(version, self._synced.get(spec.name, 0))
 
     def log_of(self, spec: TableSpec) -> list[_Version]:
         """A table's commits, by version. Raises TableStoreError."""
         if self.is_away:
             raise TableStoreError("the store is away")
-        return self._logs.setdefault(spec.name, [_Version(Commit(None, False, None))])
+        log = self._logs.setdefault(spec.name, [_Version(Commit(None, False, None))])
+        if log[-1].is_torn:
+            raise TableStoreError(f"version {len(log) - 1} of {spec.name} is torn")
+        return log
 
     def add(self, spec: TableSpec, known: int, made: _Version) -> int:
         """Commit as the version after `known`; the new version. Upkeep that prunes nothing goes over others' appends.
@@ -125,6 +169,8 @@ class MemoryTables:
         """
         if self._before_commit:
             self._before_commit.pop(0)()
+        if self.is_full:
+            raise TableStoreError("OSError: No space left on device")
         others = self.log_of(spec)[known + 1 :]
         is_alone = made.prunes or not made.commit.rearranges
         if (is_alone and others) or any(map(_removes, others)):
@@ -183,7 +229,7 @@ class MemoryTable:
         self._add(copied, stamp)
 
     def sync(self) -> None:
-        """Memory has nothing to sync."""
+        self._tables.synced(self.spec, self.version)
 
     def upkeep(self, upkeep: Upkeep, stamp: Stamp) -> None:
         """Compaction and vacuum go over the commits of others, as delta-rs has it."""
@@ -193,6 +239,7 @@ class MemoryTable:
         for _ in ("OPTIMIZE", "VACUUM"):
             made = _Version(Commit(stamp.writer, True, stamp.info))
             self.version = self._tables.add(self.spec, self.version, made)
+        self.sync()
 
     def _add(self, write: Write, stamp: Stamp, prunes: bool = False) -> None:
         transactions = {} if stamp.app_id is None else {stamp.app_id: stamp.version}

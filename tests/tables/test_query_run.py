@@ -24,7 +24,9 @@ class Run:
         self.log: list[Any] = []
         self.producer = RecordingProducer()
         self._name, self._epoch = name, leader_epoch
-        self.steps = CommitSteps([tables.writer(spec, name + spec.name) for spec in SHARE_PARTITION_TABLES], self)
+        self.steps = CommitSteps(
+            [tables.writer(spec, f"{name} {leader_epoch} {spec.name}") for spec in SHARE_PARTITION_TABLES], self
+        )
         self.run = QueryRun(name, self.steps, self, self.on_lead, self.upkeep, upkeep_interval)
 
     def lead(self, checkpoint: Checkpoint | None = None) -> None:

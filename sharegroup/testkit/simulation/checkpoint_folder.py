@@ -23,7 +23,8 @@ class PlannedBatch(NamedTuple):
 @dataclass
 class CheckpointFolder:
     """What is left of a query when its process is gone. `first` are the sources' initial offsets. `states[n]` is the
-    state before batch n, by key. `committed` is what `commit.checkpoint_mark` keeps."""
+    state before batch n, by key. `committed` and `boot` are what `commit.checkpoint_mark` keeps: `boot` counts the
+    starts of the machine."""
 
     query_id: str = ""
     first: tuple[Any, Mapping[int, int]] | None = None
@@ -31,11 +32,14 @@ class CheckpointFolder:
     commits: int = 0
     states: dict[int, Mapping[str, str]] = field(default_factory=lambda: {0: {}})
     committed: Mapping[str, int] = field(default_factory=dict)
+    boot: int = 0
 
     def copy(self) -> CheckpointFolder:
         """A backup, for a start that comes back with an old checkpoint."""
         states = dict(self.states)
-        return CheckpointFolder(self.query_id, self.first, list(self.offsets), self.commits, states, self.committed)
+        return CheckpointFolder(
+            self.query_id, self.first, list(self.offsets), self.commits, states, self.committed, self.boot
+        )
 
     def drop(self) -> None:
         """Become a folder without a checkpoint, as by `job.checkpoint.discard_checkpoint`."""
@@ -45,6 +49,14 @@ class CheckpointFolder:
     def mark(self, committed: Mapping[str, int]) -> None:
         """As `commit.checkpoint_mark.MarkFile.write`."""
         self.committed = dict(committed)
+
+    def is_of_earlier_boot(self, boot: int) -> bool:
+        """As `commit.checkpoint_mark.MarkFile.is_of_earlier_boot`."""
+        return bool(self.query_id) and self.boot != boot
+
+    def tear(self) -> None:
+        """Lose what Spark has written last and has not synced: the states."""
+        self.states = {0: {}}
 
     def starts(self, batch_id: int) -> tuple[Any, Mapping[int, int]]:
         """Where the sources of a batch begin."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from sharegroup.commit.query_run import QueryRun
 from sharegroup.commit.repeated_batch import rules_of
 from sharegroup.commit.stale_checkpoint import Checkpoint, refuse_checkpoint_ahead, refuse_stale_checkpoint
 from sharegroup.commit.static_configs import write_static_configs
-from sharegroup.commit.versioned_table import TableStoreError, Upkeep
+from sharegroup.commit.versioned_table import TableStoreError, Upkeep, VersionedTable
 from sharegroup.config import Config
 from sharegroup.engine.operator import Operator
 from sharegroup.engine.share_group_operator import ShareGroupOperator
@@ -23,6 +23,7 @@ from sharegroup.engine.share_partition_shard import Shard
 from sharegroup.engine.snapshot_rules import SnapshotRules
 from sharegroup.engine.unkeyed_requests import UnkeyedRequests
 from sharegroup.errors import FencedLeaderError
+from sharegroup.packed_json import unpack_json
 from sharegroup.protocol.broadcasts import EVERYBODY, NewLeaderBroadcast, encode_broadcast
 from sharegroup.protocol.response_records import records_of
 from sharegroup.tables.schemas import (
@@ -269,6 +270,32 @@ def has_batch(tables: SimulatedTables, name: str, query_id: str, batch_id: int) 
     return tables.slow_writer(_TABLES[name][0], StoreFaults()).committed(query_id) >= batch_id
 
 
+def lose_commits(tables: SimulatedTables, name: str, query_id: str, batch_id: int, lost: Sequence[int]) -> bool:
+    """Have each table of a query lose so many of its newest batches; of the first table it is one or none.
+
+    Nothing is done, and False returned, if that one was told to anybody, or something else was committed since.
+    """
+    specs = _TABLES[name]
+    info = tables.slow_writer(specs[0], StoreFaults()).last_info
+    if info is None or (info["query_id"], info["batch_id"]) != (query_id, batch_id):
+        return False
+    outbox = unpack_json(info["outbox"])
+    if lost[0] and (outbox["responses"] or outbox["requests"]):
+        return False
+    for spec, count in zip(specs, lost, strict=False):
+        table = tables.table(spec)
+        batches = [_newest(table.at(version), query_id) for version in range(table.version + 1)]
+        kept = batch_id - 1 if spec is specs[0] else sorted({-1, *batches})[-1 - min(count, len({-1, *batches}) - 1)]
+        if count and batches[-1] > kept:
+            tables.lose_from(spec, next(version for version, batch in enumerate(batches) if batch > kept))
+    return True
+
+
+def _newest(table: VersionedTable, query_id: str) -> int:
+    version = table.transaction_version(query_id)
+    return -1 if version is None else version
+
+
 def last_leader_epoch(tables: SimulatedTables, query_id: str) -> int:
     """As `commit.leaders.last_leader_epoch`, from the tables in memory."""
     rows = tables.rows(SHARE_GROUP_JOB)
@@ -286,3 +313,4 @@ def record_start(tables: SimulatedTables, name: str, steps: CommitSteps, now_ms:
         "time": now_ms * 1000,
     }
     tables.write_from_outside(SHARE_GROUP_JOB, [row])
+    tables.table(SHARE_GROUP_JOB).sync()

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
+import os
 
 from sharegroup.commit.stale_checkpoint import StaleCheckpointError
 from sharegroup.errors import FencedLeaderError
 from sharegroup.testkit.simulation.checkpoint_folder import CheckpointFolder
-from sharegroup.testkit.simulation.job_adapter import GROUP_COORDINATOR, NAMES, SHARE_PARTITION, has_batch
+from sharegroup.testkit.simulation.job_adapter import (
+    GROUP_COORDINATOR,
+    NAMES,
+    SHARE_PARTITION,
+    has_batch,
+    lose_commits,
+)
 from sharegroup.testkit.simulation.simulated_job import SimulatedJob, checkpoint_path
 from sharegroup.testkit.simulation.simulated_tables import SPECS
 from sharegroup.testkit.simulation.state_witness import compare_operator_states
@@ -20,6 +28,8 @@ _POINTS = (
 )  # fmt: skip
 #: What may change before a batch runs again.
 _CHANGES = ("requests_trimmed", "snapshot_rules")
+#: How many batches each of a query's tables loses.
+_LOST = ((1, 1, 1, 1), (1, 0, 0, 0), (1, 2, 0, 3), (0, 1, 2, 0), (0, 3, 0, 1))
 #: Two jobs that were started at once have decided by then which of them runs.
 _DECIDED_MS = 120_000
 
@@ -36,6 +46,7 @@ class JobHost:
         self._config = world.config
         self._made = 0
         self._start_due = False
+        self._without_power: SimulatedJob | None = None
         self.starts = 0
 
     @property
@@ -51,6 +62,10 @@ class JobHost:
             ("old_checkpoint", 600_000, self._back_up),
             ("two_jobs", 900_000, self._second_job),
             ("foreign_write", 1_500_000, self._foreign_write),
+            ("power_loss", 400_000, self._power_fails),
+            ("lost_commits", 150_000, self._die_between_batches),
+            ("lost_commits", 20_000, self._compare_states),
+            ("full_disk", 600_000, self._fill_disk),
             *((fault, 150_000, self._die_after_commit) for fault in _CHANGES),
             *((fault, 20_000, self._compare_states) for fault in _CHANGES),
         ):
@@ -112,6 +127,12 @@ class JobHost:
                 for name, folder in self._checkpoints.items()
             }
             self._world.trace.add("host", "removes the checkpoint that was refused")
+        if job.has_run and error is not None and os.strerror(errno.ENOSPC) in str(error.__cause__):
+            self._world.judge.violate("a full disk is waited out", f"{job.name} ends: {error}")
+        if job is self._without_power:
+            self._lose_power()
+        if self._world.has("lost_commits") and self._random.random() < 0.8:
+            self._lose_commits(job)
         if self._world.has("requests_trimmed"):
             self._trim_requests(job)
         delay_ms = self._random.choice((500, 3_000, 20_000))
@@ -147,6 +168,56 @@ class JobHost:
             if job.alive:
                 job.dies_at = f"{self._random.choice((*NAMES, SHARE_PARTITION))} 2", 0
 
+    def _power_fails(self) -> None:
+        """In the moment of a commit, or at any moment."""
+        for job in self.jobs:
+            if job.alive:
+                self._without_power = job
+                where = self._random.choice(("sync", "sync", "returned", "committed"))
+                job.dies_at = where, self._random.choice((0, 3))
+                if self._random.random() < 0.3:
+                    job.kill("its machine is without power")
+                return
+
+    def _lose_power(self) -> None:
+        """The machine of all jobs is without power, and starts again."""
+        self._without_power = None
+        for job in self.jobs:
+            job.kill("its machine is without power")
+        lost = self._world.tables.lose_power(self._random)
+        self._world.boot += 1
+        for folder in self._checkpoints.values():
+            folder.tear()
+        self._world.trace.add("host", f"loses power; commits that were not synced are lost in {lost}")
+
+    def _die_between_batches(self) -> None:
+        for job in self.jobs:
+            if self._random.random() < 0.5:
+                job.dies_at = "committed", self._random.choice((0, 0, 3))
+            elif job.is_running and all(query.micro_batches.is_between_batches for query in job.queries.values()):
+                job.kill("between batches")
+
+    def _lose_commits(self, job: SimulatedJob) -> None:
+        """Each table of a query loses some of its newest batches. The first one loses none that was answered: without
+        the answers, nothing is as it was."""
+        if any(other.alive for other in self.jobs):
+            return
+        for name, folder in job.checkpoints.items():
+            lost, batch_id = self._random.choice(_LOST), folder.commits - 1
+            if lost[0] and "requests_trimmed" in self._world.faults:
+                continue  # its requests may be gone
+            if batch_id >= 0 and lose_commits(self._world.tables, name, folder.query_id, batch_id, lost):
+                self._world.trace.add("host", f"tables of {name} lose their newest batches: {lost}")
+
+    def _fill_disk(self) -> None:
+        self._world.tables.is_full = True
+        self._world.trace.add("host", "the disk is full")
+        self._clock.after(self._random.randint(5_000, 300_000), self._free_disk)
+
+    def _free_disk(self) -> None:
+        self._world.tables.is_full = False
+        self._world.trace.add("host", "the disk has space")
+
     def _compare_states(self) -> None:
         """Compare operator and tables between two batches. A job beside another one may be fenced without knowing."""
         if self.running is not None and "two_jobs" not in self._world.faults:
@@ -173,6 +244,8 @@ class JobHost:
 
     def _foreign_write(self) -> None:
         name = self._random.choice(("share_group_state", "share_groups"))
+        if name in self._world.tables.torn_tables():
+            return
         self._world.tables.write_from_outside(SPECS[name])
         self._world.trace.add("somebody", f"writes to {name}")
 

@@ -72,7 +72,11 @@ def _run(seed: int, hours: float, faults: Collection[str] | None, keep_trace: bo
     world.clock.run_until(world.end_ms)
     if fleet is not None:
         fleet.look_for_errors()
-    judge_at_the_end(world, host, [group.group_id for group in population.groups], producers.topics)
+    torn = world.tables.torn_tables()
+    if torn:
+        world.judge.violate("tables can be read", f"torn: {', '.join(torn)}")
+    else:
+        judge_at_the_end(world, host, [group.group_id for group in population.groups], producers.topics)
     return result(world, host, time.perf_counter() - begin)
 
 
@@ -80,12 +84,13 @@ def result(world: World, host: JobHost, wall_s: float) -> Result:
     """What came of a run that took `wall_s` seconds; the trace is about its first violation."""
     violations = tuple(world.judge.violations)
     about = violations[0].about if violations else ""
+    first_tables = () if world.tables.torn_tables() else (SHARE_GROUP_STATE, SHARE_GROUPS)
     return Result(
         world.seed,
         violations,
         world.trace.digest,
         world.judge.deliveries,
-        world.tables.newest_version(SHARE_GROUP_STATE) + world.tables.newest_version(SHARE_GROUPS),
+        sum(map(world.tables.newest_version, first_tables)),
         host.starts,
         wall_s,
         world.trace.text(about),

@@ -32,6 +32,10 @@ class SimulatedBases(StateBases):
         if len(rows):
             self._versions.append(SimulatedBase(rebased(before, rows, version)))
 
+    def forget_after(self, version: int) -> None:
+        """Drop the bases of versions that are lost, as `commit.torn_log` does."""
+        self._versions = [base for base in self._versions if base.cut.version <= version]
+
     def at_most(self, version: int) -> Any:
         """The newest for this version of the state."""
         return next((base for base in reversed(self._versions) if base.cut.version <= version), None)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import functools
+import os
 from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
@@ -46,6 +48,11 @@ class _Store(StoreFaults):
         self._job.pause(2, 15)
         self._job.point("commit")
 
+    def pause_sync(self, table: str) -> None:
+        if "power_loss" in self._job.world.faults:
+            self._job.pause(1, 10)
+            self._job.point("sync")
+
     def loses_answer(self, table: str) -> bool:
         world = self._job.world
         return world.has("lost_commit") and world.random("lost_commit").random() < 0.01
@@ -72,6 +79,7 @@ class SimulatedJob:
         self._random: Random = world.random(f"job {name}")
         self._watching = False
         self._lead: JobLead | None = None
+        self._have_lost_commits: set[str] = set()
         self.queries: dict[str, StreamingQuery] = {}
         self._supervisor: Supervisor | None = None
 
@@ -93,6 +101,9 @@ class SimulatedJob:
     def _take_the_lead(self) -> None:
         tables = self.world.tables
         self.pause(10, 300)
+        if tables.recover_torn():
+            self._have_lost_commits = set(NAMES)
+            self.world.trace.add(self.name, "recovers torn tables")
         job_adapter.refuse_stale_checkpoints(tables, {name: self.checkpoint(name) for name in NAMES})
         self.pause(10, 300)
         self._lead = job_adapter.make_lead(tables, _Store(self))
@@ -143,7 +154,9 @@ class SimulatedJob:
             raise Killed
 
     def point(self, where: str) -> None:
-        """A place to die at."""
+        """A place to die at. At some of them Spark writes to its checkpoint, which is on the disk of the tables."""
+        if where in ("computed", "returned") and self.world.tables.is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if self.dies_at is not None and where.startswith(self.dies_at[0]):
             if self.dies_at[1]:
                 self.dies_at = self.dies_at[0], self.dies_at[1] - 1
@@ -155,10 +168,19 @@ class SimulatedJob:
     def checkpoint(self, name: str) -> Checkpoint | None:
         """As `job.checkpoint.read_checkpoint`: the checkpoint's query and newest batch, None for an empty one."""
         folder = self.checkpoints[name]
-        if not folder.query_id:
+        if not folder.query_id or self._is_void(name):
             return None
         newest = len(folder.offsets) - 1
         return Checkpoint(checkpoint_path(name), folder.query_id, newest, committed=folder.committed)
+
+    def _is_void(self, name: str) -> bool:
+        """As `job_query.JobQuery.start` finds it."""
+        return name in self._have_lost_commits or self.checkpoints[name].is_of_earlier_boot(self.world.boot)
+
+    @property
+    def has_run(self) -> bool:
+        """Whether its supervisor has started a query."""
+        return bool(self.queries)
 
     @property
     def is_running(self) -> bool:
@@ -210,7 +232,11 @@ class SimulatedJob:
         steps = parts.run.steps
         parts.run.lead(epoch, self.checkpoint(name), lambda id_: job_adapter.last_leader_epoch(tables, id_))
         folder = self.checkpoints[name]
+        if self._is_void(name):
+            self._drop_checkpoint(name)
+        self._have_lost_commits.discard(name)
         if not folder.query_id:
+            folder.boot = self.world.boot
             folder.query_id = f"query-{self.name}-{name}-{self.clock.happened}"
         steps.query_id = folder.query_id
         folder.mark(steps.committed_batches())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from random import Random
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +15,7 @@ import pyarrow.compute as pc
 from sharegroup.commit.table_upkeep import TableUpkeep
 from sharegroup.commit.table_writer import TableWriter
 from sharegroup.commit.versioned_table import NotCommittedError, Stamp, Upkeep, Write
-from sharegroup.tables.schemas import ALL_TABLES, TableSpec
+from sharegroup.tables.schemas import ALL_TABLES, SHARE_GROUP_STATE, TableSpec
 from sharegroup.testkit.memory_tables import MemoryTable, MemoryTables
 from sharegroup.testkit.simulation.simulated_bases import SimulatedBases
 
@@ -27,6 +28,9 @@ class StoreFaults:
     def pause(self, table: str) -> None:
         """Called before each commit reaches the store, and after it, before the writer has the answer."""
 
+    def pause_sync(self, table: str) -> None:
+        """Called before a commit is synced."""
+
     def loses_answer(self, table: str) -> bool:
         """Whether the writer does not hear of the commit that it made."""
         return False
@@ -38,6 +42,8 @@ class SimulatedTables(MemoryTables):
     def __init__(self) -> None:
         super().__init__()
         self._read: dict[str, tuple[int, pa.Table]] = {}
+        #: How often commits were lost: version numbers are used again then.
+        self.losses = 0
         self._ids = itertools.count(1)
         self.bases = SimulatedBases(self)
 
@@ -57,6 +63,22 @@ class SimulatedTables(MemoryTables):
         table = super().arrow(spec, at)
         self._read[spec.name] = at, table
         return table
+
+    def lose_power(self, random: Random) -> list[str]:
+        """A power loss, for all tables: see `lose_unsynced`."""
+        self._read.clear()
+        self.losses += 1
+        return self.lose_unsynced(ALL_TABLES, random)
+
+    def lose_from(self, spec: TableSpec, version: int) -> None:
+        self._read.clear()
+        self.losses += 1
+        super().lose_from(spec, version)
+
+    def recover_torn(self) -> list[str]:
+        torn = super().recover_torn()
+        self.bases.forget_after(self.newest_version(SHARE_GROUP_STATE))
+        return torn
 
     def handle(self, spec: TableSpec, faults: StoreFaults) -> SlowTable:
         """A handle at the newest version, at a store with these faults."""
@@ -87,6 +109,10 @@ class SlowTable(MemoryTable):
 
     def upkeep(self, upkeep: Upkeep, stamp: Stamp) -> None:
         self._slowly(lambda: MemoryTable.upkeep(self, upkeep, stamp))
+
+    def sync(self) -> None:
+        self._faults.pause_sync(self.spec.name)
+        MemoryTable.sync(self)
 
     def _slowly(self, commit: Callable[[], None]) -> None:
         known = self.version

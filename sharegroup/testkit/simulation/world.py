@@ -49,6 +49,9 @@ FAULTS = (
     "silent_leader",  # a broker answers nothing for a while: it is paused, or cut off
     "requests_trimmed",  # retention deletes the requests of a batch that is run again
     "snapshot_rules",  # the job's snapshot configuration changes between two starts
+    "power_loss",  # the job's machine loses what was not synced: the newest files of tables and checkpoints are torn
+    "lost_commits",  # tables come back without their newest batch, behind a valid checkpoint
+    "full_disk",  # the tables' disk takes nothing for a while
 )
 
 #: How long everything may take to be delivered when the last fault is over: a job that is away comes back within five
@@ -80,6 +83,8 @@ class World:
     weather: Weather
     config: Config
     checkpoints: dict[str, CheckpointFolder] = field(default_factory=dict)
+    #: How often the job's machine was started again.
+    boot: int = 0
     _streams: dict[str, Random] = field(default_factory=dict)
 
     @property
