@@ -30,6 +30,7 @@ from sharegroup.commit.delta_table import DeltaTableWriter, DeltaVersions, open_
 from sharegroup.commit.job_lead import JobLead
 from sharegroup.commit.table_rows import DELETED
 from sharegroup.commit.table_upgrade import upgrade_tables
+from sharegroup.commit.torn_log import recover_torn_tables
 from sharegroup.commit.versioned_table import Row
 from sharegroup.engine.durable_rows import state_row, tombstone_row
 from sharegroup.errors import ShareGroupError
@@ -78,6 +79,7 @@ class CellTables:
         options: dict[str, str] | None = None,
     ) -> None:
         self._path, self._options = tables_path, options
+        recover_torn_tables(tables_path)
         for spec in ALL_TABLES:
             open_or_create(tables_path, spec, options)
         specs = *SHARE_PARTITION_TABLES, *GROUP_COORDINATOR_TABLES

@@ -62,18 +62,23 @@ def refuse_stale_checkpoint(
         )
 
 
-def refuse_checkpoint_ahead(checkpoint: Checkpoint | None, committed: Callable[[str], int]) -> None:
+def refuse_checkpoint_ahead(
+    checkpoint: Checkpoint | None, committed: Callable[[str], int], beside: str | None = None
+) -> None:
     """Raise StaleCheckpointError for a checkpoint that is built on commits that its tables do not have.
 
-    `committed` gives the newest batch of the checkpoint's query in a table. None: there is no checkpoint.
+    `committed` gives the newest batch of the checkpoint's query in a table. None: there is no checkpoint. `beside` is
+    the path of the other query's, which has read these tables and is no better.
     """
+    advice = f"remove that checkpoint, and the checkpoint {beside} beside it; {_BACK}" if beside else ADVICE
     for table, batch_id in checkpoint.committed.items() if checkpoint else ():
         found = committed(table)
         if found < batch_id:
             raise StaleCheckpointError(
                 f"table {table} has lost commits: the checkpoint {checkpoint.path} is built on batch {batch_id} of "
-                f"query {checkpoint.query_id}, and the newest one in the table is {found}: {ADVICE}"
+                f"query {checkpoint.query_id}, and the newest one in the table is {found}: {advice}"
             )
 
 
-ADVICE = "remove that checkpoint, and the job comes back from the tables"
+_BACK = "the job comes back from the tables"
+ADVICE = f"remove that checkpoint, and {_BACK}"

@@ -155,10 +155,11 @@ class ShareGroupJob:
             checkpoint = checkpoints[paths[name]]
             if checkpoint is not None:
                 tables = {spec.name: DeltaTableWriter(job.tables_path, spec, self._options) for spec in _TABLES[name]}
-                table, query_id = tables[first.name], checkpoint.query_id
+                newest, query_id = tables[first.name], checkpoint.query_id
                 known = functools.partial(last_leader_epoch, job.tables_path, options=self._options)
-                refuse_stale_checkpoint(checkpoint, table.last_info, table.committed(query_id), known)
-                refuse_checkpoint_ahead(checkpoint, lambda name: tables[name].committed(query_id))  # noqa: B023 - now
+                refuse_stale_checkpoint(checkpoint, newest.last_info, newest.committed(query_id), known)
+                beside = next(path for other, path in paths.items() if other != name)
+                refuse_checkpoint_ahead(checkpoint, lambda table: tables[table].committed(query_id), beside)  # noqa: B023 - called now
 
     def _checkpoint_in(self, path: str) -> Checkpoint | None:
         """The checkpoint that a query will go on from. One that is dropped as soon as it leads may be unreadable."""

@@ -253,8 +253,10 @@ def make_lead(tables: SimulatedTables, faults: StoreFaults) -> JobLead:
     return JobLead(tables.slow_writer(SHARE_GROUP_JOB, faults), [tables.table(spec) for spec in led])
 
 
-def refuse_stale_checkpoints(tables: SimulatedTables, checkpoints: Mapping[str, Checkpoint | None]) -> None:
-    """As `job.job` before it takes the lead. Raises StaleCheckpointError."""
+def refuse_stale_checkpoints(
+    tables: SimulatedTables, checkpoints: Mapping[str, Checkpoint | None], path: Callable[[str], str]
+) -> None:
+    """As `job.job` before it takes the lead; `path` is that of a query's checkpoint. Raises StaleCheckpointError."""
     for name, specs in _TABLES.items():
         checkpoint = checkpoints[name]
         if checkpoint is not None:
@@ -262,7 +264,8 @@ def refuse_stale_checkpoints(tables: SimulatedTables, checkpoints: Mapping[str, 
             first, query_id = writers[specs[0].name], checkpoint.query_id
             committed = first.committed(query_id)
             refuse_stale_checkpoint(checkpoint, first.last_info, committed, lambda id_: last_leader_epoch(tables, id_))
-            refuse_checkpoint_ahead(checkpoint, lambda table: writers[table].committed(query_id))  # noqa: B023 - now
+            beside = next(path(other) for other in _TABLES if other != name)
+            refuse_checkpoint_ahead(checkpoint, lambda table: writers[table].committed(query_id), beside)  # noqa: B023 - called now
 
 
 def has_batch(tables: SimulatedTables, name: str, query_id: str, batch_id: int) -> bool:

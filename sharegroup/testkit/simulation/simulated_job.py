@@ -104,7 +104,8 @@ class SimulatedJob:
         if tables.recover_torn():
             self._have_lost_commits = set(NAMES)
             self.world.trace.add(self.name, "recovers torn tables")
-        job_adapter.refuse_stale_checkpoints(tables, {name: self.checkpoint(name) for name in NAMES})
+        checkpoints = {name: self.checkpoint(name) for name in NAMES}
+        job_adapter.refuse_stale_checkpoints(tables, checkpoints, checkpoint_path)
         self.pause(10, 300)
         self._lead = job_adapter.make_lead(tables, _Store(self))
         self._lead.take()
