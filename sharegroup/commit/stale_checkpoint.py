@@ -71,7 +71,9 @@ def refuse_checkpoint_ahead(
     the path of the other query's, which has read these tables and is no better.
     """
     advice = f"remove that checkpoint, and the checkpoint {beside} beside it; {_BACK}" if beside else ADVICE
-    for table, batch_id in checkpoint.committed.items() if checkpoint else ():
+    if checkpoint is None:
+        return
+    for table, batch_id in checkpoint.committed.items():
         found = committed(table)
         if found < batch_id:
             raise StaleCheckpointError(

@@ -99,7 +99,7 @@ def _read(path: Path) -> _Entry:
     adds = [action["add"] for action in actions if "add" in action]
     removes = [action["remove"]["path"] for action in actions if "remove" in action]
     transactions = [action["txn"] for action in actions if "txn" in action]
-    info = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+    info: Mapping[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
     if (is_batch(info) and not transactions) or (len(actions) == 1 and _has_actions(info)):
         return _Entry(version, "its log entry is cut")
     batches = [f"batch {txn['version']} of query {txn['appId']}" for txn in transactions if _is_of_batch(txn)]

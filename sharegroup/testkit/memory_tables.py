@@ -216,7 +216,7 @@ class MemoryTable:
 
     def restore(self, version: int, stamp: Stamp) -> None:
         older = self._tables.log_of(self.spec)[version]
-        chunks = {*self._now().files, *older.files}
+        chunks = {chunk for chunk in (*self._now().files, *older.files) if chunk is not None}
         self._add(Write(self.at(version).rows(), chunks), stamp, prunes=self.spec.is_append_only)
 
     def rows(self) -> list[Row]:

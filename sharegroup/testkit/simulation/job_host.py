@@ -144,11 +144,15 @@ class JobHost:
 
     def _trim_requests(self, job: SimulatedJob) -> None:
         """Delete the requests of batches that run again. Only those that step 2 has made durable: others are lost."""
+        if self._world.tables.torn_tables():
+            return
         for name, folder in job.checkpoints.items():
             batch_id = len(folder.offsets) - 1
             if folder.commits > batch_id or not has_batch(self._world.tables, name, folder.query_id, batch_id):
                 continue
             topic = GROUP_REQUESTS if name == GROUP_COORDINATOR else PARTITION_REQUESTS
+            if self._world.kafka.has_silent_leader(topic):
+                continue
             for partition, end in folder.offsets[-1].requests.items():
                 self._world.kafka.delete_records(topic, partition, end)
             self._world.trace.add("host", f"retention deletes the requests of batch {batch_id} of {name}")
@@ -200,7 +204,7 @@ class JobHost:
     def _lose_commits(self, job: SimulatedJob) -> None:
         """Each table of a query loses some of its newest batches. The first one loses none that was answered: without
         the answers, nothing is as it was."""
-        if any(other.alive for other in self.jobs):
+        if any(other.alive for other in self.jobs) or self._world.tables.torn_tables():
             return
         for name, folder in job.checkpoints.items():
             lost, batch_id = self._random.choice(_LOST), folder.commits - 1
