@@ -47,6 +47,17 @@ def test_wherever_it_dies_the_next_start_begins_anew(spark: SparkSession, checkp
     assert {path.name for path in checkpoint.iterdir() if not path.name.startswith(".")} == {"metadata"}
 
 
+@pytest.mark.parametrize("left", ["", '{"id": "0a'])
+def test_one_whose_id_is_torn_is_begun_anew(spark: SparkSession, checkpoint: Path, left: str) -> None:
+    """As by a power loss right after it was begun."""
+    (checkpoint / "metadata").write_text(left)
+    (checkpoint / ".metadata.crc").unlink(missing_ok=True)
+    assert read_checkpoint(spark, str(checkpoint)) is None
+    begin_checkpoint(spark, str(checkpoint))
+    assert read_checkpoint(spark, str(checkpoint)) is not None
+    assert not (checkpoint / "offsets").exists()
+
+
 def test_given_up_there_is_nothing_to_go_on_from(spark: SparkSession, checkpoint: Path) -> None:
     discard_checkpoint(spark, str(checkpoint))
     assert not any(path for path in checkpoint.rglob("*") if not path.name.startswith("."))

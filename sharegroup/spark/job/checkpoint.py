@@ -27,11 +27,14 @@ def is_local(spark: SparkSession, checkpoint: str) -> bool:
 
 
 def read_checkpoint(spark: SparkSession, checkpoint: str) -> Checkpoint | None:
-    """The checkpoint in a folder, on any Hadoop file system; None where no query has begun one."""
+    """The checkpoint in a folder, on any Hadoop file system; None where no query has begun one, or its id is torn."""
     file_system, path = _located(spark, f"{checkpoint}/{_METADATA}")
     if not file_system.exists(path):
         return None
-    query_id = str(json.loads(_text(spark, file_system, path))["id"])
+    try:
+        query_id = str(json.loads(_text(spark, file_system, path))["id"])
+    except ValueError:  # the machine lost power when it was begun
+        return None
     _, offsets = _located(spark, f"{checkpoint}/{_OFFSETS}")
     statuses = file_system.listStatus(offsets) if file_system.exists(offsets) else []
     names = [str(status.getPath().getName()) for status in statuses]
