@@ -93,6 +93,21 @@ class PartitionLog:
                 if first <= record.offset and (end is None or record.offset < end):
                     yield batch.append_ms, record
 
+    def committed(self, offset: int, end: int | None = None) -> Iterator[tuple[int, LogRecord]]:
+        """As `records`, of committed transactions and of none, up to the last stable offset."""
+        stable = self.last_stable_offset if end is None else min(end, self.last_stable_offset)
+        for append_ms, record in self.records(offset, stable):
+            if not self.is_aborted(record.offset):
+                yield append_ms, record
+
+    def is_aborted(self, offset: int) -> bool:
+        """Whether the record at the offset is of a transaction that was aborted."""
+        if not self.aborted:
+            return False
+        at = bisect.bisect_left(self.batches, offset, key=lambda batch: batch.last_offset)
+        producer = self.batches[at].producer if at < len(self.batches) else ""
+        return any(producer == name and first <= offset < marker for name, first, marker in self.aborted)
+
     def changed(self, now_ms: int) -> None:
         """Note where the log starts and ends now."""
         self.history.append((now_ms, self.log_start_offset, self.last_stable_offset, self.log_end_offset))
