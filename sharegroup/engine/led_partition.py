@@ -130,6 +130,11 @@ class LedPartition:
             raise RequestError(ErrorCode.INVALID_RECORD_STATE, "the records were finished after the lock's end")
         return self._replay(self.window.acknowledge(member_id, batches, now_ms, config, request.is_renew_ack, grants))
 
+    def refuse_late(self, request: AcknowledgeRequest, append_ms: int) -> None:
+        """Raise RequestError for an acknowledgement that came after a lock that nothing has ended yet."""
+        if any(self.window.has_lock_before(append_ms, batch) for batch in request.batches):
+            raise RequestError(ErrorCode.INVALID_RECORD_STATE, "the lock was over")
+
     def unacquire(self, request: UnacquireRequest) -> None:
         """Give back ranges that never left the gateway. Raises RequestError."""
         self._replay(self.window.unacquire(request.member_id, request.ranges))

@@ -12,6 +12,7 @@ Time. Two clocks, and neither is read here:
 - A share-partition's *safe clock* expires locks. It moves to the append time of each request of that share-partition
   (whatever was appended earlier has been read), and to the time of a tick (all requests appended before it have been
   read). So an acknowledgement counts from its append: one that was in time is applied before its lock can expire.
+  While its requests come from more than one partition of the request topic, only ticks move it (`row_partitions`).
 
 Demands are met after all rows of the batch were seen, in the order in which they came; with several waiting, new
 records are shared out evenly, so that one big demand does not starve the others.
@@ -65,7 +66,7 @@ class Shard:
         self._key, self._records, self._counts = key, records, counts
         self._state = ShardState(group_id, topic_id, state)
         self._output = Output(key, 0)
-        self._requests = PartitionRequests(self._state)
+        self._requests = PartitionRequests(self._state, lambda text: self._output.notes.append(text))
         self._of_source: dict[str, Callable[[Any], None]] = {
             rows.CONFIG: self._configure,
             rows.GONE: self._lose_topic,

@@ -189,6 +189,14 @@ class SharePartition:
         """Whether an `expire` would do something: a lock was over before `now_ms`."""
         return self._window.is_due(now_ms) or (bool(self._lost_locks) and self._lost_locks[0][0] < now_ms)
 
+    def has_lock_before(self, now_ms: int, batch: AcknowledgementBatch) -> bool:
+        """Whether a lock of these records was over before `now_ms`, and `expire` has not ended it yet."""
+        first = max(batch.first_offset, self.start_offset)
+        return any(
+            record.lock_deadline_ms is not None and record.lock_deadline_ms < now_ms
+            for _, _, record in self._window.items(first, batch.last_offset)
+        )
+
     def holds(self, member_id: str) -> bool:
         """Whether `member_id` holds any record."""
         return self._window.holds(member_id)
