@@ -94,6 +94,8 @@ class ResponsePartitions:
         for record in records:
             self.positions[partition] = record.offset + 1
             self._read_ms = max(self._read_ms, record.timestamp)
+            if self._grown_after_ms < 0:  # the first row; the topic had not grown when it was polled for
+                self._grown_after_ms = self._read_ms
 
     def _first_offset(self, consumer: KafkaConsumer, home: TopicPartition) -> int:
         """Nothing for this key was in the partition before the topic grew."""

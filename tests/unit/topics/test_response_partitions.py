@@ -96,13 +96,15 @@ def test_a_partition_that_is_added_is_read_from_its_start(consumer: Consumer, re
     assert consumer.places == {1: 10, 3: 3}, "once"
 
 
+@pytest.mark.parametrize("is_followed", [True, False])
 @pytest.mark.parametrize(("at", "first"), [({FROM_MS: 5}, 5), ({}, 9)])
-def test_a_partition_of_others_is_read_from_the_growth(at: dict[int, int], first: int) -> None:
+def test_a_partition_of_others_is_read_from_the_growth(at: dict[int, int], first: int, is_followed: bool) -> None:
     consumer, reads = Consumer(4), ResponsePartitions(TOPIC, KEY, modulo)
     consumer.at = at
     reads.open(consumer)
     reads.took(TopicPartition(TOPIC, 3), [Record(9, READ_MS)])
-    reads.follow(consumer)
+    if is_followed:
+        reads.follow(consumer)
     reads.took(TopicPartition(TOPIC, 3), [Record(10, READ_MS + 50_000)])
     consumer.partitions = 6
     reads.follow(consumer)
