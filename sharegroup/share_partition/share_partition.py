@@ -226,6 +226,14 @@ class SharePartition:
             return True
         return self._window_size() < config.max_record_locks
 
+    def finished_in(self, first: int, last: int) -> list[StateBatch]:
+        """What of first..last is finished; below the start offset, where nobody knows how, it is ARCHIVED."""
+        found: list[StateBatch] = []
+        if first < self.start_offset:
+            found.append(StateBatch(first, min(last, self.start_offset - 1), RecordState.ARCHIVED, 0))
+        in_flight = self._window.state_batches(max(first, self.start_offset), last) if last >= self.start_offset else ()
+        return [*found, *(batch for batch in in_flight if batch.delivery_state.is_terminal)]
+
     def state_batches(self) -> list[StateBatch]:
         """All records in flight, terminal ones too, from the start offset up: the batches of a snapshot record."""
         return self._window.state_batches()
