@@ -36,6 +36,7 @@ class Producers:
             ("retention", 500_000, self._retention),
             ("topic_grows", 1_500_000, self._grow),
             ("topic_again", 900_000, self._topic_again),
+            ("unclean_election", 400_000, self._elect_uncleanly),
         ):
             if fault in self._world.faults:
                 self._repeat(fault, every_ms, action)
@@ -94,6 +95,19 @@ class Producers:
                 self._kafka.move_leader(topic, partition, self._random.choice(self._kafka.brokers))
 
         self._clock.after(self._random.choice((500, 5_000, 40_000, 120_000)), back)
+
+    def _elect_uncleanly(self, topic: str) -> None:
+        """The last one, two or three batches are lost."""
+        if topic not in self._kafka.topics:
+            return
+        partition = self._random.randrange(len(self._kafka.topics[topic].partitions))
+        log = self._kafka.topics[topic].partitions[partition]
+        lost = log.batches[-self._random.choice((1, 2, 3)) :]
+        if log.leader >= 0 and lost and lost[0].base_offset >= log.log_start_offset:
+            leader = self._random.choice([other for other in self._kafka.brokers if other != log.leader])
+            self._kafka.elect_uncleanly(topic, partition, leader, lost[0].base_offset)
+            if self._random.random() < 0.5:
+                self._append(topic)  # the log may have grown beyond its old end before anybody looks
 
     def _retention(self, topic: str) -> None:
         if topic in self._kafka.topics:

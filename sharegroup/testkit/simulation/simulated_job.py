@@ -230,6 +230,8 @@ class SimulatedJob:
         self.world.trace.add(self.name, f"drops the checkpoint of {name}")
 
     def _metadata_lag_ms(self) -> int:
+        if "job_topics_grow" in self.world.faults:
+            return 0  # a partition that a broker does not know of yet is watched later, and its requests may be too
         random = self.world.random("metadata")
         return random.choice((0, 500, 5_000)) if self.world.has("slow_metadata") else 0
 
@@ -351,10 +353,11 @@ class StreamingQuery:
         batch_id = folder.commits - 1
         clock_ms, (_, read) = folder.offsets[batch_id].log["clock_ms"], folder.starts(batch_id)
         for partition, log in enumerate(self._job.world.kafka.topic(self._topic).partitions):
-            unread = next(log.read(read.get(partition, 0)), None)
-            if unread is not None and unread.append_ms < clock_ms:
-                late_ms = clock_ms - unread.append_ms
-                text = f"{self._topic}-{partition}: {unread.base_offset} is unread, and {late_ms} ms older than a tick"
+            rows = log.records(read.get(partition, 0))
+            unread = next((row for row in rows if not log.is_aborted(row[1].offset)), None)
+            if unread is not None and unread[0] < clock_ms:
+                late_ms = clock_ms - unread[0]
+                text = f"{self._topic}-{partition}: {unread[1].offset} is unread, and {late_ms} ms older than a tick"
                 self._job.world.judge.violate("the safe clock waits for requests", text)
 
     def _tell_others(self) -> None:

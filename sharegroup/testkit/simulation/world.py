@@ -49,6 +49,9 @@ FAULTS = (
     "silent_leader",  # a broker answers nothing for a while: it is paused, or cut off
     "requests_trimmed",  # retention deletes the requests of a batch that is run again
     "snapshot_rules",  # the job's snapshot configuration changes between two starts
+    "job_topics_grow",  # the job's own topics get more partitions
+    "job_transactions",  # somebody writes to the request topics in transactions
+    "unclean_election",  # a broker without the last records of a log is elected to lead it
 )
 
 #: How long everything may take to be delivered when the last fault is over: a job that is away comes back within five
@@ -140,6 +143,7 @@ def make_world(
     clock = Scheduler(seed)
     trace = Trace(clock, keep_trace)
     kafka = SimulatedKafka(clock, trace, has_topic_ids=NO_TOPIC_IDS not in chosen)
+    kafka.may_grow = "job_topics_grow" in chosen
     for topic in JOB_TOPICS:
         kafka.create_topic(topic, 2)
     tables = SimulatedTables()
