@@ -596,7 +596,7 @@ def test_offsets_without_a_record_are_gaps(
     for _ in range(4):
         plain.send(topic, b"record", partition=1).get(PATIENCE_S)
     plain.close()
-    group = job.new_group(**{"share.isolation.level": "read_committed"})
+    group = job.new_group("read_committed")
 
     def handle(records: DataFrame, batch_id: int) -> None:
         if reads == "all":

@@ -113,7 +113,7 @@ class Producers:
         if topic in self._kafka.topics:
             partition = self._random.randrange(len(self._kafka.topics[topic].partitions))
             log = self._kafka.topics[topic].partitions[partition]
-            if log.leader >= 0:
+            if log.leader >= 0 and log.leader not in self._kafka.silence:
                 before = self._random.randint(log.log_start_offset, log.log_end_offset)
                 self._kafka.delete_records(topic, partition, before)
                 self._world.trace.add("retention", f"{topic}-{partition} starts at {before}")

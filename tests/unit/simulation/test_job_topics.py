@@ -1,0 +1,95 @@
+"""The job's own topics grow and carry transactions, and elections are unclean: no promise is broken, and defects that
+are planted for these faults are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import pytest
+
+from sharegroup.engine import rows
+from sharegroup.engine.led_partition import LedPartition
+from sharegroup.engine.row_partitions import RowPartitions
+from sharegroup.testkit.simulation import job_topic_faults
+from sharegroup.testkit.simulation.run import run
+from sharegroup.topics.response_partitions import ResponsePartitions
+from sharegroup.watch.request_clock import RequestClock
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def readers_stay_in_their_partition(patch: pytest.MonkeyPatch) -> None:
+    """The response topic is read where a key was at first."""
+    patch.setattr(ResponsePartitions, "follow", lambda *_: None)
+
+
+def new_partitions_are_read_from_their_end(patch: pytest.MonkeyPatch) -> None:
+    """What was put into another partition before its reader came is lost."""
+    patch.setattr(ResponsePartitions, "_first_offset", lambda _, consumer, home: consumer.end_offsets([home])[home])
+
+
+def new_request_partitions_are_not_watched(patch: pytest.MonkeyPatch) -> None:
+    """The request topic has as many partitions as at first."""
+    count = RequestClock._count_partitions
+    patch.setattr(RequestClock, "_count_partitions", lambda clock: bool(clock._partitions) or count(clock))
+
+
+def rows_end_locks_whatever_partition_they_are_in(patch: pytest.MonkeyPatch) -> None:
+    """Rows of each partition are run together, and each ends the locks that are over by its append."""
+    patch.setattr(RowPartitions, "is_mixed", lambda *_: False)
+    patch.setattr(rows, "_append_times", lambda requests: {request[:2]: 0 for request in requests})
+
+
+def a_marker_is_an_unread_request(patch: pytest.MonkeyPatch) -> None:
+    """Whatever offset lies behind a position is a row that was not read."""
+    patch.setattr(RequestClock, "_partitions_without_rows", lambda *_: frozenset())
+
+
+def the_safe_clock_passes_an_open_transaction(patch: pytest.MonkeyPatch) -> None:
+    """What cannot be read yet does not count."""
+    observe = RequestClock.observe
+
+    def passes(clock: RequestClock, now_ms: int, positions: Mapping[int, int]) -> tuple[bool, int]:
+        ends = clock._poll.ends
+
+        def stable(partitions: Collection[Any], read_committed: bool = True) -> dict[Any, int]:
+            return ends(partitions, True)
+
+        clock._poll.ends = stable  # type: ignore[method-assign]
+        try:
+            return observe(clock, now_ms, positions)
+        finally:
+            clock._poll.ends = ends  # type: ignore[method-assign]
+
+    patch.setattr(RequestClock, "observe", passes)
+
+
+def an_unclean_election_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
+    """A log that was cut is like any other."""
+    patch.setattr(LedPartition, "cut_by_election", lambda *_: None)
+
+
+def an_election_is_seen_by_the_end_alone(patch: pytest.MonkeyPatch) -> None:
+    """Who looks when the log has grown beyond its old end sees nothing."""
+    cut = LedPartition.cut_by_election
+    patch.setattr(LedPartition, "cut_by_election", lambda led, log: cut(led, log._replace(epoch_start=None)))
+
+
+_SAFE = "the safe clock waits for requests"
+_DELIVERED = "everything is delivered"
+_TOLD = "an unclean election is told"
+#: By name: the defect, the fault that shows it, and the rule by which it must be found.
+DEFECTS: dict[str, tuple[Plant, str, str]] = {
+    plant.__name__: (plant, fault, rule)
+    for plant, fault, rule in (
+        (readers_stay_in_their_partition, "job_topics_grow", _DELIVERED),
+        (new_partitions_are_read_from_their_end, "job_topics_grow", _DELIVERED),
+        (new_request_partitions_are_not_watched, "job_topics_grow", _SAFE),
+        (rows_end_locks_whatever_partition_they_are_in, "job_topics_grow", "an acknowledgement in time counts"),
+        (a_marker_is_an_unread_request, "job_transactions", _DELIVERED),
+        (the_safe_clock_passes_an_open_transaction, "job_transactions", _SAFE),
+        (an_unclean_election_is_not_noticed, "unclean_election", _TOLD),
+        (an_election_is_seen_by_the_end_alone, "unclean_election", _TOLD),
+    )
+}
