@@ -45,7 +45,7 @@ class SimulatedAppender:
         self.broker_clock = BrokerClock()
         self._cluster = cluster
         self._queues: dict[tuple[str, int], _Queue] = {}
-        self._lag_ms = kafka.sender_lag_ms()
+        self._partition_of = kafka.partitioner()
         self._is_closed = False
 
     def now_ms(self) -> int:
@@ -61,7 +61,7 @@ class SimulatedAppender:
         """Append a row, as `RowAppender.append` does."""
         if self._is_closed:
             raise JobUnavailableError("the gateway stops")
-        place = topic, self.kafka.partition_of(topic, key, self._lag_ms)
+        place = topic, self._partition_of(topic, key)
         queue = self._queues.get(place)
         if queue is None:
             queue = self._queues[place] = _Queue(self, *place)

@@ -205,7 +205,7 @@ class SimulatedKafka:
         self.listeners: list[AppendListener] = []
         #: All unclean elections.
         self.cuts: list[Cut] = []
-        #: Whether the topics that rows go through may get more partitions; each sender then has metadata of its own.
+        #: Whether the topics of rows may get more partitions; each sender then has a `partitioner` of its own.
         self.may_grow = False
         self._senders = 0
         self._made = 0
@@ -331,10 +331,13 @@ class SimulatedKafka:
         view = self.metadata(lag_ms).get(name) if lag_ms else None
         return len(self.topic(name).partitions) if view is None else len(view.leaders)
 
-    def sender_lag_ms(self) -> int:
-        """How old the metadata of one more sender of rows is."""
+    def partitioner(self) -> Callable[[str, bytes], int]:
+        """Where one more sender of rows puts them: each has metadata of another age, and some another partitioner."""
+        if not self.may_grow:
+            return self.partition_of
         self._senders += 1
-        return self._senders * 1_777 % 5_000 if self.may_grow else 0
+        lag_ms, shift = self._senders * 1_777 % 5_000, int(self._senders % 4 == 0)
+        return lambda name, key: (self.partition_of(name, key, lag_ms) + shift) % self.count_of(name, lag_ms)
 
     def append(self, name: str, partition: int, rows: Sequence[Row], *, producer: str = "", holes: int = 0) -> LogBatch:
         """Append a batch with the time of now, with offsets after the last row that hold nothing. Raises as `log`."""

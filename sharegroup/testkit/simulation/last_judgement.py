@@ -4,7 +4,8 @@
 - the state that the tables add up to is the state that the operator goes on with, and what `delivery_log` tells;
 - a share-partition began where its group's config of that moment says;
 - of records that an unclean election has replaced, `delivery_log` says what was finished and is not delivered again;
-- everything is delivered.
+- everything is delivered; what is archived because its locks ran out was seen by a member, where nothing but the
+  job's topics and elections could keep it from that.
 
 Of a topic without an id that was deleted and made again, that the operator and its table agree, and that everything is
 delivered: nothing tells in `delivery_log` where the records of one end and those of the other begin.
@@ -30,6 +31,8 @@ from sharegroup.testkit.simulation.world import World
 from sharegroup.types import AcknowledgeType, Cause, RecordState, StateBatch
 
 _FINAL = {RecordState.ACKNOWLEDGED.name, RecordState.ARCHIVED.name}
+#: Faults under which each member sees what it is given.
+_ALL_IS_SEEN = frozenset(("job_topics_grow", "job_transactions", "unclean_election", "topic_grows", "upkeep"))
 _ANSWERED = {AcknowledgeType.ACCEPT: RecordState.ACKNOWLEDGED.name, AcknowledgeType.REJECT: RecordState.ARCHIVED.name}
 
 
@@ -78,6 +81,7 @@ class LastJudgement:
         self._check_answers()
         self._check_beginnings()
         self._check_elections()
+        self._check_seen()
         self._check_delivered(group_ids, topics)
 
     # -- from the tables -------------------------------------------------------------------------------------------
@@ -198,6 +202,17 @@ class LastJudgement:
                 if (key.topic_id, key.partition) == (cut.topic_id, cut.partition):
                     replaced = [o for o in range(cut.offset, cut.end) if finished_ms.get(o, cut.time_ms) < cut.time_ms]
                     self._check_told(key, replaced, cut.time_ms)
+
+    def _check_seen(self) -> None:
+        if not self._world.faults <= _ALL_IS_SEEN:
+            return
+        for row in self._world.tables.rows(DELIVERY_LOG):
+            if row["cause"] == Cause.LOCK_TIMEOUT.value and row["to_state"] == RecordState.ARCHIVED.name:
+                key = Key(*table_adapter.of_row(row))
+                for offset in range(row["first_offset"], row["last_offset"] + 1):
+                    if not self._judge.was_delivered(key, offset):
+                        count = row["delivery_count"]
+                        self._judge.violate("archived unseen", f"{offset}: given out {count} times, never seen", key)
 
     def _check_told(self, key: TableKey, offsets: list[int], since_ms: int) -> None:
         told = [(first, last) for first, last, time_ms in self._replaced.get(key, ()) if time_ms >= since_ms]

@@ -66,7 +66,7 @@ class RowSender:
     def __init__(self, clock: Scheduler, kafka: SimulatedKafka, weather: Weather, retry_ms: float = 1_000) -> None:
         self._clock, self._kafka, self._weather, self._retry_ms = clock, kafka, weather, retry_ms
         self._busy: dict[tuple[str, int], float] = {}
-        self._lag_ms = kafka.sender_lag_ms()
+        self._partition_of = kafka.partitioner()
         self.closed = False
 
     def send(
@@ -78,7 +78,7 @@ class RowSender:
         may_repeat: bool = False,
     ) -> None:
         """Produce a row; `on_appended` hears of the first append that was answered."""
-        partition = self._kafka.partition_of(topic, key, self._lag_ms)
+        partition = self._partition_of(topic, key)
         self._attempt(_Row(topic, partition, key, value, may_repeat, on_appended or (lambda answer: None)))
 
     def close(self) -> None:

@@ -41,9 +41,15 @@ def rows_end_locks_whatever_partition_they_are_in(patch: pytest.MonkeyPatch) -> 
     patch.setattr(rows, "_append_times", lambda requests: {request[:2]: 0 for request in requests})
 
 
-def a_marker_is_an_unread_request(patch: pytest.MonkeyPatch) -> None:
-    """Whatever offset lies behind a position is a row that was not read."""
-    patch.setattr(RequestClock, "_partitions_without_rows", lambda *_: frozenset())
+def a_marker_stops_the_safe_clock(patch: pytest.MonkeyPatch) -> None:
+    """Offsets count as read when a row behind them was read."""
+    read = RequestClock._read
+
+    def without_markers(clock: RequestClock, positions: Mapping[int, int]) -> dict[int, int]:
+        clock._without_rows.clear()
+        return read(clock, positions)
+
+    patch.setattr(RequestClock, "_read", without_markers)
 
 
 def the_safe_clock_passes_an_open_transaction(patch: pytest.MonkeyPatch) -> None:
@@ -78,16 +84,17 @@ def an_election_is_seen_by_the_end_alone(patch: pytest.MonkeyPatch) -> None:
 
 _SAFE = "the safe clock waits for requests"
 _DELIVERED = "everything is delivered"
+_UNSEEN = "archived unseen"
 _TOLD = "an unclean election is told"
 #: By name: the defect, the fault that shows it, and the rule by which it must be found.
 DEFECTS: dict[str, tuple[Plant, str, str]] = {
     plant.__name__: (plant, fault, rule)
     for plant, fault, rule in (
-        (readers_stay_in_their_partition, "job_topics_grow", _DELIVERED),
-        (new_partitions_are_read_from_their_end, "job_topics_grow", _DELIVERED),
+        (readers_stay_in_their_partition, "job_topics_grow", _UNSEEN),
+        (new_partitions_are_read_from_their_end, "job_topics_grow", _UNSEEN),
         (new_request_partitions_are_not_watched, "job_topics_grow", _SAFE),
         (rows_end_locks_whatever_partition_they_are_in, "job_topics_grow", "an acknowledgement in time counts"),
-        (a_marker_is_an_unread_request, "job_transactions", _DELIVERED),
+        (a_marker_stops_the_safe_clock, "job_transactions", _DELIVERED),
         (the_safe_clock_passes_an_open_transaction, "job_transactions", _SAFE),
         (an_unclean_election_is_not_noticed, "unclean_election", _TOLD),
         (an_election_is_seen_by_the_end_alone, "unclean_election", _TOLD),
