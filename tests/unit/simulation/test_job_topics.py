@@ -8,9 +8,7 @@ from typing import Any
 
 import pytest
 
-from sharegroup.engine import rows
 from sharegroup.engine.led_partition import LedPartition
-from sharegroup.engine.row_partitions import RowPartitions
 from sharegroup.testkit.simulation import job_topic_faults
 from sharegroup.testkit.simulation.run import run
 from sharegroup.topics.response_partitions import ResponsePartitions
@@ -33,12 +31,6 @@ def new_request_partitions_are_not_watched(patch: pytest.MonkeyPatch) -> None:
     """The request topic has as many partitions as at first."""
     count = RequestClock._count_partitions
     patch.setattr(RequestClock, "_count_partitions", lambda clock: bool(clock._partitions) or count(clock))
-
-
-def rows_end_locks_whatever_partition_they_are_in(patch: pytest.MonkeyPatch) -> None:
-    """Rows of each partition are run together, and each ends the locks that are over by its append."""
-    patch.setattr(RowPartitions, "is_mixed", lambda *_: False)
-    patch.setattr(rows, "_append_times", lambda requests: {request[:2]: 0 for request in requests})
 
 
 def a_marker_stops_the_safe_clock(patch: pytest.MonkeyPatch) -> None:
@@ -83,20 +75,38 @@ def an_election_is_seen_by_the_end_alone(patch: pytest.MonkeyPatch) -> None:
 
 
 _SAFE = "the safe clock waits for requests"
-_DELIVERED = "everything is delivered"
-_UNSEEN = "archived unseen"
 _TOLD = "an unclean election is told"
-#: By name: the defect, the fault that shows it, and the rule by which it must be found.
-DEFECTS: dict[str, tuple[Plant, str, str]] = {
-    plant.__name__: (plant, fault, rule)
-    for plant, fault, rule in (
-        (readers_stay_in_their_partition, "job_topics_grow", _UNSEEN),
-        (new_partitions_are_read_from_their_end, "job_topics_grow", _UNSEEN),
-        (new_request_partitions_are_not_watched, "job_topics_grow", _SAFE),
-        (rows_end_locks_whatever_partition_they_are_in, "job_topics_grow", "an acknowledgement in time counts"),
-        (a_marker_stops_the_safe_clock, "job_transactions", _DELIVERED),
-        (the_safe_clock_passes_an_open_transaction, "job_transactions", _SAFE),
-        (an_unclean_election_is_not_noticed, "unclean_election", _TOLD),
-        (an_election_is_seen_by_the_end_alone, "unclean_election", _TOLD),
-    )
-}
+_UNSEEN = "archived unseen"
+_GROWS, _ELECTS = ("job_topics_grow",), ("unclean_election",)
+_WRITES = "job_transactions", "slow_members", "dying_members"
+#: The defect, the faults and a seed that show it, and the rule by which it must be found.
+DEFECTS = [
+    (readers_stay_in_their_partition, _GROWS, 7, _UNSEEN),
+    (new_partitions_are_read_from_their_end, _GROWS, 8, _UNSEEN),
+    (new_request_partitions_are_not_watched, _GROWS, 0, _SAFE),
+    pytest.param(a_marker_stops_the_safe_clock, _WRITES, 4, "everything is delivered", marks=pytest.mark.thorough),
+    (the_safe_clock_passes_an_open_transaction, _WRITES, 4, _SAFE),
+    (an_unclean_election_is_not_noticed, _ELECTS, 4, _TOLD),
+    (an_election_is_seen_by_the_end_alone, _ELECTS, 3, _TOLD),
+]
+
+
+@pytest.fixture(autouse=True)
+def _much_growth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that short runs show much."""
+    monkeypatch.setattr(job_topic_faults, "_GROW_EVERY_MS", 120_000)
+
+
+@pytest.mark.parametrize(("plant", "faults", "seed", "rule"), DEFECTS)
+def test_a_planted_defect_of_job_topics_is_found(
+    plant: Plant, faults: Collection[str], seed: int, rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    assert rule in {violation.rule for violation in run(seed, 0.4, faults).violations}
+
+
+@pytest.mark.parametrize(
+    ("faults", "seed"), [(_GROWS, 0), (_GROWS, 7), (_GROWS, 8), (_WRITES, 4), (_ELECTS, 3), (_ELECTS, 4)]
+)
+def test_faults_of_job_topics_break_no_promise(faults: Collection[str], seed: int) -> None:
+    assert run(seed, 0.4, faults).violations == ()
