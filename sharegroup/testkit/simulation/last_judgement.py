@@ -209,8 +209,12 @@ class LastJudgement:
         for row in self._world.tables.rows(DELIVERY_LOG):
             if row["cause"] == Cause.LOCK_TIMEOUT.value and row["to_state"] == RecordState.ARCHIVED.name:
                 key = Key(*table_adapter.of_row(row))
-                for offset in range(row["first_offset"], row["last_offset"] + 1):
-                    if not self._judge.was_delivered(key, offset):
+                log = table_adapter.log_of(self._world.kafka, table_adapter.of_key(key))
+                first, end = row["first_offset"], row["last_offset"] + 1
+                # Nobody sees an offset without a record, nor a record that an election has taken.
+                offsets = () if log is None else (record.offset for _, record in log.records(first, end))
+                for offset in offsets:
+                    if log is not None and offset >= log.lost_end and not self._judge.was_delivered(key, offset):
                         count = row["delivery_count"]
                         self._judge.violate("archived unseen", f"{offset}: given out {count} times, never seen", key)
 

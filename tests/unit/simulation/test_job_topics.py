@@ -22,11 +22,6 @@ def readers_stay_in_their_partition(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ResponsePartitions, "follow", lambda *_: None)
 
 
-def new_partitions_are_read_from_their_end(patch: pytest.MonkeyPatch) -> None:
-    """What was put into another partition before its reader came is lost."""
-    patch.setattr(ResponsePartitions, "_first_offset", lambda _, consumer, home: consumer.end_offsets([home])[home])
-
-
 def new_request_partitions_are_not_watched(patch: pytest.MonkeyPatch) -> None:
     """The request topic has as many partitions as at first."""
     count = RequestClock._count_partitions
@@ -82,7 +77,6 @@ _WRITES = "job_transactions", "slow_members", "dying_members"
 #: The defect, the faults and a seed that show it, and the rule by which it must be found.
 DEFECTS = [
     (readers_stay_in_their_partition, _GROWS, 7, _UNSEEN),
-    (new_partitions_are_read_from_their_end, _GROWS, 8, _UNSEEN),
     (new_request_partitions_are_not_watched, _GROWS, 0, _SAFE),
     pytest.param(a_marker_stops_the_safe_clock, _WRITES, 4, "everything is delivered", marks=pytest.mark.thorough),
     (the_safe_clock_passes_an_open_transaction, _WRITES, 4, _SAFE),
