@@ -373,12 +373,16 @@ class StreamingQuery:
         idle = float(self._job.config.job.log_idle_poll_interval_ms)
         if deadline is not None:
             # A tick needs a safe time beyond the deadline: it is looked for a moment later.
-            has_silence = "silent_leader" in self._job.world.faults  # the safe time may stay for long
-            idle = min(idle, max(deadline - now + 2.0, 100.0 if has_silence else 20.0))
+            idle = min(idle, max(deadline - now + 2.0, self._tick_poll_ms()))
         if self._may_see_more_soon():
             idle = min(idle, _SILENT_POLL_MS)
         self._log_grew = False
         self.wake(idle)
+
+    def _tick_poll_ms(self) -> float:
+        """How soon it looks again for a safe time beyond a deadline, which some faults hold back for long."""
+        faults = self._job.world.faults
+        return 500.0 if "job_transactions" in faults else 100.0 if "silent_leader" in faults else 20.0
 
     def _may_see_more_soon(self) -> bool:
         """Whether the last look may have missed something: a leader did not answer, or a log was not asked for."""

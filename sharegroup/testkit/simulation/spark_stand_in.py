@@ -79,7 +79,10 @@ class RequestTopic:
     def has_more(self, start: Mapping[int, int]) -> bool:
         """Whether something is unread."""
         logs = self._kafka.topic(self._topic).partitions
-        return any(log.last_stable_offset > start.get(partition, 0) for partition, log in enumerate(logs))
+        return any(
+            log.last_stable_offset > max(start.get(partition, 0), log.log_start_offset)
+            for partition, log in enumerate(logs)
+        )
 
     def rows(self, start: Mapping[int, int], end: Mapping[int, int]) -> Iterable[KeyedRow]:
         """The rows of a batch."""

@@ -14,6 +14,8 @@ from sharegroup.testkit.simulation.run import run
 from sharegroup.topics.response_partitions import ResponsePartitions
 from sharegroup.watch.request_clock import RequestClock
 
+pytestmark = pytest.mark.thorough
+
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -78,7 +80,7 @@ _WRITES = "job_transactions", "slow_members", "dying_members"
 DEFECTS = [
     (readers_stay_in_their_partition, _GROWS, 7, _UNSEEN),
     (new_request_partitions_are_not_watched, _GROWS, 0, _SAFE),
-    pytest.param(a_marker_stops_the_safe_clock, _WRITES, 4, "everything is delivered", marks=pytest.mark.thorough),
+    (a_marker_stops_the_safe_clock, _WRITES, 4, "everything is delivered"),
     (the_safe_clock_passes_an_open_transaction, _WRITES, 4, _SAFE),
     (an_unclean_election_is_not_noticed, _ELECTS, 4, _TOLD),
     (an_election_is_seen_by_the_end_alone, _ELECTS, 3, _TOLD),
