@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+
+from kafka.errors import KafkaError
 
 from sharegroup.commit.stale_checkpoint import StaleCheckpointError
 from sharegroup.errors import FencedLeaderError
@@ -129,7 +132,8 @@ class JobHost:
                 continue
             topic = GROUP_REQUESTS if name == GROUP_COORDINATOR else PARTITION_REQUESTS
             for partition, end in folder.offsets[-1].requests.items():
-                self._world.kafka.delete_records(topic, partition, end)
+                with contextlib.suppress(KafkaError):  # its leader is away, or silent
+                    self._world.kafka.delete_records(topic, partition, end)
             self._world.trace.add("host", f"retention deletes the requests of batch {batch_id} of {name}")
 
     # -- what is done to it ----------------------------------------------------------------------------------------

@@ -183,6 +183,8 @@ class LastJudgement:
             last = lives[-1]
             if log is None or wanted_ms is None or last.start_offset < 0 or self._judge.may_be_another(topic_id):
                 continue
+            if log.lost_end:  # an election has changed what was at any time
+                continue
             if self._judge.was_altered(key.group_id, key.topic, key.partition) or last.time_ms < wanted_ms:
                 continue
             allowed = list(self._allowed_starts(key, log, wanted_ms, last.time_ms))

@@ -97,8 +97,8 @@ class Producers:
         self._clock.after(self._random.choice((500, 5_000, 40_000, 120_000)), back)
 
     def _elect_uncleanly(self, topic: str) -> None:
-        """The last one, two or three batches are lost."""
-        if topic not in self._kafka.topics:
+        """The last one, two or three batches are lost. A topic without an id would be taken for a new one."""
+        if topic not in self._kafka.topics or not self._kafka.has_topic_ids:
             return
         partition = self._random.randrange(len(self._kafka.topics[topic].partitions))
         log = self._kafka.topics[topic].partitions[partition]
