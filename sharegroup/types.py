@@ -70,6 +70,7 @@ class Cause(str, Enum):
     LOG_TRUNCATED = "log_truncated"
     RESET = "reset"
     TOPIC_DELETED = "topic_deleted"
+    UNCLEAN_ELECTION = "unclean_election"
 
 
 class SharePartitionKey(NamedTuple):

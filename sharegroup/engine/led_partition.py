@@ -101,6 +101,25 @@ class LedPartition:
         is_below = log.log_end_offset < self.window.end_offset
         return not log.has_topic_id and has_fallen and is_below and not self._must_snapshot
 
+    def is_outdated(self, log: LogOffsets) -> bool:
+        """Whether the log's ends are those of an earlier leader than the one that was heard last."""
+        return self.log is not None and log.has_topic_id and 0 <= log.leader_epoch < self.log.leader_epoch
+
+    def cut_by_election(self, log: LogOffsets) -> OffsetRange | None:
+        """The offsets that were delivered of records which the log no longer has: an unclean election took them.
+
+        What stands there now, or will, are other records. As in Kafka, what is finished stays finished: an
+        acknowledgement, or a row in a sink, names an offset and cannot tell one record from the other.
+        """
+        cut, known = log.log_end_offset, self.log
+        if known is not None:
+            if 0 <= known.leader_epoch < log.leader_epoch and log.epoch_start is not None:
+                cut = min(cut, log.epoch_start)
+            if cut >= known.log_end_offset:
+                return None
+        end = self.window.end_offset
+        return OffsetRange(cut, end - 1) if log.has_topic_id and cut < end else None
+
     def move_log(self, log: LogOffsets, config: PartitionConfig) -> None:
         """The log's ends as the source saw them; of committed records, nothing new is there until it saw their end."""
         self.log = log
@@ -129,6 +148,11 @@ class LedPartition:
         if is_late and any(batch.first_offset < self.window.start_offset for batch in batches):
             raise RequestError(ErrorCode.INVALID_RECORD_STATE, "the records were finished after the lock's end")
         return self._replay(self.window.acknowledge(member_id, batches, now_ms, config, request.is_renew_ack, grants))
+
+    def refuse_late(self, request: AcknowledgeRequest, append_ms: int) -> None:
+        """Raise RequestError for an acknowledgement that came after a lock that nothing has ended yet."""
+        if any(self.window.has_lock_before(append_ms, batch) for batch in request.batches):
+            raise RequestError(ErrorCode.INVALID_RECORD_STATE, "the lock was over")
 
     def unacquire(self, request: UnacquireRequest) -> None:
         """Give back ranges that never left the gateway. Raises RequestError."""
@@ -221,7 +245,8 @@ class LedPartition:
     def dump(self) -> DumpedPartition:
         """For the operator's state; the earliest lock deadline stands outside, to be read without a restore."""
         *window, texts = self.window.dump()
-        return DumpedPartition([self.window.next_deadline_ms(), self.header.dump(), window, self.log], texts)
+        log = None if self.log is None else self.log.dump()
+        return DumpedPartition([self.window.next_deadline_ms(), self.header.dump(), window, log], texts)
 
     @classmethod
     def restore(cls, dumped: DumpedPartition) -> LedPartition:

@@ -11,7 +11,8 @@ request   | kafka partition TAB offset TAB timestamp_ms TAB value   | request to
 tick      | clock_ms                                                | source
 
 Spark's shuffle keeps no order, so `in_order` sorts the rows of a batch: what the source says comes before the requests,
-requests are in the order of their Kafka partition, those that change the config in front, and the tick comes last.
+requests are in the order of their Kafka partition, those of several partitions in the order of their appends, those
+that change the config in front, and the tick comes last.
 """
 
 from __future__ import annotations
@@ -68,15 +69,29 @@ def decode(row: str) -> InputRow:
 
 def in_order(rows: Iterable[str]) -> list[InputRow]:
     """The rows of one key in the order in which the machine must see them; equal rows stay equal in every run."""
+    decoded = [decode(row) for row in rows]
+    appended = _append_times(row.request for row in decoded if row.request is not None)
 
-    def rank(row: InputRow) -> tuple[int, bool, int, int, str]:
+    def rank(row: InputRow) -> tuple[int, bool, int, int, int, str]:
         request = row.request
-        return (
-            _ORDER[row.kind],
-            request is not None and _CONFIGURE not in request.value,
-            request.kafka_partition if request else 0,
-            request.kafka_offset if request else 0,
-            row.body,
-        )
+        if request is None:
+            return _ORDER[row.kind], False, 0, 0, 0, row.body
+        partition, offset, *_ = request
+        is_later = _CONFIGURE not in request.value
+        return _ORDER[row.kind], is_later, appended[partition, offset], partition, offset, ""
 
-    return sorted(map(decode, rows), key=rank)
+    return sorted(decoded, key=rank)
+
+
+def _append_times(requests: Iterable[RequestRow]) -> dict[tuple[int, int], int]:
+    """By (Kafka partition, offset): when a row was appended, not before those in front of it in its partition.
+
+    The clock of another leader may be behind, and the order of a partition counts whatever its times are.
+    """
+    found: dict[tuple[int, int], int] = {}
+    latest: dict[int, int] = {}
+    for request in sorted(requests):
+        partition = request.kafka_partition
+        latest[partition] = max(latest.get(partition, 0), request.append_ms)
+        found[partition, request.kafka_offset] = latest[partition]
+    return found

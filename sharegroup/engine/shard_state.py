@@ -16,6 +16,7 @@ from sharegroup.engine.led_partition import DumpedPartition, LedPartition
 from sharegroup.engine.parked_requests import ParkedRequests
 from sharegroup.engine.partition_configs import PartitionConfigs
 from sharegroup.engine.requesters import Requesters
+from sharegroup.engine.row_partitions import RowPartitions
 from sharegroup.engine.snapshot_rules import SnapshotRules
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.json_text import from_json, to_json
@@ -58,6 +59,7 @@ class ShardState:
         self.departed = DepartedMembers(dumped.get("departed", {}))
         self.incarnations = Incarnations(dumped.get("incarnations", {}))
         self.requesters = Requesters(dumped.get("requesters", {}))
+        self.row_partitions = RowPartitions(dumped.get("row_partitions", {}))
         #: Dumped windows, restored when a row touches them.
         self._idle = {int(p): partition for p, partition in _partitions(dumped, iter(texts))}
         self._live: dict[int, LedPartition] = {}
@@ -80,6 +82,7 @@ class ShardState:
             "departed": self.departed.dump(),
             "incarnations": self.incarnations.dump(),
             "requesters": self.requesters.dump(),
+            "row_partitions": self.row_partitions.dump(),
         }
         texts = [text for partition in partitions.values() for text in partition.texts]
         return "\n".join([to_json(known), *texts])
@@ -109,6 +112,7 @@ class ShardState:
         self._idle.pop(partition, None)
         self._live.pop(partition, None)
         self.requesters.drop(partition)
+        self.row_partitions.drop(partition)
         self.configs.drop(partition)
         return self.give_up_demands(partition)
 

@@ -12,6 +12,7 @@ Time. Two clocks, and neither is read here:
 - A share-partition's *safe clock* expires locks. It moves to the append time of each request of that share-partition
   (whatever was appended earlier has been read), and to the time of a tick (all requests appended before it have been
   read). So an acknowledgement counts from its append: one that was in time is applied before its lock can expire.
+  While its requests come from more than one partition of the request topic, only ticks move it (`row_partitions`).
 
 Demands are met after all rows of the batch were seen, in the order in which they came; with several waiting, new
 records are shared out evenly, so that one big demand does not starve the others.
@@ -44,7 +45,7 @@ from sharegroup.engine.shard_state import GONE_MS, ShardState
 from sharegroup.engine.snapshot_rules import SnapshotRules
 from sharegroup.json_text import from_json
 from sharegroup.metrics.window_sizes import WindowSizes
-from sharegroup.types import Cause, SharePartitionKey, WaitsFor
+from sharegroup.types import Cause, OffsetRange, SharePartitionKey, Transition, WaitsFor
 
 
 class Shard:
@@ -65,7 +66,7 @@ class Shard:
         self._key, self._records, self._counts = key, records, counts
         self._state = ShardState(group_id, topic_id, state)
         self._output = Output(key, 0)
-        self._requests = PartitionRequests(self._state)
+        self._requests = PartitionRequests(self._state, lambda text: self._output.notes.append(text))
         self._of_source: dict[str, Callable[[Any], None]] = {
             rows.CONFIG: self._configure,
             rows.GONE: self._lose_topic,
@@ -160,8 +161,11 @@ class Shard:
     def _move_log(self, partition: int, log: LogOffsets) -> None:
         state = self._state
         led, config = state.led(partition), state.configs.of(partition)
-        if led is None:
+        if led is None or led.is_outdated(log):
             return
+        cut = led.cut_by_election(log)
+        if cut is not None:
+            self._tell_cut(partition, led, cut)
         if led.is_of_another_topic(log):
             start_offset = log.log_end_offset if config.starts_at_end else log.log_start_offset
             self._output.notes.append(
@@ -174,6 +178,20 @@ class Shard:
             led.reset(begin, state.now_ms, Cause.TOPIC_DELETED)
             self._output.respond(*state.give_up_demands(partition))
         led.move_log(log, config)
+
+    def _tell_cut(self, partition: int, led: LedPartition, cut: OffsetRange) -> None:
+        """Say in the log, and in `delivery_log` of what is finished, which records an unclean election has replaced."""
+        state, (first, last) = self._state, cut
+        self._output.notes.append(
+            f"{state.topic}-{partition} in group {state.group_id}: an unclean leader election cut the log at {first}; "
+            f"offsets {first}..{last} had been delivered, and stand for other records from now on. Those of them that "
+            f"were finished are not delivered again (unclean_election in delivery_log): to read them, reset the "
+            f"group's offsets to {first}"
+        )
+        for batch in led.window.finished_in(first, last):
+            state_of = batch.delivery_state
+            unchanged = Transition(*batch[:2], state_of, state_of, Cause.UNCLEAN_ELECTION, None, batch.delivery_count)
+            self._output.append("delivery_log", log_row(state.key(partition), unchanged))
 
     def _delete(self, deletions: list[tuple[int, int, str]]) -> None:
         """Forget the states of (partition, state epoch), whether they are led here or not, and tell once it is durable.

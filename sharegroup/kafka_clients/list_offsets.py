@@ -1,11 +1,16 @@
-"""ListOffsets requests to one leader, as a consumer sends them, and what comes back."""
+"""ListOffsets and OffsetForLeaderEpoch requests to one leader, as a consumer sends them, and what comes back."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from kafka import TopicPartition
-from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
+from kafka.protocol.consumer import (
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
 
 #: Timestamps that stand for a log's start and end.
 EARLIEST, LATEST = -2, -1
@@ -46,4 +51,39 @@ def listed_offsets(answer: ListOffsetsResponse) -> dict[TopicPartition, int]:
         for topic in answer.topics
         for partition in topic.partitions
         if not partition.error_code
+    }
+
+
+def leader_epochs(answer: ListOffsetsResponse) -> dict[TopicPartition, int]:
+    """The leader's epoch of each partition without an error, where the broker says it (from Kafka 2.1 on)."""
+    return {
+        TopicPartition(topic.name, partition.partition_index): partition.leader_epoch
+        for topic in answer.topics
+        for partition in topic.partitions
+        if not partition.error_code and partition.leader_epoch is not None and partition.leader_epoch >= 0
+    }
+
+
+def epoch_ends_request(epochs: Mapping[TopicPartition, int]) -> OffsetForLeaderEpochRequest:
+    """A request for the offset up to which each log was written under leaders up to an epoch (KIP-320)."""
+    topic_of = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+    topics: dict[str, list[OffsetForLeaderEpochRequest.OffsetForLeaderTopic.OffsetForLeaderPartition]] = {}
+    for partition, epoch in epochs.items():
+        wanted = topic_of.OffsetForLeaderPartition(
+            partition=partition.partition, current_leader_epoch=_NO_EPOCH, leader_epoch=epoch
+        )
+        topics.setdefault(partition.topic, []).append(wanted)
+    return OffsetForLeaderEpochRequest(
+        replica_id=_CONSUMER,
+        topics=[topic_of(topic=name, partitions=partitions) for name, partitions in topics.items()],
+    )
+
+
+def epoch_ends(answer: OffsetForLeaderEpochResponse) -> dict[TopicPartition, int]:
+    """The offset of each partition without an error."""
+    return {
+        TopicPartition(topic.topic, partition.partition): partition.end_offset
+        for topic in answer.topics
+        for partition in topic.partitions
+        if not partition.error_code and partition.end_offset >= 0
     }

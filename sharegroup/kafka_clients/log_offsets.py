@@ -13,16 +13,24 @@ that is known does not count: another broker is asked.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
 from kafka import TopicPartition
-from kafka.protocol.consumer import ListOffsetsResponse
+from kafka.protocol.consumer import ListOffsetsResponse, OffsetForLeaderEpochResponse
 from kafka.protocol.metadata import MetadataResponse
 
 from sharegroup.kafka_clients.broker_connections import BrokerConnections
-from sharegroup.kafka_clients.list_offsets import EARLIEST, LATEST, list_offsets_request, listed_offsets
+from sharegroup.kafka_clients.list_offsets import (
+    EARLIEST,
+    LATEST,
+    epoch_ends,
+    epoch_ends_request,
+    leader_epochs,
+    list_offsets_request,
+    listed_offsets,
+)
 from sharegroup.kafka_clients.silent_brokers import SilentBrokers
 from sharegroup.kafka_clients.unavailable import UpstreamUnavailableError
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID
@@ -37,6 +45,7 @@ OFFSETS_TIMEOUT_S = 2.0
 SEARCH_TIMEOUT_S = 10.0
 
 _Topic = MetadataResponse.MetadataResponseTopic
+_Ask = Callable[[int, Mapping[TopicPartition, int]], Awaitable[dict[TopicPartition, int]]]
 
 
 class _Leadership(NamedTuple):
@@ -54,6 +63,7 @@ class LogOffsetsClient:
         self._silent = SilentBrokers(self._brokers.to)
         self._leaders: dict[TopicPartition, int] = {}
         self._newest: dict[TopicPartition, _Leadership] = {}
+        self._epochs: dict[TopicPartition, int] = {}
 
     async def topics(self, names: Collection[str]) -> list[_Topic]:
         """The metadata of these topics; each has an error code of its own. Raises UpstreamUnavailableError."""
@@ -71,18 +81,21 @@ class LogOffsetsClient:
         -1: there is no record at or after the time. With `read_committed` the latest offset is the last stable one.
         Partitions without an answer are left out.
         """
-        await self._look_up(p for p in times if self._leaders.get(p, -1) < 0)
-        by_leader: dict[int, list[TopicPartition]] = {}
-        for partition in times:
-            if (leader := self._leaders.get(partition, -1)) >= 0:
-                by_leader.setdefault(leader, []).append(partition)
-        asked = (self._ask(leader, {p: times[p] for p in led}, read_committed) for leader, led in by_leader.items())
-        return {partition: offset for found in await asyncio.gather(*asked) for partition, offset in found.items()}
+        return await self._of_leaders(times, lambda leader, led: self._ask(leader, led, read_committed))
+
+    def leader_epochs(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """The epochs of the leaders that gave the newest ends, where they said so."""
+        return {partition: self._epochs[partition] for partition in partitions if partition in self._epochs}
+
+    async def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Up to which offset each log was written under leaders up to an epoch. Without an answer: left out."""
+        return await self._of_leaders(epochs, self._ask_for_epochs)
 
     def forget(self, topics: Collection[str]) -> None:
         """Forget the leaders of topics that nobody asks for any more."""
         self._leaders = {p: leader for p, leader in self._leaders.items() if p.topic not in topics}
         self._newest = {p: newest for p, newest in self._newest.items() if p.topic not in topics}
+        self._epochs = {p: epoch for p, epoch in self._epochs.items() if p.topic not in topics}
 
     def close(self) -> None:
         """Close all connections."""
@@ -103,6 +116,16 @@ class LogOffsetsClient:
             self._leaders[partition] = described.leader_id
             if topic.topic_id not in (None, NO_TOPIC_ID):  # brokers before 2.8 have no ids
                 self._newest[partition] = _Leadership(topic.topic_id, described.leader_epoch)
+
+    async def _of_leaders(self, asked: Mapping[TopicPartition, int], ask: _Ask) -> dict[TopicPartition, int]:
+        """What the leaders answer, all asked at the same time."""
+        await self._look_up(p for p in asked if self._leaders.get(p, -1) < 0)
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for partition in asked:
+            if (leader := self._leaders.get(partition, -1)) >= 0:
+                by_leader.setdefault(leader, []).append(partition)
+        answers = (ask(leader, {p: asked[p] for p in led}) for leader, led in by_leader.items())
+        return {partition: offset for found in await asyncio.gather(*answers) for partition, offset in found.items()}
 
     async def _look_up(self, partitions: Iterable[TopicPartition]) -> None:
         names = {partition.topic for partition in partitions}
@@ -136,8 +159,21 @@ class LogOffsetsClient:
             self._silent.add(leader, str(error) or f"no answer within {timeout_s:g} s")
             return {}
         found = listed_offsets(answer)
+        if not read_committed:
+            self._epochs.update((p, epoch) for p, epoch in leader_epochs(answer).items() if times[p] == LATEST)
         self._lost(p for p in times if p not in found)
         return found
+
+    async def _ask_for_epochs(self, leader: int, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """A broker that does not answer is found to be silent by requests for offsets."""
+        if leader in self._silent:
+            return {}
+        try:
+            async with asyncio.timeout(OFFSETS_TIMEOUT_S):
+                answer = await self._brokers.to(leader).ask(epoch_ends_request(epochs), OffsetForLeaderEpochResponse)
+        except (TimeoutError, UpstreamUnavailableError):
+            return {}
+        return epoch_ends(answer)
 
     def _lost(self, partitions: Iterable[TopicPartition]) -> None:
         """Look up who leads these partitions before they are asked for again."""

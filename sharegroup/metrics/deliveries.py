@@ -60,7 +60,7 @@ class Deliveries:
             self._timeouts.add(records, group)
         elif cause in _GIVEN_BACK:
             self._given_back.add(records, group, cause)
-        if row["to_state"] == RecordState.ARCHIVED.name:
+        if row["to_state"] == RecordState.ARCHIVED.name and cause != Cause.UNCLEAN_ELECTION.value:
             self._archived.add(records, group, DELIVERY_LIMIT if cause in _WOULD_COME_AGAIN else cause)
 
     def forget(self, group: str) -> None:

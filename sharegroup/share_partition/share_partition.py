@@ -189,6 +189,14 @@ class SharePartition:
         """Whether an `expire` would do something: a lock was over before `now_ms`."""
         return self._window.is_due(now_ms) or (bool(self._lost_locks) and self._lost_locks[0][0] < now_ms)
 
+    def has_lock_before(self, now_ms: int, batch: AcknowledgementBatch) -> bool:
+        """Whether a lock of these records was over before `now_ms`, and `expire` has not ended it yet."""
+        first = max(batch.first_offset, self.start_offset)
+        return any(
+            record.lock_deadline_ms is not None and record.lock_deadline_ms < now_ms
+            for _, _, record in self._window.items(first, batch.last_offset)
+        )
+
     def holds(self, member_id: str) -> bool:
         """Whether `member_id` holds any record."""
         return self._window.holds(member_id)
@@ -217,6 +225,14 @@ class SharePartition:
         if config is None or fetch_offset < self.end_offset:
             return True
         return self._window_size() < config.max_record_locks
+
+    def finished_in(self, first: int, last: int) -> list[StateBatch]:
+        """What of first..last is finished; below the start offset, where nobody knows how, it is ARCHIVED."""
+        found: list[StateBatch] = []
+        if first < self.start_offset:
+            found.append(StateBatch(first, min(last, self.start_offset - 1), RecordState.ARCHIVED, 0))
+        in_flight = self._window.state_batches(max(first, self.start_offset), last) if last >= self.start_offset else ()
+        return [*found, *(batch for batch in in_flight if batch.delivery_state.is_terminal)]
 
     def state_batches(self) -> list[StateBatch]:
         """All records in flight, terminal ones too, from the start offset up: the batches of a snapshot record."""

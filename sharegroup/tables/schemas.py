@@ -146,7 +146,7 @@ DELIVERY_LOG = TableSpec(
                 "cause",
                 pa.string(),
                 "fetch, accept, release, reject, renew, gap, lock_timeout, member_left, unacquire, log_truncated, "
-                "reset, topic_deleted",
+                "reset, topic_deleted, unclean_election",
             ),
             _column("member_id", pa.string(), "member that holds or held the range"),
             _column("delivery_count", pa.int16(), "delivery count after the transition"),

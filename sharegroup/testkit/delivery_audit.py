@@ -147,7 +147,7 @@ def _final_transitions(
     steps = np.zeros(log_end_offset + 1, dtype=np.int64)
     for row in transitions.to_pylist():
         is_it = (row["topic"], row["partition"]) == (topic, partition) and row["topic_id"] in (topic_id, None)
-        if is_it and row["to_state"] in _FINAL:
+        if is_it and row["to_state"] in _FINAL and row["cause"] != Cause.UNCLEAN_ELECTION.value:
             steps[min(row["first_offset"], log_end_offset)] += 1
             steps[min(row["last_offset"] + 1, log_end_offset)] -= 1
     return np.cumsum(steps)[:-1]

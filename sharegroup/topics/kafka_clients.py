@@ -14,6 +14,7 @@ from sharegroup.protocol.broadcasts import EVERYBODY, NewLeaderBroadcast, encode
 from sharegroup.protocol.probe import PROBE
 from sharegroup.protocol.response_records import LISTS, as_record, records_of, rows_of
 from sharegroup.protocol.response_rows import without_content
+from sharegroup.topics.response_partitions import METADATA_AGE_MS
 
 logger = logging.getLogger(__name__)
 
@@ -134,7 +135,9 @@ class KafkaRowProducer:
 
     def _open(self) -> KafkaProducer:
         try:
-            settings = {"request_timeout_ms": _REQUEST_TIMEOUT_MS, **self._settings}
+            settings = {
+                "request_timeout_ms": _REQUEST_TIMEOUT_MS, "metadata_max_age_ms": METADATA_AGE_MS, **self._settings
+            }  # fmt: skip
             return KafkaProducer(**settings, acks="all", enable_idempotence=True, linger_ms=1, compression_type=None)
         except KafkaError as error:
             raise KafkaUnavailableError(f"cannot connect to Kafka: {error}") from error

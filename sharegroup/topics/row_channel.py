@@ -6,13 +6,13 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.partitioner.default import murmur2
+from kafka import KafkaProducer
 
 from sharegroup.protocol.response_rows import Response, decode_responses
 from sharegroup.protocol.share_group_requests import ShareGroupRequest, TopicMetadata
 from sharegroup.protocol.share_partition_requests import SharePartitionRequest
 from sharegroup.topics.client_settings import ClientSettings
+from sharegroup.topics.response_partitions import METADATA_AGE_MS, ResponsePartitions, responses_consumer
 from sharegroup.topics.topic_lookup import TopicLookup
 
 logger = logging.getLogger(__name__)
@@ -28,33 +28,6 @@ class RowTopics(NamedTuple):
     responses: str
 
 
-def responses_consumer(settings: ClientSettings) -> KafkaConsumer:
-    """A consumer of response rows, which has no partition yet. Raises KafkaError."""
-    return KafkaConsumer(
-        **settings, group_id=None, enable_auto_commit=False, auto_offset_reset="latest", fetch_max_wait_ms=500
-    )
-
-
-def responses_partition(consumer: KafkaConsumer, topic: str, key: bytes) -> TopicPartition | None:
-    """Where the responses for a key are: by the default partitioner. None while the job has not made its topics."""
-    partitions = consumer.partitions_for_topic(topic)
-    if not partitions:
-        return None
-    return TopicPartition(topic, sorted(partitions)[partition_of(key, len(partitions))])
-
-
-def read_from_end(consumer: KafkaConsumer, partition: TopicPartition) -> int:
-    """Read the partition from its end, as it is now and not at the first poll: a response may come before. The end."""
-    consumer.assign([partition])
-    consumer.seek_to_end(partition)
-    return int(consumer.position(partition))
-
-
-def partition_of(key: bytes, partitions: int) -> int:
-    """Where Kafka's default partitioner puts a key, by the number of partitions that the topic has now."""
-    return int((murmur2(key) & 0x7FFFFFFF) % partitions)
-
-
 class RowChannel:
     """`settings` are kafka-python's; responses are those keyed by `reply_to`.
 
@@ -64,22 +37,23 @@ class RowChannel:
     def __init__(self, settings: ClientSettings, topics: RowTopics, reply_to: str) -> None:
         self._topics = topics
         self._key = reply_to.encode()
-        self._producer = KafkaProducer(**settings, acks="all", enable_idempotence=True, linger_ms=1)
+        self._producer = KafkaProducer(
+            **{"metadata_max_age_ms": METADATA_AGE_MS, **settings}, acks="all", enable_idempotence=True, linger_ms=1
+        )
         self._consumer = responses_consumer(settings)
+        self._partitions = ResponsePartitions(topics.responses, self._key)
         self._topics_of_cluster = TopicLookup(settings)
 
     def open(self) -> bool:
         """Begin to read responses, from the end; False while the job has not made its topics."""
-        partition = responses_partition(self._consumer, self._topics.responses, self._key)
-        if partition is None:
-            return False
-        read_from_end(self._consumer, partition)
-        return True
+        return self._partitions.open(self._consumer)
 
     def poll(self, timeout_ms: int) -> list[Response]:
         """The member's responses; other members' rows of the same partition are not even decoded."""
         responses: list[Response] = []
-        for messages in self._consumer.poll(timeout_ms=timeout_ms).values():
+        self._partitions.follow(self._consumer)
+        for partition, messages in self._consumer.poll(timeout_ms=timeout_ms).items():
+            self._partitions.took(partition, messages)
             for message in messages:
                 if message.key == self._key:
                     try:

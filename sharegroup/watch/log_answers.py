@@ -36,6 +36,12 @@ class Logs(Protocol):
     def starts(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Log start offsets."""
 
+    def leader_epochs(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """The epochs of the leaders that gave the newest ends, where they said so."""
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Up to which offset each log was written under leaders up to an epoch."""
+
     def at_time(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
         """The first offset at or after a time (ms), None where there is none."""
 
@@ -72,7 +78,7 @@ class LogAnswers:
 
         def ask(partitions: Collection[TopicPartition]) -> dict[TopicPartition, LogOffsets]:
             before.update(self._known(known, {p: logs[p] for p in partitions}))
-            ends = self._logs.ends(partitions)
+            ends, epochs = self._ends(partitions, before)
             # A log whose end has fallen may be another one, with a start of its own.
             asked = [p for p in ends if p in from_start or p not in before or ends[p] < before[p].log_end_offset]
             starts = {p: before[p].log_start_offset for p in ends if p in before and p not in asked}
@@ -80,7 +86,7 @@ class LogAnswers:
             of_committed = [p for p in ends if p.topic in committed]
             stable = self._logs.ends(of_committed, read_committed=True) if of_committed else {}
             return {
-                p: LogOffsets(starts[p], ends[p], stable.get(p), self._topics.has_id(p.topic))
+                p: LogOffsets(starts[p], ends[p], stable.get(p), self._topics.has_id(p.topic), *epochs.get(p, ()))
                 for p in ends
                 if p in starts and (p in stable or p.topic not in committed)
             }
@@ -114,6 +120,35 @@ class LogAnswers:
             return self._logs.at_time(dict.fromkeys(of_leader, time_ms))
 
         return self._ask(partitions, ask, now_ms)
+
+    def _ends(
+        self, partitions: Collection[TopicPartition], before: Mapping[TopicPartition, LogOffsets]
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, tuple[int, int | None]]]:
+        """The ends of logs; and the leader's epoch of each, with the offset from which on it and others wrote that were
+        elected since the answer before.
+
+        An end is left out if it is of an earlier leader, who does not know yet that another one was elected.
+        """
+        ends = dict(self._logs.ends(partitions))
+        with_ids = [p for p in ends if self._topics.has_id(p.topic)]
+        epochs = {p: epoch for p, epoch in self._logs.leader_epochs(with_ids).items() if epoch >= 0}
+        known = {p: (before[p].leader_epoch, before[p].epoch_start) for p in epochs if p in before}
+        for partition, (epoch, _) in known.items():
+            if epochs[partition] < epoch:
+                del ends[partition], epochs[partition]
+        # Who knows nothing of before asks where the last leader began.
+        asked = {p: known.get(p, (epoch - 1, None))[0] for p, epoch in epochs.items()}
+        asked = {p: epoch for p, epoch in asked.items() if 0 <= epoch < epochs[p]}
+        starts = self._logs.epoch_ends(asked) if asked else {}
+        found: dict[TopicPartition, tuple[int, int | None]] = {}
+        for partition, epoch in epochs.items():
+            if partition in starts:
+                found[partition] = epoch, starts[partition]
+            elif partition in asked and partition in known:
+                found[partition] = known[partition]  # it is asked again
+            else:
+                found[partition] = epoch, known.get(partition, (epoch, None))[1]
+        return ends, found
 
     def _known(
         self, known: Mapping[TopicIdPartition, LogOffsets], asked: Mapping[TopicPartition, Collection[TopicIdPartition]]

@@ -161,7 +161,7 @@ def _load(known: SourceKnowledge, row: SharePartitionRow, starts: StartsByTime) 
         "partition": row.key.partition,
         "state_epoch": row.state_epoch,
         "initializing": row.initializing,
-        "log": None if log is None else list(log),
+        "log": None if log is None else log.dump(),
         "start_offset": start_offset(known, row, starts),
     }
 
@@ -186,7 +186,7 @@ def _tell_logs(look: SourceLook, moved: Collection[TopicIdPartition]) -> None:
     for log in sorted(moved):
         for key in known.listing.keys_of(log):
             if key in known.led and key not in look.pending:
-                logs.setdefault(known.led.shard_key(key), []).append([log.partition, *known.logs.offsets[log]])
+                logs.setdefault(known.led.shard_key(key), []).append([log.partition, *known.logs.offsets[log].dump()])
     look.batch.move_logs(logs)
 
 

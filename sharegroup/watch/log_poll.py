@@ -42,6 +42,14 @@ class LogPoll:
         """Log start offsets."""
         return self._offsets(dict.fromkeys(partitions, EARLIEST))
 
+    def leader_epochs(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The epochs of the leaders that gave the newest ends, where they said so."""
+        return self._client.leader_epochs(partitions)
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Up to which offset each log was written under leaders up to an epoch."""
+        return self._loop.run(self._client.epoch_ends(epochs)) if epochs else {}
+
     def at_time(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """The first offset at or after a time (ms) for each partition, None where there is none."""
         found = self._offsets(times)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
+from kafka import KafkaProducer
 
 from sharegroup.protocol.share_partition_requests import AcknowledgeRequest, FetchRequest
 from sharegroup.topics.client_settings import python_properties
@@ -15,10 +16,9 @@ from sharegroup.types import AcknowledgementBatch, AcknowledgeType, WaitsFor
 from sharegroup.watch.log_poll import LogPoll
 from sharegroup.watch.request_clock import RequestClock
 from sharegroup.watch.unread_requests import NOBODY, LingerRules
+from tests.integration.waiting import wait_until
 
 if TYPE_CHECKING:
-    from kafka import KafkaProducer
-
     from sharegroup.testkit.embedded_kafka import EmbeddedKafka
     from tests.integration.conftest import NewTopic
 
@@ -113,3 +113,48 @@ def test_unread_requests_tell_their_topics(clock: tuple[RequestClock, str], prod
     until_seen(watched, positions={0: 2})
     assert watched.topics_of_unread() == {"id-2"}
     assert watched.topics_of_unread() == set()
+
+
+def await_safe(watched: RequestClock, positions: Mapping[int, int]) -> None:
+    """Until the safe time has come to now, with nothing unread."""
+    begin_ms = int(time.time() * 1000)
+    wait_until(
+        lambda: watched.observe(int(time.time() * 1000), positions)[1] >= begin_ms, f"{positions} is all there is"
+    )
+    assert not watched.observe(int(time.time() * 1000), positions)[0]
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_the_end_of_a_transaction_is_no_request(
+    kafka: EmbeddedKafka, clock: tuple[RequestClock, str], unique_name: Callable[[str], str], is_committed: bool
+) -> None:
+    """While it is open the safe time stands still: a row behind it may be an acknowledgement that is in time."""
+    watched, topic = clock
+    await_safe(watched, {})
+    writer = KafkaProducer(bootstrap_servers=kafka.bootstrap_servers, transactional_id=unique_name("tx"))
+    writer.init_transactions()
+    writer.begin_transaction()
+    send(writer, topic, 0, AWAITED)
+    open_ms = int(time.time() * 1000)
+    wait_until(lambda: not watched.observe(int(time.time() * 1000), {})[0], "nothing of it can be brought")
+    assert watched.observe(int(time.time() * 1000), {})[1] <= open_ms
+    if is_committed:
+        writer.commit_transaction()
+        until_seen(watched)
+    else:
+        writer.abort_transaction()
+    writer.close()
+    await_safe(watched, {0: 1} if is_committed else {})
+
+
+def test_a_partition_that_is_added_is_watched(
+    kafka: EmbeddedKafka, clock: tuple[RequestClock, str], producer: KafkaProducer
+) -> None:
+    watched, topic = clock
+    await_safe(watched, {})
+    kafka.admin_client().create_partitions({topic: 5})
+    wait_until(lambda: len(producer.partitions_for(topic)) == 5, "the producer knows of it")
+    send(producer, topic, 4, AWAITED)
+    wait_until(lambda: watched.observe(int(time.time() * 1000), {})[0], "it is unread")
+    until_seen(watched)
+    await_safe(watched, {4: 1})

@@ -572,3 +572,56 @@ def await_that(condition: Callable[[], bool], submitted: SubmittedJob) -> None:
         assert submitted.exit_code is None, submitted.log_tail()
         assert time.monotonic() < deadline, submitted.log_tail()
         time.sleep(0.1)
+
+
+@pytest.mark.parametrize("reads", ["all", "the first"])
+def test_offsets_without_a_record_are_gaps(
+    spark: SparkSession,
+    job: ShareGroupJobRun,
+    topic: str,
+    tmp_path: Path,
+    unique_name: Callable[[str], str],
+    reads: str,
+) -> None:
+    """Partition 0: three committed records and their marker, two aborted ones and theirs. Partition 1: no gap."""
+    writer = KafkaProducer(bootstrap_servers=job.bootstrap_servers, transactional_id=unique_name("tx"))
+    writer.init_transactions()
+    for count, end in ((3, writer.commit_transaction), (2, writer.abort_transaction)):
+        writer.begin_transaction()
+        for _ in range(count):
+            writer.send(topic, b"record", partition=0).get(PATIENCE_S)
+        end()
+    writer.close()
+    plain = KafkaProducer(bootstrap_servers=job.bootstrap_servers)
+    for _ in range(4):
+        plain.send(topic, b"record", partition=1).get(PATIENCE_S)
+    plain.close()
+    group = job.new_group("read_committed")
+
+    def handle(records: DataFrame, batch_id: int) -> None:
+        if reads == "all":
+            records.collect()
+        else:
+            records.take(1)
+
+    query = consumer(spark, job, group, topic, tmp_path / "member").start(handle)
+    try:
+        wait_until(lambda: len(finished(job, group)) == 11, "all offsets are finished")
+    finally:
+        query.stop()
+    assert finished(job, group) == {
+        **{(0, offset): Cause.ACCEPT.value for offset in range(3)},
+        **{(0, offset): Cause.GAP.value for offset in range(3, 7)},
+        **{(1, offset): Cause.ACCEPT.value for offset in range(4)},
+    }
+
+
+def finished(job: ShareGroupJobRun, group_id: str) -> dict[Key, str]:
+    """By record, why it is finished."""
+    rows = whole_delivery_log(job.tables_path).to_pyarrow_table(filters=[("group_id", "=", group_id)]).to_pylist()
+    return {
+        (row["partition"], offset): row["cause"]
+        for row in rows
+        if row["to_state"] in ("ACKNOWLEDGED", "ARCHIVED")
+        for offset in range(row["first_offset"], row["last_offset"] + 1)
+    }

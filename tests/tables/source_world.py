@@ -52,6 +52,10 @@ class World:
         self.lost: set[SharePartitionKey] = set()
         #: By name: id and (log start, log end, last stable offset); None for what is not there.
         self.topics: dict[str, tuple[str, tuple[int, int, int]] | None] = {"orders": ("old", (0, 100, 90))}
+        #: By topic, where brokers say it: the leader's epoch; and where each epoch ends.
+        self.epochs: dict[str, int] = {}
+        self.epoch_ends_of: dict[str, dict[int, int]] = {}
+        self.epochs_asked: list[tuple[str, int]] = []
         self.is_away = False
         self.tells_nothing = False
         self.described: list[list[str]] = []
@@ -112,6 +116,14 @@ class World:
 
     def starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         return {partition: self._log(partition)[0] for partition in partitions}
+
+    def leader_epochs(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return {p: self.epochs[p.topic] for p in partitions if p.topic in self.epochs}
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        self.epochs_asked += [(partition.topic, epoch) for partition, epoch in epochs.items()]
+        ends = {p: self.epoch_ends_of.get(p.topic, {}).get(epoch) for p, epoch in epochs.items()}
+        return {partition: end for partition, end in ends.items() if end is not None}
 
     def at_time(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         return {partition: 42 for partition in times if self._log(partition)}

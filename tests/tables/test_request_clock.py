@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+import pytest
 from kafka import TopicPartition
+from kafka.errors import KafkaConnectionError
 
 from sharegroup.watch.request_clock import RequestClock, SafeClock
 
@@ -73,3 +75,86 @@ def test_no_time_is_safe_until_all_leaders_of_a_known_topic_answer() -> None:
     poll.is_silent = False
     assert clock.observe(3_000, {}) == (True, 0)
     assert clock.observe(4_000, {0: 1}) == (False, 4_000)
+
+
+class Waiter:
+    """A consumer that has skipped offsets without a row: it is at `position`, and has found nothing."""
+
+    def __init__(self) -> None:
+        self.assigned: list[TopicPartition] = []
+        self.sought: dict[TopicPartition, int] = {}
+        self.skips: dict[int, int] = {}
+
+    def assign(self, partitions: list[TopicPartition]) -> None:
+        self.assigned = partitions
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        self.sought[partition] = offset
+
+    def poll(self, timeout_ms: int, max_records: int) -> dict[TopicPartition, list[Any]]:
+        return {}
+
+    def position(self, partition: TopicPartition, timeout_ms: int) -> int:
+        return max(self.sought[partition], self.skips.get(partition.partition, 0))
+
+
+class GrowingPoll(Poll):
+    """Partitions with as many offsets as `log_ends` has."""
+
+    def __init__(self, *log_ends: int) -> None:
+        super().__init__()
+        self.log_ends = list(log_ends)
+        self.one_waiter = Waiter()
+
+    def partitions_of(self, topic: str) -> list[TopicPartition]:
+        if self.is_silent:
+            raise KafkaConnectionError("no broker gives metadata")
+        return [TopicPartition("requests", partition) for partition in range(len(self.log_ends))]
+
+    def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return {partition: self.log_ends[partition.partition] for partition in partitions}
+
+    def waiter(self) -> Waiter:
+        return self.one_waiter
+
+
+def test_a_partition_that_is_added_counts_at_once() -> None:
+    poll: Any = GrowingPoll(1)
+    clock = RequestClock(poll, "requests", 10_000)
+    assert clock.observe(1_000, {0: 1}) == (False, 1_000)
+    poll.log_ends.append(1)
+    assert clock.observe(1_100, {0: 1}) == (True, 1_000)
+    assert clock.observe(1_200, {0: 1, 1: 1}) == (False, 1_200)
+
+
+def test_no_time_is_safe_while_nobody_says_how_many_partitions_there_are() -> None:
+    poll: Any = GrowingPoll(1)
+    clock = RequestClock(poll, "requests", 10_000)
+    assert clock.observe(1_000, {0: 1}) == (False, 1_000)
+    poll.is_silent = True
+    assert clock.observe(2_000, {0: 1}) == (False, 1_000)
+
+
+def test_a_transaction_marker_at_the_end_is_no_unread_row() -> None:
+    poll: Any = GrowingPoll(5, 1)
+    poll.one_waiter.skips = {0: 5}
+    clock = RequestClock(poll, "requests", 10_000)
+    assert clock.observe(1_000, {0: 4, 1: 1}) == (True, 0)
+    assert clock.observe(2_000, {0: 4, 1: 1}) == (False, 2_000)
+    poll.log_ends[0] = 6
+    assert clock.observe(3_000, {0: 4, 1: 1}) == (True, 2_000)
+    assert clock.observe(3_100, {0: 6, 1: 1}) == (False, 3_100)
+
+
+def test_an_open_transaction_holds_back_the_safe_time_and_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    poll: Any = GrowingPoll(5, 1)
+    clock = RequestClock(poll, "requests", 10_000)
+    assert clock.observe(1_000, {0: 4, 1: 0}) == (True, 0)
+    for now_ms in (2_000, 12_000, 13_000):
+        assert clock.observe(now_ms, {0: 4, 1: 1}) == (False, 0), "there is nothing to bring"
+    assert [record.getMessage() for record in caplog.records] == [
+        "requests-0: no row can be read from offset 4 on, the log ends at 5: a transaction is open there, or its "
+        "leader does not answer. Until then these requests wait, and no lock or session ends"
+    ]
+    poll.one_waiter.skips = {0: 5}
+    assert clock.observe(14_000, {0: 4, 1: 1}) == (False, 14_000)

@@ -1,4 +1,5 @@
-"""The thread that reads the gateway's response rows: it polls the partition that the gateway's key is in."""
+"""The thread that reads the gateway's response rows: it polls the partition that the gateway's key is in, and after
+the topic has grown the one that it was in before as well."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from kafka import KafkaConsumer, TopicPartition
+from kafka import KafkaConsumer
 from kafka.errors import KafkaError
 
 from sharegroup.gateway.job_client.row_appender import JobUnavailableError
@@ -15,7 +16,7 @@ from sharegroup.protocol.broadcasts import EVERYBODY, Broadcast, NewLeaderBroadc
 from sharegroup.protocol.gateway_rows import GATEWAYS, GatewayRow, decode_gateway
 from sharegroup.protocol.response_rows import Response, decode_responses
 from sharegroup.topics.client_settings import ClientSettings
-from sharegroup.topics.row_channel import read_from_end, responses_consumer, responses_partition
+from sharegroup.topics.response_partitions import ResponsePartitions, responses_consumer
 
 logger = logging.getLogger(__name__)
 
@@ -64,9 +65,9 @@ class ResponseReader:
         listening: Callable[[], None],
         receive: Callable[[Iterable[ResponseRecord]], None],
     ) -> None:
-        self._settings, self._topic, self._key = settings, topic, key
+        self._settings = settings
+        self._partitions = ResponsePartitions(topic, key)
         self._listening, self._receive = listening, receive
-        self._position: int | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._read, name="job-responses", daemon=True)
 
@@ -89,8 +90,9 @@ class ResponseReader:
             try:
                 if consumer is None:
                     consumer = self._open()
-                for messages in consumer.poll(timeout_ms=_POLL_MS).values():
-                    self._position = messages[-1].offset + 1
+                self._partitions.follow(consumer)
+                for partition, messages in consumer.poll(timeout_ms=_POLL_MS).items():
+                    self._partitions.took(partition, messages)
                     self._receive(messages)
             except Exception as error:  # noqa: BLE001 - kafka-python raises more than KafkaError
                 if self._stopping.is_set():
@@ -107,26 +109,16 @@ class ResponseReader:
         """Read the partition that our responses are in, from its end or where we were. Raises KafkaError."""
         consumer = responses_consumer(self._settings)
         try:
-            partition = self._find_partition(consumer)
-            if self._position is None:
-                self._position = read_from_end(consumer, partition)
-            else:
-                consumer.assign([partition])
-                consumer.seek(partition, self._position)
+            if not self._partitions.open(consumer):
+                logger.info("waiting for the job to create its topics")
+                self._pause(0.5)
+                while not self._partitions.open(consumer):
+                    self._pause(0.5)
         except BaseException:
             consumer.close()
             raise
         self._listening()
         return consumer
-
-    def _find_partition(self, consumer: KafkaConsumer) -> TopicPartition:
-        partition = responses_partition(consumer, self._topic, self._key)
-        if partition is None:
-            logger.info("waiting for the job to create its topics")
-        while partition is None:
-            self._pause(0.5)
-            partition = responses_partition(consumer, self._topic, self._key)
-        return partition
 
     def _pause(self, seconds: float) -> None:
         """Raises JobUnavailableError when we are to stop."""

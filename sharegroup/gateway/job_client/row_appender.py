@@ -55,7 +55,7 @@ from sharegroup.kafka_clients.connection import UpstreamUnavailableError
 from sharegroup.kafka_clients.headers import Response
 from sharegroup.kafka_clients.kept_connection import KeptConnection
 from sharegroup.topics.client_settings import ClientSettings
-from sharegroup.topics.row_channel import partition_of
+from sharegroup.topics.response_partitions import partition_of
 
 _Produced = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
 

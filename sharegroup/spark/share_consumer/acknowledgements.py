@@ -1,4 +1,5 @@
-"""What a handler's result says, as acknowledgement batches. Everything that it does not name is accepted.
+"""What a handler's result says, as acknowledgement batches. Everything that it does not name is accepted, but for
+offsets that hold no record, which are gaps.
 
 The result has a row for each record that is not simply accepted; rows are sorted and joined into runs with numpy, so
 the cost per record stays small. No Spark here: `records.result_table` brings the DataFrame as an Arrow table.
@@ -6,7 +7,7 @@ the cost per record stays small. No Spark here: `records.result_table` brings th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,9 @@ COLUMNS = ("topic", "partition", "offset", "acknowledge_type")
 TYPES = {t.name.lower(): int(t) for t in (AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT)}
 
 Acknowledgements = dict[AssignedPartition, list[AcknowledgementBatch]]
+#: The offsets that hold a record, ascending.
+PresentOffsets = Mapping[AssignedPartition, np.ndarray]
+_ACCEPT = (int(AcknowledgeType.ACCEPT),)
 
 
 class InvalidResultError(ShareGroupError):
@@ -62,6 +66,14 @@ def acknowledge_with_exceptions(
     return found
 
 
+def with_gaps(acknowledgements: Acknowledgements, present: PresentOffsets) -> Acknowledgements:
+    """The same, with GAP for what is accepted and holds no record."""
+    return {
+        share_partition: [part for batch in batches for part in _without_gaps(batch, present[share_partition])]
+        for share_partition, batches in acknowledgements.items()
+    }
+
+
 def exception_runs(result: pa.Table, ranges: Sequence[HeldRange]) -> dict[AssignedPartition, list[Run]]:
     """The runs of a result with the columns COLUMNS, by share-partition and ascending; its topics are the ranges'.
 
@@ -98,6 +110,23 @@ def _covering(held: HeldRange, runs: list[Run], otherwise: int) -> Iterator[Run]
         next_offset = run.last_offset + 1
     if next_offset <= held.last_offset:
         yield Run(next_offset, held.last_offset, otherwise)
+
+
+def _without_gaps(batch: AcknowledgementBatch, present: np.ndarray) -> Iterator[AcknowledgementBatch]:
+    """The batch in parts: runs of records, and the gaps between them."""
+    first, last, types = batch
+    offsets = present[np.searchsorted(present, first) : np.searchsorted(present, last, side="right")]
+    if types != _ACCEPT or len(offsets) == last - first + 1:
+        yield batch
+        return
+    gap = (int(AcknowledgeType.GAP),)
+    for run in np.split(offsets, np.flatnonzero(np.diff(offsets) > 1) + 1) if len(offsets) else ():
+        if first < run[0]:
+            yield AcknowledgementBatch(first, int(run[0]) - 1, gap)
+        yield AcknowledgementBatch(int(run[0]), int(run[-1]), types)
+        first = int(run[-1]) + 1
+    if first <= last:
+        yield AcknowledgementBatch(first, last, gap)
 
 
 def _check_complete(result: pa.Table) -> None:

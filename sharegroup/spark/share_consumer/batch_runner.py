@@ -17,6 +17,7 @@ from sharegroup.spark.share_consumer.acknowledgements import (
     exception_runs,
 )
 from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch
+from sharegroup.spark.share_consumer.present_records import PresentRecords
 from sharegroup.spark.share_consumer.records import acquired_records, result_table
 from sharegroup.types import AcknowledgeType
 
@@ -73,8 +74,11 @@ class BatchRunner:
     def _run(self, rows: DataFrame, batch: AcquiredBatch) -> Acknowledgements:
         spark = rows.sparkSession
         try:
-            records = acquired_records(spark, batch.ranges, self._reader_options, self._include_headers)
-            acknowledgements = self._acknowledgements(batch, self._handle(records, batch.batch_id))
+            present = PresentRecords(
+                acquired_records(spark, batch.ranges, self._reader_options, self._include_headers), batch.ranges
+            )
+            acknowledgements = self._acknowledgements(batch, self._handle(present.records, batch.batch_id))
+            acknowledgements = present.mark_gaps(acknowledgements)
         except BaseException as error:  # noqa: BLE001 - even sys.exit(): it would only end py4j's thread, unheard
             self._failed(batch, error)
             return acknowledge_all(batch.ranges, AcknowledgeType.RELEASE)

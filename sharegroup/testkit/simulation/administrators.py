@@ -36,7 +36,8 @@ class Administrator:
         self._random = world.random(f"admin {group_id}")
         self._numbers = itertools.count(1)
         self._sender = RowSender(world.clock, world.kafka, world.weather)
-        self._tail = RowTail(world.clock, world.kafka, world.weather, RESPONSES, self._on_row)
+        key = f"admin-{group_id}".encode()
+        self._tail = RowTail(world.clock, world.kafka, world.weather, RESPONSES, key, self._on_row)
         self._waiting: tuple[str, OnAnswer] | None = None
 
     @property

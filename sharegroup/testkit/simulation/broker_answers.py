@@ -10,7 +10,14 @@ from typing import Any
 
 from kafka.errors import KafkaError, LeaderNotAvailableError
 from kafka.protocol.admin import DeleteGroupsRequest, DeleteGroupsResponse
-from kafka.protocol.consumer import FetchRequest, FetchResponse, ListOffsetsRequest, ListOffsetsResponse
+from kafka.protocol.consumer import (
+    FetchRequest,
+    FetchResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 
 from sharegroup.errors import ErrorCode
@@ -28,7 +35,7 @@ from sharegroup.testkit.simulation.kafka_log import (
 )
 
 #: What a broker offers of what the gateway asks it: {api key: (lowest, highest version)}; and one without topic ids.
-OFFERED = {1: (4, 17), 2: (1, 10), 3: (0, 13), 16: (0, 4), 42: (0, 2)}
+OFFERED = {1: (4, 17), 2: (1, 10), 3: (0, 13), 16: (0, 4), 23: (2, 4), 42: (0, 2)}
 OFFERED_WITHOUT_IDS = OFFERED | {1: (4, NAMES_FETCH_VERSION), 3: (0, 9)}
 
 
@@ -80,6 +87,7 @@ class BrokerAnswers:
             MetadataRequest.__name__: self._metadata,
             FetchRequest.__name__: self._fetch,
             ListOffsetsRequest.__name__: self._list_offsets,
+            OffsetForLeaderEpochRequest.__name__: self._epoch_ends,
             DeleteGroupsRequest.__name__: _no_such_groups,
         }
 
@@ -204,16 +212,37 @@ class BrokerAnswers:
             ],
         )
 
+    def _epoch_ends(self, node_id: int, request: Any, _: int) -> Any:
+        kind = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult
+        topics = []
+        for topic in request.topics:
+            ends = []
+            for asked in topic.partitions:
+                log = self._led(node_id, topic.topic, asked.partition)
+                code, end = (int(log), -1) if isinstance(log, ErrorCode) else (0, log.epoch_end(asked.leader_epoch))
+                ends.append(
+                    kind.EpochEndOffset(
+                        error_code=code, partition=asked.partition, leader_epoch=asked.leader_epoch, end_offset=end
+                    )
+                )
+            topics.append(kind(topic=topic.topic, partitions=ends))
+        return OffsetForLeaderEpochResponse(throttle_time_ms=0, topics=topics)
+
+    def _led(self, node_id: int, topic: str, partition: int) -> PartitionLog | ErrorCode:
+        """The log, if the broker leads it."""
+        try:
+            log = self.kafka.log(topic, partition)
+        except LeaderNotAvailableError:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        except KafkaError:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return log if log.leader == node_id else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
     def _offset(self, node_id: int, request: Any, topic: str, asked: Any) -> tuple[int, int, int]:
         """(error code, offset, leader epoch)"""
-        try:
-            log = self.kafka.log(topic, asked.partition_index)
-        except LeaderNotAvailableError:
-            return int(ErrorCode.NOT_LEADER_OR_FOLLOWER), -1, -1
-        except KafkaError:
-            return int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), -1, -1
-        if log.leader != node_id:
-            return int(ErrorCode.NOT_LEADER_OR_FOLLOWER), -1, -1
+        log = self._led(node_id, topic, asked.partition_index)
+        if isinstance(log, ErrorCode):
+            return int(log), -1, -1
         if asked.timestamp == EARLIEST:
             return 0, log.log_start_offset, log.leader_epoch
         if asked.timestamp == LATEST:

@@ -45,6 +45,7 @@ class SimulatedAppender:
         self.broker_clock = BrokerClock()
         self._cluster = cluster
         self._queues: dict[tuple[str, int], _Queue] = {}
+        self._partition_of = kafka.partitioner()
         self._is_closed = False
 
     def now_ms(self) -> int:
@@ -60,7 +61,7 @@ class SimulatedAppender:
         """Append a row, as `RowAppender.append` does."""
         if self._is_closed:
             raise JobUnavailableError("the gateway stops")
-        place = topic, self.kafka.partition_of(topic, key)
+        place = topic, self._partition_of(topic, key)
         queue = self._queues.get(place)
         if queue is None:
             queue = self._queues[place] = _Queue(self, *place)

@@ -45,7 +45,9 @@ class SimulatedJobChannel(CellChannel):
 
     def start(self) -> None:
         """Read responses from now on; requests wait for their topics."""
-        self._tail = RowTail(self._clock, self._kafka, self._weather, self._topics.responses, self._read_row)
+        self._tail = RowTail(
+            self._clock, self._kafka, self._weather, self._topics.responses, self.reply_to.encode(), self._read_row
+        )
         self._listening.set()
         self._opening = asyncio.ensure_future(self._open_requests())
 

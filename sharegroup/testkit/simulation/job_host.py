@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import os
+
+from kafka.errors import KafkaError
 
 from sharegroup.commit.stale_checkpoint import StaleCheckpointError
 from sharegroup.errors import FencedLeaderError
@@ -154,7 +157,8 @@ class JobHost:
             if self._world.kafka.has_silent_leader(topic):
                 continue
             for partition, end in folder.offsets[-1].requests.items():
-                self._world.kafka.delete_records(topic, partition, end)
+                with contextlib.suppress(KafkaError):  # its leader is away, or silent
+                    self._world.kafka.delete_records(topic, partition, end)
             self._world.trace.add("host", f"retention deletes the requests of batch {batch_id} of {name}")
 
     # -- what is done to it ----------------------------------------------------------------------------------------

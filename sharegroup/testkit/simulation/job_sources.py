@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from kafka.errors import KafkaError
@@ -71,9 +71,19 @@ class _Clock(RequestClock):
         reads = self._read(positions)
         for _, partition in self._partitions:
             with contextlib.suppress(KafkaError):
-                records = self._kafka.log(self._topic, partition).records(reads[partition])
+                records = self._kafka.log(self._topic, partition).committed(reads[partition])
                 self._unread.add((record.value for _, record in records), waiting, 0)
         return True
+
+    def _empty_up_to(self, positions: Mapping[int, int], partitions: Collection[int]) -> dict[int, int]:
+        """Those of the partitions without a committed row behind the position, and their last stable offset."""
+        reads, empty = self._read(positions), {}
+        for partition in partitions:
+            with contextlib.suppress(KafkaError):
+                log = self._kafka.log(self._topic, partition)
+                if next(log.committed(reads[partition]), None) is None:
+                    empty[partition] = max(reads[partition], log.last_stable_offset)
+        return empty
 
 
 class _Pinned(PinnedTables):

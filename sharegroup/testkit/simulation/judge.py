@@ -220,7 +220,8 @@ class Judge:
 
     def _end_of(self, topic: Topic, partition: int) -> int:
         """Offsets are asked for by name: of one that is no more they are, for a moment, those of the next topic."""
-        end = topic.partitions[partition].log_end_offset
+        log = topic.partitions[partition]
+        end = max(log.log_end_offset, log.lost_end)
         if topic.deleted_ms is None or self._clock.now_ms - topic.deleted_ms >= _NAMES_AGREE_MS:
             return end
         nexts = (next_one.partitions[partition : partition + 1] for next_one in self._kafka.after(topic))

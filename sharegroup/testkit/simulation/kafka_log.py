@@ -64,6 +64,10 @@ class PartitionLog:
     #: (producer, first offset, marker's offset) of those that were aborted.
     aborted: list[tuple[str, int, int]] = field(default_factory=list)
     leader_epoch: int = 0
+    #: (leader epoch, the log's end when it began), after the first.
+    epochs: list[tuple[int, int]] = field(default_factory=list)
+    #: The highest end that the log has had before an unclean election.
+    lost_end: int = 0
     #: How many partitions the topic had when it was made.
     first_count: int = 0
     #: (time in ms, log start, last stable offset, log end) after each change.
@@ -92,6 +96,25 @@ class PartitionLog:
             for record in batch.records:
                 if first <= record.offset and (end is None or record.offset < end):
                     yield batch.append_ms, record
+
+    def committed(self, offset: int, end: int | None = None) -> Iterator[tuple[int, LogRecord]]:
+        """As `records`, of committed transactions and of none, up to the last stable offset."""
+        stable = self.last_stable_offset if end is None else min(end, self.last_stable_offset)
+        for append_ms, record in self.records(offset, stable):
+            if not self.is_aborted(record.offset):
+                yield append_ms, record
+
+    def is_aborted(self, offset: int) -> bool:
+        """Whether the record at the offset is of a transaction that was aborted."""
+        if not self.aborted:
+            return False
+        at = bisect.bisect_left(self.batches, offset, key=lambda batch: batch.last_offset)
+        producer = self.batches[at].producer if at < len(self.batches) else ""
+        return any(producer == name and first <= offset < marker for name, first, marker in self.aborted)
+
+    def epoch_end(self, epoch: int) -> int:
+        """Up to which offset leaders up to an epoch have written."""
+        return next((start for other, start in self.epochs if other > epoch), self.log_end_offset)
 
     def changed(self, now_ms: int) -> None:
         """Note where the log starts and ends now."""
@@ -150,6 +173,17 @@ Metadata = Mapping[str, TopicView]
 AppendListener = Callable[[str, int], None]
 
 
+class Cut(NamedTuple):
+    """What an unclean election has done to a log: its records from `offset` to before `end` are no more."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    offset: int
+    end: int
+    time_ms: int
+
+
 class SimulatedKafka:
     """The whole cluster: topics, leaders, logs. Raises kafka-python's errors. `listeners` hear of each append (topic,
     partition).
@@ -169,6 +203,11 @@ class SimulatedKafka:
         #: Topics that are no more, by id (the last one of each): the judge asks what they held.
         self.deleted: dict[str, Topic] = {}
         self.listeners: list[AppendListener] = []
+        #: All unclean elections.
+        self.cuts: list[Cut] = []
+        #: Whether the topics of rows may get more partitions; each sender then has a `partitioner` of its own.
+        self.may_grow = False
+        self._senders = 0
         self._made = 0
         self._metadata: list[tuple[int, Metadata]] = [(0, {})]
 
@@ -205,7 +244,24 @@ class SimulatedKafka:
         """Another broker leads a partition, or none (-1)."""
         log = self._log(name, partition)
         log.leader, log.leader_epoch = leader, log.leader_epoch + 1
+        log.epochs.append((log.leader_epoch, log.log_end_offset))
         self._changed(f"leader of {name}-{partition} is {leader if leader >= 0 else 'away'}")
+
+    def elect_uncleanly(self, name: str, partition: int, leader: int, offset: int) -> None:
+        """Let a broker lead a partition that has its records up to before `offset` only, where a batch begins."""
+        log = self._log(name, partition)
+        cut = Cut(name, self.topic(name).topic_id, partition, offset, log.log_end_offset, self._clock.now_ms)
+        log.lost_end = max(log.lost_end, log.log_end_offset)
+        log.batches = [batch for batch in log.batches if batch.base_offset < offset]
+        log.appended = [(append_ms, base) for append_ms, base in log.appended if base < offset]
+        log.open = {producer: first for producer, first in log.open.items() if first < offset}
+        log.aborted = [found for found in log.aborted if found[2] < offset]
+        log.epochs = [(epoch, min(start, offset)) for epoch, start in log.epochs]
+        log.log_end_offset = offset
+        log.changed(self._clock.now_ms)
+        self.cuts.append(cut)
+        self._trace.add("kafka", f"an unclean election cuts {name}-{partition} from {cut.end} to {offset}")
+        self.move_leader(name, partition, leader)
 
     def metadata(self, lag_ms: int = 0) -> Metadata:
         """What brokers say of the topics, or said some time ago."""
@@ -266,9 +322,22 @@ class SimulatedKafka:
         log, leader = logs[partition], logs[partition].leader
         self.silence.serve(leader, lambda: request() if log.leader == leader else None)
 
-    def partition_of(self, name: str, key: bytes) -> int:
-        """Where rows of a key go: the same partition, as long as the topic has as many."""
-        return zlib.crc32(key) % len(self.topic(name).partitions)
+    def partition_of(self, name: str, key: bytes, lag_ms: int = 0) -> int:
+        """Where rows of a key go, by metadata of some time ago: the same partition, as long as there are as many."""
+        return zlib.crc32(key) % self.count_of(name, lag_ms)
+
+    def count_of(self, name: str, lag_ms: int = 0) -> int:
+        """How many partitions a topic has, or had some time ago; now, if it was not there then."""
+        view = self.metadata(lag_ms).get(name) if lag_ms else None
+        return len(self.topic(name).partitions) if view is None else len(view.leaders)
+
+    def partitioner(self) -> Callable[[str, bytes], int]:
+        """Where one more sender of rows puts them: each has metadata of another age, and some another partitioner."""
+        if not self.may_grow:
+            return self.partition_of
+        self._senders += 1
+        lag_ms, shift = self._senders * 1_777 % 5_000, int(self._senders % 4 == 0)
+        return lambda name, key: (self.partition_of(name, key, lag_ms) + shift) % self.count_of(name, lag_ms)
 
     def append(self, name: str, partition: int, rows: Sequence[Row], *, producer: str = "", holes: int = 0) -> LogBatch:
         """Append a batch with the time of now, with offsets after the last row that hold nothing. Raises as `log`."""

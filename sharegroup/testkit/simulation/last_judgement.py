@@ -3,7 +3,9 @@
 - every record below a start offset is finished, with one final state, and that is what its member was answered;
 - the state that the tables add up to is the state that the operator goes on with, and what `delivery_log` tells;
 - a share-partition began where its group's config of that moment says;
-- everything is delivered.
+- of records that an unclean election has replaced, `delivery_log` says what was finished and is not delivered again;
+- everything is delivered; what is archived because its locks ran out was seen by a member, where nothing but the
+  job's topics and elections could keep it from that.
 
 Of a topic without an id that was deleted and made again, that the operator and its table agree, and that everything is
 delivered: nothing tells in `delivery_log` where the records of one end and those of the other begin.
@@ -26,9 +28,11 @@ from sharegroup.testkit.simulation.kafka_log import PartitionLog
 from sharegroup.testkit.simulation.state_witness import compare_operator_states
 from sharegroup.testkit.simulation.table_adapter import TableKey
 from sharegroup.testkit.simulation.world import World
-from sharegroup.types import AcknowledgeType, RecordState, StateBatch
+from sharegroup.types import AcknowledgeType, Cause, RecordState, StateBatch
 
 _FINAL = {RecordState.ACKNOWLEDGED.name, RecordState.ARCHIVED.name}
+#: Faults under which each member sees what it is given.
+_ALL_IS_SEEN = frozenset(("job_topics_grow", "job_transactions", "unclean_election", "topic_grows", "upkeep"))
 _ANSWERED = {AcknowledgeType.ACCEPT: RecordState.ACKNOWLEDGED.name, AcknowledgeType.REJECT: RecordState.ARCHIVED.name}
 
 
@@ -59,6 +63,10 @@ class LastJudgement:
         self._world, self._host, self._judge = world, host, world.judge
         self._states = folded_states(world.tables.arrow(SHARE_GROUP_STATE))
         self._beginnings = {key: found for key, found in self._all_beginnings().items() if found}
+        #: By offset, when the micro-batch was that finished it, in the share-partition's present life.
+        self._finished_ms: dict[TableKey, dict[int, int]] = {}
+        #: What was said of unclean elections: (first offset, last offset, time).
+        self._replaced: dict[TableKey, list[tuple[int, int, int]]] = {}
         self._records = self._folded_log()
 
     def judge(self, group_ids: list[str], topics: tuple[str, ...]) -> None:
@@ -72,6 +80,8 @@ class LastJudgement:
             compare_operator_states(self._world, self._host.running)
         self._check_answers()
         self._check_beginnings()
+        self._check_elections()
+        self._check_seen()
         self._check_delivered(group_ids, topics)
 
     # -- from the tables -------------------------------------------------------------------------------------------
@@ -101,8 +111,12 @@ class LastJudgement:
             ends_life = row["cause"] in table_adapter.ENDS_OF_LIFE
             while due.get(key) and (due[key][0].batch < batch or (due[key][0].batch == batch and not ends_life)):
                 due[key].pop(0)
-                records[key] = {}
-            known = records.setdefault(key, {})
+                records[key], self._finished_ms[key] = {}, {}
+            time_ms = round(row["time"].timestamp() * 1000)
+            if row["cause"] == Cause.UNCLEAN_ELECTION.value:
+                self._replaced.setdefault(key, []).append((row["first_offset"], row["last_offset"], time_ms))
+                continue
+            known, finished_ms = records.setdefault(key, {}), self._finished_ms.setdefault(key, {})
             after = _Record(row["to_state"], row["delivery_count"], row["member_id"])
             for offset in range(row["first_offset"], row["last_offset"] + 1):
                 before = known.get(offset, _NEW)
@@ -114,9 +128,11 @@ class LastJudgement:
                         key.named(),
                     )
                 known[offset] = after
+                if after.state in _FINAL:
+                    finished_ms[offset] = time_ms
         for key, left in due.items():
             if left:
-                records[key] = {}
+                records[key], self._finished_ms[key] = {}, {}
         return records
 
     def _check_below_start(self, key: TableKey, state: ShareGroupOffset) -> None:
@@ -167,6 +183,8 @@ class LastJudgement:
             last = lives[-1]
             if log is None or wanted_ms is None or last.start_offset < 0 or self._judge.may_be_another(topic_id):
                 continue
+            if log.lost_end:  # an election has changed what was at any time
+                continue
             if self._judge.was_altered(key.group_id, key.topic, key.partition) or last.time_ms < wanted_ms:
                 continue
             allowed = list(self._allowed_starts(key, log, wanted_ms, last.time_ms))
@@ -175,6 +193,39 @@ class LastJudgement:
                 since_s = (wanted_ms - self._world.clock.start_ms) / 1000
                 text = f"began at {last.start_offset}, wanted since {since_s:.3f}, its config says {told}"
                 self._judge.violate("a config that was answered is in force", text, key.named())
+
+    def _check_elections(self) -> None:
+        """A job that runs all the time notices each election, where topics have ids."""
+        kafka = self._world.kafka
+        if self._host.starts > 1 or not kafka.has_topic_ids or "silent_leader" in self._world.faults:
+            return
+        for cut in kafka.cuts:
+            for key, finished_ms in sorted(self._finished_ms.items()):
+                if (key.topic_id, key.partition) == (cut.topic_id, cut.partition):
+                    replaced = [o for o in range(cut.offset, cut.end) if finished_ms.get(o, cut.time_ms) < cut.time_ms]
+                    self._check_told(key, replaced, cut.time_ms)
+
+    def _check_seen(self) -> None:
+        if not self._world.faults <= _ALL_IS_SEEN:
+            return
+        for row in self._world.tables.rows(DELIVERY_LOG):
+            if row["cause"] == Cause.LOCK_TIMEOUT.value and row["to_state"] == RecordState.ARCHIVED.name:
+                key = Key(*table_adapter.of_row(row))
+                log = table_adapter.log_of(self._world.kafka, table_adapter.of_key(key))
+                first, end = row["first_offset"], row["last_offset"] + 1
+                # Nobody sees an offset without a record, nor a record that an election has taken.
+                offsets = () if log is None else (record.offset for _, record in log.records(first, end))
+                for offset in offsets:
+                    if log is not None and offset >= log.lost_end and not self._judge.was_delivered(key, offset):
+                        count = row["delivery_count"]
+                        self._judge.violate("archived unseen", f"{offset}: given out {count} times, never seen", key)
+
+    def _check_told(self, key: TableKey, offsets: list[int], since_ms: int) -> None:
+        told = [(first, last) for first, last, time_ms in self._replaced.get(key, ()) if time_ms >= since_ms]
+        missing = [offset for offset in offsets if not any(first <= offset <= last for first, last in told)]
+        if missing:
+            text = f"{missing[0]}..{missing[-1]} were finished when an election replaced them, and nobody was told"
+            self._judge.violate("an unclean election is told", text, key.named())
 
     def _allowed_starts(
         self, key: TableKey, log: PartitionLog, from_ms: int, to_ms: int
@@ -211,7 +262,8 @@ class LastJudgement:
             return
         done = _done_up_to(state)
         was_altered = self._judge.was_altered(key.group_id, key.topic, key.partition)
-        if done < log.log_end_offset or (done > log.log_end_offset and not was_altered):
+        was_longer = log.lost_end > log.log_end_offset
+        if done < log.log_end_offset or (done > log.log_end_offset and not (was_altered or was_longer)):
             text = f"start offset {state.header.start_offset}, log end {log.log_end_offset}"
             self._judge.violate("everything is delivered", text, key)
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from kafka import TopicPartition
 from kafka.errors import KafkaError
 
 from sharegroup.testkit.simulation.kafka_log import LogBatch, LogRecord, SimulatedKafka
+from sharegroup.testkit.simulation.simulated_responses import SimulatedResponses, choose_partition
 from sharegroup.testkit.simulation.virtual_clock import Event, Scheduler
+from sharegroup.topics.response_partitions import METADATA_AGE_MS, ResponsePartitions
 
 #: (append time in ms, offset) of a row that the broker has, or why it is not known to have it.
 OnAppended = Callable[[LogBatch | KafkaError], None]
@@ -34,6 +38,13 @@ class Weather:
         return self.least_ms + clock.random.expovariate(1 / self.mean_ms)
 
 
+class _Read(NamedTuple):
+    """What `ResponsePartitions` looks at of a record."""
+
+    offset: int
+    timestamp: int
+
+
 @dataclass
 class _Row:
     """A row on its way; `appended` is where it was appended, which only the broker knows."""
@@ -55,6 +66,7 @@ class RowSender:
     def __init__(self, clock: Scheduler, kafka: SimulatedKafka, weather: Weather, retry_ms: float = 1_000) -> None:
         self._clock, self._kafka, self._weather, self._retry_ms = clock, kafka, weather, retry_ms
         self._busy: dict[tuple[str, int], float] = {}
+        self._partition_of = kafka.partitioner()
         self.closed = False
 
     def send(
@@ -66,7 +78,7 @@ class RowSender:
         may_repeat: bool = False,
     ) -> None:
         """Produce a row; `on_appended` hears of the first append that was answered."""
-        partition = self._kafka.partition_of(topic, key)
+        partition = self._partition_of(topic, key)
         self._attempt(_Row(topic, partition, key, value, may_repeat, on_appended or (lambda answer: None)))
 
     def close(self) -> None:
@@ -103,7 +115,8 @@ class RowSender:
 
 
 class RowTail:
-    """Reads a topic from its end on and hands each row to `on_row`, in the order of each partition."""
+    """Reads the responses to a key from the topic's end on, and all others, and hands each row to `on_row`, in the
+    order of each partition. In runs where the topic may grow it reads the partitions of the key alone."""
 
     def __init__(
         self,
@@ -111,12 +124,18 @@ class RowTail:
         kafka: SimulatedKafka,
         weather: Weather,
         topic: str,
+        key: bytes,
         on_row: Callable[[int, LogRecord], None],
     ) -> None:
         self._clock, self._kafka, self._weather, self._topic, self._on_row = clock, kafka, weather, topic, on_row
         self._positions = {p: log.log_end_offset for p, log in enumerate(kafka.topic(topic).partitions)}
         self._due: set[int] = set()
         self.closed = False
+        self._consumer = SimulatedResponses(kafka)
+        self._responses = ResponsePartitions(topic, key, choose_partition)
+        if kafka.may_grow:
+            self._responses.open(self._consumer)  # type: ignore[arg-type]  # of kafka-python's, what is used
+            self._positions = self._consumer.assigned
         kafka.listeners.append(self._appended)
 
     def close(self) -> None:
@@ -125,9 +144,21 @@ class RowTail:
         self._kafka.listeners.remove(self._appended)
 
     def _appended(self, topic: str, partition: int) -> None:
-        if topic == self._topic and partition not in self._due:
+        if topic == self._topic and self._kafka.may_grow and partition not in self._positions:
+            self._clock.after(METADATA_AGE_MS, self._follow)
+        elif topic == self._topic and partition not in self._due:
             self._due.add(partition)
             self._clock.after(self._weather.latency_ms(self._clock), lambda: self._read(partition))
+
+    def _follow(self) -> None:
+        """Poll when what the consumer knows is as old as now."""
+        if self.closed:
+            return
+        known = set(self._positions)
+        self._responses.follow(self._consumer)  # type: ignore[arg-type]
+        self._positions = self._consumer.assigned
+        for partition in sorted(set(self._positions) - known):
+            self._read(partition)
 
     def _read(self, partition: int) -> None:
         self._due.discard(partition)
@@ -141,5 +172,7 @@ class RowTail:
             return
         for append_ms, record in found:
             self._positions[partition] = record.offset + 1
+            if self._kafka.may_grow:
+                self._responses.took(TopicPartition(self._topic, partition), [_Read(record.offset, append_ms)])
             if not self.closed:
                 self._on_row(append_ms, record)

@@ -33,7 +33,9 @@ class MemberChannel:
 
     def open(self) -> None:
         """Begin to read responses."""
-        self._tail = RowTail(self._world.clock, self._world.kafka, self._world.weather, RESPONSES, self._on_row)
+        self._tail = RowTail(
+            self._world.clock, self._world.kafka, self._world.weather, RESPONSES, self._key, self._on_row
+        )
 
     def close(self) -> None:
         """Send and read nothing more: the process is gone."""

@@ -36,6 +36,7 @@ class Producers:
             ("retention", 500_000, self._retention),
             ("topic_grows", 1_500_000, self._grow),
             ("topic_again", 900_000, self._topic_again),
+            ("unclean_election", 400_000, self._elect_uncleanly),
         ):
             if fault in self._world.faults:
                 self._repeat(fault, every_ms, action)
@@ -95,11 +96,24 @@ class Producers:
 
         self._clock.after(self._random.choice((500, 5_000, 40_000, 120_000)), back)
 
+    def _elect_uncleanly(self, topic: str) -> None:
+        """The last one, two or three batches are lost. A topic without an id would be taken for a new one."""
+        if topic not in self._kafka.topics or not self._kafka.has_topic_ids:
+            return
+        partition = self._random.randrange(len(self._kafka.topics[topic].partitions))
+        log = self._kafka.topics[topic].partitions[partition]
+        lost = log.batches[-self._random.choice((1, 2, 3)) :]
+        if log.leader >= 0 and lost and lost[0].base_offset >= log.log_start_offset:
+            leader = self._random.choice([other for other in self._kafka.brokers if other != log.leader])
+            self._kafka.elect_uncleanly(topic, partition, leader, lost[0].base_offset)
+            if self._random.random() < 0.5:
+                self._append(topic)  # the log may have grown beyond its old end before anybody looks
+
     def _retention(self, topic: str) -> None:
         if topic in self._kafka.topics:
             partition = self._random.randrange(len(self._kafka.topics[topic].partitions))
             log = self._kafka.topics[topic].partitions[partition]
-            if log.leader >= 0:
+            if log.leader >= 0 and log.leader not in self._kafka.silence:
                 before = self._random.randint(log.log_start_offset, log.log_end_offset)
                 self._kafka.delete_records(topic, partition, before)
                 self._world.trace.add("retention", f"{topic}-{partition} starts at {before}")

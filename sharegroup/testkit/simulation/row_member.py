@@ -123,7 +123,9 @@ class RowMember:
             self._incarnation_before, self._incarnation = self._incarnation, f"{self.name}-{self._process}"
         self._fenced_ms, self._of_the_fenced = None, set()
         self._sender = RowSender(self._clock, self.world.kafka, self.world.weather)
-        self._tail = RowTail(self._clock, self.world.kafka, self.world.weather, RESPONSES, self._on_row)
+        self._tail = RowTail(
+            self._clock, self.world.kafka, self.world.weather, RESPONSES, self.reply_to.encode(), self._on_row
+        )
         self._heartbeat()
 
     def die(self) -> None:

@@ -14,6 +14,7 @@ from sharegroup.testkit.simulation.delivery_watch import DeliveryWatch
 from sharegroup.testkit.simulation.gateway_fleet import fleet_of
 from sharegroup.testkit.simulation.job_host import JobHost
 from sharegroup.testkit.simulation.job_sources import use_virtual_time
+from sharegroup.testkit.simulation.job_topic_faults import JobTopicFaults
 from sharegroup.testkit.simulation.judge import Violation
 from sharegroup.testkit.simulation.last_judgement import judge_at_the_end
 from sharegroup.testkit.simulation.population import Population
@@ -61,6 +62,7 @@ def _run(seed: int, hours: float, faults: Collection[str] | None, keep_trace: bo
     producers.start()
     host.start()
     BrokerFaults(world).start()
+    JobTopicFaults(world).start()
     fleet = fleet_of(world)
     if fleet is not None:
         fleet.start()

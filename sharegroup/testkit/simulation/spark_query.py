@@ -7,17 +7,21 @@ The process may die at each of these. A start runs what is planned and not finis
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
+import numpy as np
+from kafka.errors import KafkaError
+
 from sharegroup.member.batch_calls import Acknowledging, Beginning, NotAnsweredError
 from sharegroup.member.member_logic import MemberLogic, Request
-from sharegroup.member.ranges import OfferedBatch
-from sharegroup.spark.share_consumer.acknowledgements import acknowledge_all
+from sharegroup.member.ranges import AssignedPartition, OfferedBatch
+from sharegroup.spark.share_consumer.acknowledgements import PresentOffsets, acknowledge_all, with_gaps
 from sharegroup.spark.share_consumer.acquired_batch import AcquiredBatch
 from sharegroup.testkit.simulation.process_time import ProcessTime
-from sharegroup.testkit.simulation.simulated_sink import SimulatedSink, SinkKey, SinkWrite
+from sharegroup.testkit.simulation.simulated_sink import SimulatedSink, SinkKey, SinkWrite, records_of
 from sharegroup.testkit.simulation.sink_judge import SinkJudge
 from sharegroup.testkit.simulation.spark_checkpoint import MemoryOffers, SparkCheckpoint
 from sharegroup.testkit.simulation.spark_witness import SparkWitness
@@ -154,8 +158,17 @@ class SparkQuery:
         if self._point("appended"):
             return
         said = acknowledge_all(batch.ranges, AcknowledgeType.RELEASE if error else AcknowledgeType.ACCEPT)
+        with contextlib.suppress(KafkaError):  # as `PresentRecords`: without an answer all is accepted
+            said = with_gaps(said, self._present(batch))
         acknowledging = self.logic.acknowledge(said, batch.ranges, self._time.now_ms)
         self._wait(lambda: self._may_append(offered, acknowledging), acknowledging.deadline_ms)
+
+    def _present(self, batch: AcquiredBatch) -> PresentOffsets:
+        found: dict[AssignedPartition, list[int]] = {held.share_partition: [] for held in batch.ranges}
+        for held in batch.ranges:
+            for share_partition, offset in records_of(self._place.sink.kafka, held):
+                found[share_partition].append(offset)
+        return {share_partition: np.sort(np.array(at, dtype=np.int64)) for share_partition, at in found.items()}
 
     def _may_append(self, offered: OfferedBatch, acknowledging: Acknowledging) -> bool:
         if not acknowledging.may_append(self._time.now_ms):

@@ -48,7 +48,8 @@ _LEADERS_MS = 60_000
 
 
 class RequestTopic:
-    """The request topic as Spark's Kafka source reads it. `key_of` tells a row's operator key from its value.
+    """The request topic as Spark's Kafka source reads it: rows of committed transactions, and of none. `key_of` tells a
+    row's operator key from its value.
 
     `ends` and `rows` wait for all leaders. They raise RequestTimedOutError if one stays silent.
     """
@@ -70,7 +71,7 @@ class RequestTopic:
         for partition in range(len(self._kafka.topic(self._topic).partitions)):
             log = self._kafka.log(self._topic, partition)
             first = max(start.get(partition, 0), log.log_start_offset)
-            count = min(log.log_end_offset - first, left)
+            count = max(0, min(log.last_stable_offset - first, left))
             left -= count
             ends[partition] = first + count if count else start.get(partition, 0)
         return ends
@@ -78,13 +79,16 @@ class RequestTopic:
     def has_more(self, start: Mapping[int, int]) -> bool:
         """Whether something is unread."""
         logs = self._kafka.topic(self._topic).partitions
-        return any(log.log_end_offset > start.get(partition, 0) for partition, log in enumerate(logs))
+        return any(
+            log.last_stable_offset > max(start.get(partition, 0), log.log_start_offset)
+            for partition, log in enumerate(logs)
+        )
 
     def rows(self, start: Mapping[int, int], end: Mapping[int, int]) -> Iterable[KeyedRow]:
         """The rows of a batch."""
         self._wait_for_leaders()
         for partition, last in end.items():
-            for append_ms, record in self._kafka.log(self._topic, partition).records(start.get(partition, 0), last):
+            for append_ms, record in self._kafka.log(self._topic, partition).committed(start.get(partition, 0), last):
                 value = record.value.decode(errors="replace")
                 row = f"{rows.REQUEST}\t{partition}\t{record.offset}\t{append_ms}\t{value}"
                 yield self._key_of(value), row

@@ -52,6 +52,9 @@ FAULTS = (
     "power_loss",  # the job's machine loses what was not synced: the newest files of tables and checkpoints are torn
     "lost_commits",  # tables come back without their newest batch, behind a valid checkpoint
     "full_disk",  # the tables' disk takes nothing for a while
+    "job_topics_grow",  # the job's own topics get more partitions
+    "job_transactions",  # somebody writes to the request topics in transactions
+    "unclean_election",  # a broker without the last records of a log is elected to lead it
 )
 
 #: How long everything may take to be delivered when the last fault is over: a job that is away comes back within five
@@ -145,6 +148,7 @@ def make_world(
     clock = Scheduler(seed)
     trace = Trace(clock, keep_trace)
     kafka = SimulatedKafka(clock, trace, has_topic_ids=NO_TOPIC_IDS not in chosen)
+    kafka.may_grow = "job_topics_grow" in chosen
     for topic in JOB_TOPICS:
         kafka.create_topic(topic, 2)
     tables = SimulatedTables()

@@ -21,25 +21,25 @@ IN_ORDER = [
     "log\t[[0,0,5]]",
     'request\t0\t12\t60\t{"type":"configure"}',
     'request\t1\t2\t60\t{"type":"configure"}',
+    "request\t1\t3\t70\ttab\tin the\tvalue",
     "request\t0\t9\t100\tlate",
     "request\t0\t10\t50\tlater",
-    "request\t1\t3\t10\ttab\tin the\tvalue",
     "tick\t7",
 ]
 
 
-def test_rows_come_in_the_order_of_their_kinds_and_requests_as_in_their_partition() -> None:
+def test_rows_come_in_the_order_of_their_kinds_and_requests_by_their_appends() -> None:
     for seed in range(10):
         shuffled = IN_ORDER.copy()
         random.Random(seed).shuffle(shuffled)
         ordered = rows.in_order(shuffled)
         assert [row.kind for row in ordered] == [line.split("\t")[0] for line in IN_ORDER]
         assert [row.request for row in ordered if row.request] == [
-            rows.RequestRow(0, 12, 60, '{"type":"configure"}'),
             rows.RequestRow(1, 2, 60, '{"type":"configure"}'),
+            rows.RequestRow(0, 12, 60, '{"type":"configure"}'),
+            rows.RequestRow(1, 3, 70, "tab\tin the\tvalue"),
             rows.RequestRow(0, 9, 100, "late"),
             rows.RequestRow(0, 10, 50, "later"),
-            rows.RequestRow(1, 3, 10, "tab\tin the\tvalue"),
         ]
 
 

@@ -178,7 +178,6 @@ def test_all_that_was_acquired_may_be_finished_when_the_new_log_comes() -> None:
     [
         [log(10, has_topic_id=False)],  # nothing fell
         [log(20, has_topic_id=False), log(10, has_topic_id=False)],  # not below what was acquired
-        [log(5)],  # the topic's id would tell
         [log(10, start=7, has_topic_id=False)],  # records were deleted
     ],
 )

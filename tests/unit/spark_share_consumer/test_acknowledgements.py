@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -15,11 +16,13 @@ from sharegroup.spark.share_consumer.acknowledgements import (
     acknowledge_all,
     acknowledge_with_exceptions,
     exception_runs,
+    with_gaps,
 )
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType
 
 P0, P1 = AssignedPartition("t", "id", 0), AssignedPartition("t", "id", 1)
 A, R, X = (int(t) for t in (AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT))
+G = int(AcknowledgeType.GAP)
 
 
 def held(first: int, last: int, partition: int = 0) -> HeldRange:
@@ -47,6 +50,22 @@ def test_no_result_accepts_each_range_in_a_batch_of_its_own() -> None:
         P0: [AcknowledgementBatch(0, 9, (A,)), AcknowledgementBatch(10, 19, (A,))],
         P1: [AcknowledgementBatch(5, 5, (A,))],
     }
+
+
+@pytest.mark.parametrize(
+    ("present", "parts"),
+    [
+        (range(10), [(0, 9, A)]),
+        ([], [(0, 9, G)]),
+        ([0, 1, 2, 5, 9], [(0, 2, A), (3, 4, G), (5, 5, A), (6, 8, G), (9, 9, A)]),
+        ([3, 4, 12], [(0, 2, G), (3, 4, A), (5, 9, G)]),
+    ],
+)
+def test_offsets_without_a_record_are_gaps(present: Sequence[int], parts: list[tuple[int, int, int]]) -> None:
+    accepted = {P0: [AcknowledgementBatch(0, 9, (A,))], P1: [AcknowledgementBatch(0, 9, (R,))]}
+    gaps = with_gaps(accepted, {P0: np.array(present, dtype=np.int64), P1: np.array([], dtype=np.int64)})
+    assert gaps[P0] == [AcknowledgementBatch(first, last, (kind,)) for first, last, kind in parts]
+    assert gaps[P1] == accepted[P1], "what is released comes again, and is a gap then"
 
 
 def test_exceptions_are_joined_to_runs_and_the_rest_is_accepted() -> None:

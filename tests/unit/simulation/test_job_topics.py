@@ -1,0 +1,108 @@
+"""The job's own topics grow and carry transactions, and elections are unclean: no promise is broken, and defects that
+are planted for these faults are found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import pytest
+
+from sharegroup.engine.led_partition import LedPartition
+from sharegroup.testkit.simulation import job_topic_faults
+from sharegroup.testkit.simulation.run import run
+from sharegroup.topics.response_partitions import ResponsePartitions
+from sharegroup.watch.request_clock import RequestClock
+
+pytestmark = pytest.mark.thorough
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def readers_stay_in_their_partition(patch: pytest.MonkeyPatch) -> None:
+    """The response topic is read where a key was at first."""
+    patch.setattr(ResponsePartitions, "follow", lambda *_: None)
+
+
+def new_request_partitions_are_not_watched(patch: pytest.MonkeyPatch) -> None:
+    """The request topic has as many partitions as at first."""
+    count = RequestClock._count_partitions
+    patch.setattr(RequestClock, "_count_partitions", lambda clock: bool(clock._partitions) or count(clock))
+
+
+def a_marker_stops_the_safe_clock(patch: pytest.MonkeyPatch) -> None:
+    """Offsets count as read when a row behind them was read."""
+    read = RequestClock._read
+
+    def without_markers(clock: RequestClock, positions: Mapping[int, int]) -> dict[int, int]:
+        clock._without_rows.clear()
+        return read(clock, positions)
+
+    patch.setattr(RequestClock, "_read", without_markers)
+
+
+def the_safe_clock_passes_an_open_transaction(patch: pytest.MonkeyPatch) -> None:
+    """What cannot be read yet does not count."""
+    observe = RequestClock.observe
+
+    def passes(clock: RequestClock, now_ms: int, positions: Mapping[int, int]) -> tuple[bool, int]:
+        ends = clock._poll.ends
+
+        def stable(partitions: Collection[Any], read_committed: bool = True) -> dict[Any, int]:
+            return ends(partitions, True)
+
+        clock._poll.ends = stable  # type: ignore[method-assign]
+        try:
+            return observe(clock, now_ms, positions)
+        finally:
+            clock._poll.ends = ends  # type: ignore[method-assign]
+
+    patch.setattr(RequestClock, "observe", passes)
+
+
+def an_unclean_election_is_not_noticed(patch: pytest.MonkeyPatch) -> None:
+    """A log that was cut is like any other."""
+    patch.setattr(LedPartition, "cut_by_election", lambda *_: None)
+
+
+def an_election_is_seen_by_the_end_alone(patch: pytest.MonkeyPatch) -> None:
+    """Who looks when the log has grown beyond its old end sees nothing."""
+    cut = LedPartition.cut_by_election
+    patch.setattr(LedPartition, "cut_by_election", lambda led, log: cut(led, log._replace(epoch_start=None)))
+
+
+_SAFE = "the safe clock waits for requests"
+_TOLD = "an unclean election is told"
+_UNSEEN = "archived unseen"
+_GROWS, _ELECTS = ("job_topics_grow",), ("unclean_election",)
+_WRITES = "job_transactions", "slow_members", "dying_members"
+#: The defect, the faults and a seed that show it, and the rule by which it must be found.
+DEFECTS = [
+    (readers_stay_in_their_partition, _GROWS, 7, _UNSEEN),
+    (new_request_partitions_are_not_watched, _GROWS, 0, _SAFE),
+    (a_marker_stops_the_safe_clock, _WRITES, 4, "everything is delivered"),
+    (the_safe_clock_passes_an_open_transaction, _WRITES, 4, _SAFE),
+    (an_unclean_election_is_not_noticed, _ELECTS, 4, _TOLD),
+    (an_election_is_seen_by_the_end_alone, _ELECTS, 3, _TOLD),
+]
+
+
+@pytest.fixture(autouse=True)
+def _much_growth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that short runs show much."""
+    monkeypatch.setattr(job_topic_faults, "_GROW_EVERY_MS", 120_000)
+
+
+@pytest.mark.parametrize(("plant", "faults", "seed", "rule"), DEFECTS)
+def test_a_planted_defect_of_job_topics_is_found(
+    plant: Plant, faults: Collection[str], seed: int, rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
+    assert rule in {violation.rule for violation in run(seed, 0.4, faults).violations}
+
+
+@pytest.mark.parametrize(
+    ("faults", "seed"), [(_GROWS, 0), (_GROWS, 7), (_GROWS, 8), (_WRITES, 4), (_ELECTS, 3), (_ELECTS, 4)]
+)
+def test_faults_of_job_topics_break_no_promise(faults: Collection[str], seed: int) -> None:
+    assert run(seed, 0.4, faults).violations == ()
