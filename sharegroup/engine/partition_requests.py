@@ -118,7 +118,7 @@ class PartitionRequests:
             if not isinstance(request, ReleaseMemberRequest):
                 raise state.topic_is_gone()
             return (ReleaseMemberResponse(*request_named(request)),)
-        if state.parked.park(row, request, max(state.clock_ms, state.now_ms)):
+        if state.parked.park(row, request, state.earliest_ms):
             return ()
         if state.here():
             message = f"group {request.group_id} has no share-partition {request.topic}-{request.partition}"

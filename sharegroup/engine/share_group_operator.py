@@ -55,11 +55,12 @@ class ShareGroupOperator:
         self._group = ShareGroup.restore(group_id, content["group"]) if content else self._loaded(())
         self._config = self._config_in_force(self._group.metadata.configs)
 
-    def run(self, lines: Sequence[str], now_ms: int) -> Output:
+    def run(self, lines: Sequence[str], now_ms: int, earliest_ms: int | None = None) -> Output:
         """Take in the rows of a micro-batch and return its effects."""
-        self._now_ms = max(now_ms, self._last_ms)
+        taken = rows.in_order(lines)
+        self._now_ms = rows.latest_ms(taken, now_ms)
         self._output = Output(self._group_id, self._now_ms)
-        for row in rows.in_order(lines):
+        for row in taken:
             self._take(row)
         self._apply(self._group.update_assignment(self._now_ms, self._config))
         for request in self._parked.take_ready(self._now_ms, self._group.awaits_assignment):

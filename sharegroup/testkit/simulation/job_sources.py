@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from kafka.errors import KafkaError
@@ -34,10 +34,6 @@ class VirtualTime:
 
     def __init__(self, clock: Scheduler) -> None:
         self._clock = clock
-
-    def time(self) -> float:
-        """Seconds since the epoch."""
-        return self._clock.now_us / 1_000_000
 
     def monotonic(self) -> float:
         """Seconds since some moment."""
@@ -113,7 +109,7 @@ class _HandOver:
 
 
 class LogOffsets(LogOffsetsReader):
-    """`kafka_log_offsets` of one start of the query."""
+    """`kafka_log_offsets` of one start of the query; `local_ms` is the machine's steady clock."""
 
     def __init__(
         self,
@@ -122,8 +118,9 @@ class LogOffsets(LogOffsetsReader):
         config: Config,
         hand_over: _HandOver,
         poll: LogPoll,
+        local_ms: Callable[[], int],
     ) -> None:
-        job = config.job
+        job, self._local_ms = config.job, local_ms
         self._options = {"poll_ms": job.log_poll_interval_ms, "block_ms": 0}
         self._tables = _Pinned(tables)
         self._hand_over = hand_over  # type: ignore[assignment]
@@ -154,7 +151,7 @@ class _PinnedGroups(PinnedGroups):
 
 
 class GroupTicks(ShareGroupsReader):
-    """`share_groups_ticks` of one start of the query."""
+    """`share_groups_ticks` of one start of the query; `local_ms` is the machine's steady clock."""
 
     def __init__(
         self,
@@ -163,8 +160,9 @@ class GroupTicks(ShareGroupsReader):
         config: Config,
         hand_over: _HandOver,
         poll: LogPoll,
+        local_ms: Callable[[], int],
     ) -> None:
-        job = config.job
+        job, self._local_ms = config.job, local_ms
         self._tables = _PinnedGroups(tables)
         self._options = {"block_ms": 0}
         self._hand_over = hand_over  # type: ignore[assignment]

@@ -16,6 +16,7 @@ from sharegroup.testkit.simulation import job_adapter
 from sharegroup.testkit.simulation.broker_answers import BatchBytes, BrokerAnswers, UpstreamFaults
 from sharegroup.testkit.simulation.checkpoint_folder import CheckpointFolder
 from sharegroup.testkit.simulation.job_adapter import GROUP_COORDINATOR, NAMES, QueryParts
+from sharegroup.testkit.simulation.machine_clock import MachineClock, SimulatedJobClock
 from sharegroup.testkit.simulation.simulated_log_poll import SimulatedLogPoll
 from sharegroup.testkit.simulation.simulated_tables import StoreFaults
 from sharegroup.testkit.simulation.spark_stand_in import MicroBatches, RequestTopic
@@ -71,6 +72,8 @@ class SimulatedJob:
         self._on_exit = on_exit
         self._random: Random = world.random(f"job {name}")
         self._watching = False
+        machine = MachineClock(world, name)
+        self._clocks = {query: SimulatedJobClock(machine) for query in NAMES}
         self._lead: JobLead | None = None
         self.queries: dict[str, StreamingQuery] = {}
         self._supervisor: Supervisor | None = None
@@ -125,10 +128,6 @@ class SimulatedJob:
             self.alive = False
             self.world.trace.add(self.name, f"is killed: {why}")
             self._on_exit(self, None)
-
-    def now_ms(self) -> int:
-        """The process's clock."""
-        return self.clock.now_ms
 
     def pause(self, least_ms: float, most_ms: float) -> None:
         """Let time pass; raises Killed when the process died meanwhile."""
@@ -203,6 +202,7 @@ class SimulatedJob:
             _Store(self),
             self._log_poll(),
             lambda: self._drop_checkpoint(name),
+            self._clocks[name],
         )
         epoch = self._lead.epoch_for(name)
         steps = parts.run.steps
@@ -249,7 +249,6 @@ class StreamingQuery:
         self.micro_batches = MicroBatches(
             job,
             job.world.random("spark"),
-            job.now_ms,
             job.checkpoints[name],
             parts.source,
             RequestTopic(
@@ -352,8 +351,8 @@ class StreamingQuery:
         clock_ms, (_, read) = folder.offsets[batch_id].log["clock_ms"], folder.starts(batch_id)
         for partition, log in enumerate(self._job.world.kafka.topic(self._topic).partitions):
             unread = next(log.read(read.get(partition, 0)), None)
-            if unread is not None and unread.append_ms < clock_ms:
-                late_ms = clock_ms - unread.append_ms
+            late_ms = 0 if unread is None else clock_ms - unread.append_ms
+            if unread is not None and late_ms > self._job.world.kafka.most_behind_ms:
                 text = f"{self._topic}-{partition}: {unread.base_offset} is unread, and {late_ms} ms older than a tick"
                 self._job.world.judge.violate("the safe clock waits for requests", text)
 
@@ -365,7 +364,7 @@ class StreamingQuery:
                 other.wake(self._random.uniform(1, _TABLE_MS))
 
     def _wake_at_deadline(self) -> None:
-        now = self._job.now_ms()
+        now = self._job.clock.now_ms
         deadline = self.parts.source._hand_over.read().deadlines.first_ms
         idle = float(self._job.config.job.log_idle_poll_interval_ms)
         if deadline is not None:

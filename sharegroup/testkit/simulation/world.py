@@ -49,6 +49,8 @@ FAULTS = (
     "silent_leader",  # a broker answers nothing for a while: it is paused, or cut off
     "requests_trimmed",  # retention deletes the requests of a batch that is run again
     "snapshot_rules",  # the job's snapshot configuration changes between two starts
+    "job_clock",  # the job's wall clock jumps, and its steady clock drifts
+    "broker_clocks",  # brokers' clocks differ
 )
 
 #: How long everything may take to be delivered when the last fault is over: a job that is away comes back within five
@@ -56,6 +58,9 @@ FAULTS = (
 #: the locks may have to run out.
 CALM_MS = 1_500_000
 
+#: How far a broker's clock is behind the true time, in ms. Gateways answer acknowledgements early only if more than
+#: that is left of a lock (gateway.ack.margin.ms).
+_BEHIND_MS = (0, 20, 300, 1_500)
 #: What a run's brokers may be beside that.
 NO_TOPIC_IDS = "no_topic_ids"  # they are older than topic ids
 
@@ -142,6 +147,10 @@ def make_world(
     kafka = SimulatedKafka(clock, trace, has_topic_ids=NO_TOPIC_IDS not in chosen)
     for topic in JOB_TOPICS:
         kafka.create_topic(topic, 2)
+    if "broker_clocks" in chosen:
+        behind = Random(f"{seed}/broker clocks")
+        kafka.behind_ms = {node_id: behind.choice(_BEHIND_MS) for node_id in kafka.brokers}
+        kafka.timed = JOB_TOPICS
     tables = SimulatedTables()
     weather = Weather()
     if "bad_network" in chosen:
