@@ -15,6 +15,7 @@ from sharegroup.spark.job.supervisor import Supervisor
 from sharegroup.testkit.simulation import job_adapter
 from sharegroup.testkit.simulation.broker_answers import BatchBytes, BrokerAnswers, UpstreamFaults
 from sharegroup.testkit.simulation.checkpoint_folder import CheckpointFolder
+from sharegroup.testkit.simulation.delivery_watch import WATCHED
 from sharegroup.testkit.simulation.job_adapter import GROUP_COORDINATOR, NAMES, QueryParts
 from sharegroup.testkit.simulation.machine_clock import MachineClock, SimulatedJobClock
 from sharegroup.testkit.simulation.simulated_log_poll import SimulatedLogPoll
@@ -27,6 +28,8 @@ from sharegroup.testkit.simulation.world import GROUP_REQUESTS, JOB_TOPICS, PART
 _WATCH_MS = 500
 #: How late a source sees what it polls for, at most: a request, a table, a log that grew while members wait.
 _SILENT_POLL_MS, _SILENT_AGO_MS = 500, 15_000
+#: For how long after a log has grown it may not have been asked for: a source asks once in its poll interval.
+_LOG_LOOKS_MS = 1_000
 _REQUEST_MS, _LINGER_MS, _TABLE_MS, _LOG_MS, _POLL_MS = 40, 1_000, 500, 200, 150
 
 
@@ -240,7 +243,8 @@ class StreamingQuery:
     def __init__(self, job: SimulatedJob, name: str, parts: QueryParts) -> None:
         self._job, self.name, self.parts = job, name, parts
         self._failure: BaseException | None = None
-        self._running = self._again = self._log_grew = False
+        self._running = self._again = False
+        self._log_grew_ms = -_LOG_LOOKS_MS
         self._active = True
         self._wake: tuple[float, Event] | None = None
         self._random = job.world.random(f"job {job.name}")
@@ -312,7 +316,7 @@ class StreamingQuery:
             and (self._running or self.parts.source._hand_over.read().waiting)
         ):
             self.wake(self._random.uniform(1, _LOG_MS))
-            self._log_grew = True
+            self._log_grew_ms = self._job.clock.now_ms
 
     def _run(self) -> None:
         if not self.is_active:
@@ -373,10 +377,11 @@ class StreamingQuery:
             idle = min(idle, max(deadline - now + 2.0, 100.0 if has_silence else 20.0))
         if self._may_see_more_soon():
             idle = min(idle, _SILENT_POLL_MS)
-        self._log_grew = False
         self.wake(idle)
 
     def _may_see_more_soon(self) -> bool:
         """Whether the last look may have missed something: a leader did not answer, or a log was not asked for."""
         world = self._job.world
-        return "silent_leader" in world.faults and (self._log_grew or world.kafka.silent_ago_ms < _SILENT_AGO_MS)
+        if "silent_leader" in world.faults and world.kafka.silent_ago_ms < _SILENT_AGO_MS:
+            return True
+        return world.clock.now_ms - self._log_grew_ms < _LOG_LOOKS_MS and bool(world.faults & WATCHED)

@@ -105,11 +105,20 @@ class World:
     def longest_lock_ms(self, group_id: str) -> int:
         """How long a lock of a group can be, whatever its administrator has asked for up to now."""
         config = self.config.group_config(group_id)
-        default = str(config.record_lock_duration_ms)
-        now_ms = self.clock.now_ms
-        values = self.judge.possible_values(group_id, "share.record.lock.duration.ms", default, 0, now_ms)
         static_ms = config.static_record_lock_duration_ms if config.client_id_as_instance_id else 0
-        return max(static_ms, *map(int, values))
+        return max(static_ms, *self._lock_durations_ms(group_id))
+
+    def shortest_lock_ms(self, group_id: str) -> int:
+        """Return how long a lock of a group is at least, whatever its administrator has asked for up to now."""
+        return min(self._lock_durations_ms(group_id))
+
+    def _lock_durations_ms(self, group_id: str) -> list[int]:
+        default = str(self.config.group_config(group_id).record_lock_duration_ms)
+        now_ms = self.clock.now_ms
+        return [
+            int(value)
+            for value in self.judge.possible_values(group_id, "share.record.lock.duration.ms", default, 0, now_ms)
+        ]
 
     def random(self, name: str) -> Random:
         """A source of chance of its own, so that one actor more or less does not change all others."""
