@@ -66,7 +66,7 @@ class PartitionRequests:
         """Carry a request out. Raises RequestError."""
         state = self._state
         if isinstance(request, ConfigureRequest):
-            state.configs.set(request.partition, PartitionConfig.of_request(request.config))
+            state.configs.set(request.partition, PartitionConfig.of_request(request.config), request.altered_ms)
             state.look_again(request.partition)
             return ()
         if isinstance(request, FenceMemberRequest):

@@ -51,7 +51,7 @@ class ShardState:
         self.topic: str = dumped.get("topic", "")
         self.gone_ms: int | None = dumped.get("gone_ms")
         self.now_ms = self.earliest_ms = 0
-        self.configs = PartitionConfigs(dumped.get("configs", {}))
+        self.configs = PartitionConfigs(dumped.get("configs", {}), dumped.get("altered", {}))
         self.demands = Demands(dumped.get("demands", {}))
         self.parked = ParkedRequests(dumped.get("parked", ()))
         self.departed = DepartedMembers(dumped.get("departed", {}))
@@ -71,6 +71,7 @@ class ShardState:
             "topic": self.topic,
             "gone_ms": self.gone_ms,
             "configs": self.configs.dump(),
+            "altered": self.configs.dump_altered(),
             "partitions": {str(p): dumped.values for p, dumped in partitions.items()},
             "demands": self.demands.dump(),
             "parked": self.parked.dump(),

@@ -176,10 +176,10 @@ def fence(incarnation: str, joined: int = 0, member: str = "m1", partition: int 
     )  # fmt: skip
 
 
-def configure(partition: int = 0, **values: object) -> ConfigureRequest:
-    """The group's configuration has changed."""
+def configure(partition: int = 0, altered: int = 0, **values: object) -> ConfigureRequest:
+    """The group's configuration was changed, `altered` ms after T0."""
     values = Config().group_config(GROUP).to_json() | values
-    return ConfigureRequest("c", GROUP, TOPIC, TOPIC_ID, partition, "", config=values)
+    return ConfigureRequest("c", GROUP, TOPIC, TOPIC_ID, partition, "", config=values, altered_ms=T0 + altered)
 
 
 # -- what comes out ----------------------------------------------------------------------------------------------------
