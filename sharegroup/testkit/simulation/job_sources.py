@@ -84,7 +84,9 @@ class _Pinned(PinnedTables):
         return self._memory.files(SHARE_PARTITIONS, table.version())
 
 
-class _Configs(ConfigPoll):
+class Configs(ConfigPoll):
+    """Of the table in memory."""
+
     def __init__(self, config: Config, tables: SimulatedTables) -> None:
         super().__init__(file_values(config), "", {})
         self._memory = tables
@@ -127,7 +129,7 @@ class LogOffsets(LogOffsetsReader):
         settings = PlannerSettings(
             job.operator_shards, job.log_poll_interval_ms, job.log_idle_poll_interval_ms, job.topic_deletion_grace_ms
         )
-        self._planner = LogOffsetsPlanner(self._tables, poll, _Configs(config, tables), settings)
+        self._planner = LogOffsetsPlanner(self._tables, poll, Configs(config, tables), settings)
         self._clock = _Clock(kafka, poll, job.partition_requests_topic, job.log_idle_poll_interval_ms)
         self._last = None
 
@@ -182,4 +184,4 @@ def hand_over() -> _HandOver:
     return _HandOver()
 
 
-__all__ = ["GroupTicks", "LogOffsets", "hand_over", "use_virtual_time"]
+__all__ = ["Configs", "GroupTicks", "LogOffsets", "hand_over", "use_virtual_time"]

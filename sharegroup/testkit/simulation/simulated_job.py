@@ -21,7 +21,7 @@ from sharegroup.testkit.simulation.machine_clock import MachineClock, SimulatedJ
 from sharegroup.testkit.simulation.simulated_log_poll import SimulatedLogPoll
 from sharegroup.testkit.simulation.simulated_tables import StoreFaults
 from sharegroup.testkit.simulation.spark_stand_in import MicroBatches, RequestTopic
-from sharegroup.testkit.simulation.virtual_clock import Event
+from sharegroup.testkit.simulation.virtual_clock import Action, Event
 from sharegroup.testkit.simulation.world import GROUP_REQUESTS, JOB_TOPICS, PARTITION_REQUESTS, World
 
 #: How often a supervisor looks after queries that do not run.
@@ -72,6 +72,10 @@ class SimulatedJob:
         self.alive = True
         #: Where the process is to die next: the name of a point, and how many of them pass before.
         self.dies_at: tuple[str, int] | None = None
+        #: Where it is to stand still next, likewise, and for how long (ms); `on_stand` is told when it does.
+        self.stands_at: tuple[str, int, float] | None = None
+        self.on_stand: Callable[[], None] = lambda: None
+        self._still_until_ms = 0.0
         self._on_exit = on_exit
         self._random: Random = world.random(f"job {name}")
         self._watching = False
@@ -109,7 +113,7 @@ class SimulatedJob:
 
     def _look(self) -> None:
         """Look whether another job leads, as `job_lead.LeadWatch` does."""
-        if not self.alive:
+        if not self.alive or self.is_postponed(self._look):
             return
         assert self._lead is not None
         try:
@@ -135,14 +139,12 @@ class SimulatedJob:
     def pause(self, least_ms: float, most_ms: float) -> None:
         """Let time pass; raises Killed when the process died meanwhile."""
         self.clock.sleep(self._random.uniform(least_ms, most_ms))
-        if not self.alive:
-            raise Killed
+        self._stand()
 
     def wait(self, until: Callable[[], bool], most_ms: float) -> None:
         """Let time pass until a condition holds, at most so long; raises Killed when the process died meanwhile."""
         self.clock.run_while(lambda: self.alive and not until(), self.clock.now_ms + most_ms)
-        if not self.alive:
-            raise Killed
+        self._stand()
 
     def point(self, where: str) -> None:
         """A place to die at."""
@@ -151,6 +153,36 @@ class SimulatedJob:
                 self.dies_at = self.dies_at[0], self.dies_at[1] - 1
             else:
                 self.kill(f"at {where!r}")
+        if self.stands_at is not None and where.startswith(self.stands_at[0]):
+            point, passes, ms = self.stands_at
+            self.stands_at = (point, passes - 1, ms) if passes else None
+            if self.stands_at is None:
+                self.world.trace.add(self.name, f"stands still for {ms / 1000:g} s at {where!r}")
+                self._still_until_ms = self.clock.now_ms + ms
+                self.on_stand()
+        self._stand()
+
+    @property
+    def stands_still(self) -> bool:
+        """Whether nothing of it goes on, as by SIGSTOP."""
+        return self.still_ms > 0
+
+    @property
+    def still_ms(self) -> float:
+        """For how long it stands still yet."""
+        return max(0.0, self._still_until_ms - self.clock.now_us / 1000)
+
+    def is_postponed(self, action: Action) -> bool:
+        """Return whether the process stands still; the action then comes soon after it has gone on with its work."""
+        if self.stands_still:
+            self.clock.at(self._still_until_ms + self._random.uniform(1, 1_000 * LOOK_INTERVAL_S), action)
+            return True
+        return False
+
+    def _stand(self) -> None:
+        """Raises Killed when the process is dead."""
+        while self.alive and self.stands_still:
+            self.clock.run_until(self._still_until_ms)
         if not self.alive:
             raise Killed
 
@@ -171,7 +203,7 @@ class SimulatedJob:
         self.clock.after(_WATCH_MS, self._watch)
 
     def _watch(self) -> None:
-        if not self.alive:
+        if not self.alive or self.is_postponed(self._watch):
             return
         if self._watching:  # it is starting one query while the other ends
             self.clock.after(_WATCH_MS, self._watch)
@@ -319,7 +351,7 @@ class StreamingQuery:
             self._log_grew_ms = self._job.clock.now_ms
 
     def _run(self) -> None:
-        if not self.is_active:
+        if not self.is_active or self._job.is_postponed(self._run):
             return
         if self._running:
             self._again = True

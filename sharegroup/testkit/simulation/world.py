@@ -51,6 +51,7 @@ FAULTS = (
     "snapshot_rules",  # the job's snapshot configuration changes between two starts
     "job_clock",  # the job's wall clock jumps, and its steady clock drifts
     "broker_clocks",  # brokers' clocks differ
+    "paused_job",  # it stands still, another one takes over, and it goes on
 )
 
 #: How long everything may take to be delivered when the last fault is over: a job that is away comes back within five
