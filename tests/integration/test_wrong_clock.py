@@ -1,4 +1,4 @@
-"""The wall clock of the job's machine is wrong, while it runs and when it starts: nothing ends early, nothing stalls."""
+"""The wall clock of the job's machine is wrong, while it runs and when it starts: nothing ends early or stalls."""
 
 from __future__ import annotations
 

@@ -12,6 +12,8 @@ from sharegroup.testkit.simulation.machine_clock import MachineClock, SimulatedJ
 from sharegroup.testkit.simulation.run import run
 from sharegroup.topics.job_clock import ClockReading
 
+pytestmark = pytest.mark.thorough
+
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 

@@ -13,6 +13,8 @@ from sharegroup.engine.partition_configs import PartitionConfig, PartitionConfig
 from sharegroup.testkit.simulation import job_host, population
 from sharegroup.testkit.simulation.run import run
 
+pytestmark = pytest.mark.thorough
+
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
