@@ -28,6 +28,8 @@ from sharegroup.testkit.simulation.world import GROUP_REQUESTS, JOB_TOPICS, PART
 _WATCH_MS = 500
 #: How late a source sees what it polls for, at most: a request, a table, a log that grew while members wait.
 _SILENT_POLL_MS, _SILENT_AGO_MS = 500, 15_000
+#: How long a look-up that began before the end of the run may take.
+_LAST_LOOK_MS = 10_000
 #: For how long after a log has grown it may not have been asked for: a source asks once in its poll interval.
 _LOG_LOOKS_MS = 1_000
 _REQUEST_MS, _LINGER_MS, _TABLE_MS, _LOG_MS, _POLL_MS = 40, 1_000, 500, 200, 150
@@ -257,7 +259,9 @@ class SimulatedJob:
         world, random = self.world, self.world.random("look-ups")
         latency_s = (lambda: random.uniform(0.0005, 0.005)) if "silent_leader" in world.faults else (lambda: 0.0)
         answers = BrokerAnswers(world.kafka, random, UpstreamFaults(), BatchBytes(), latency_s, self._metadata_lag_ms)
-        return SimulatedLogPoll(world.clock, answers, lambda: self.alive, lambda: self.point("looked up"), world.end_ms)
+        return SimulatedLogPoll(
+            world.clock, answers, lambda: self.alive, lambda: self.point("looked up"), world.end_ms + _LAST_LOOK_MS
+        )
 
     def _drop_checkpoint(self, name: str) -> None:
         self.point("drop checkpoint")
@@ -400,8 +404,8 @@ class StreamingQuery:
                 other.wake(self._random.uniform(1, _TABLE_MS))
 
     def _wake_at_deadline(self) -> None:
-        now = self._job.clock.now_ms
-        deadline = self.parts.source._hand_over.read().deadlines.first_ms
+        told = self.parts.source._hand_over.read()
+        now, deadline = told.brokers_ms(self.parts.source._local_ms()), told.deadlines.first_ms
         idle = float(self._job.config.job.log_idle_poll_interval_ms)
         if deadline is not None:
             # A tick needs a safe time beyond the deadline: it is looked for a moment later.
