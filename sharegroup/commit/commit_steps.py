@@ -31,6 +31,7 @@ from sharegroup.commit.versioned_table import Info, Row, Write
 from sharegroup.engine.output import Output
 from sharegroup.json_text import to_json
 from sharegroup.packed_json import pack_text, unpack_json
+from sharegroup.topics.job_clock import BrokersTime
 from sharegroup.types import WaitsFor
 
 logger = logging.getLogger(__name__)
@@ -67,11 +68,13 @@ class Batch:
     deadlines: dict[str, int | None] = field(default_factory=dict)
     waiting: dict[str, WaitsFor] = field(default_factory=dict)
     windows: list[list[Any]] = field(default_factory=list)
+    #: What the operators were given as the brokers' time (None: nobody says).
+    time: BrokersTime | None = None
 
     @classmethod
-    def of(cls, batch_id: int, outputs: Iterable[Output]) -> Batch:
+    def of(cls, batch_id: int, outputs: Iterable[Output], time: BrokersTime | None = None) -> Batch:
         """Merge the outputs in the order of their keys, so that every run of the batch gives the same rows."""
-        batch = cls(batch_id)
+        batch = cls(batch_id, time=time)
         for output in sorted(outputs, key=lambda output: output.key):
             batch.now_ms = max(batch.now_ms, output.now_ms)
             for table, rows in output.tables.items():
@@ -90,7 +93,12 @@ class Batch:
     @property
     def has_effects(self) -> bool:
         """Whether anything must become durable: a row, a response, or the position of a request that was read."""
-        return bool(self.positions or self.responses or self.requests or any(self.tables.values()))
+        return bool(self.positions) or self.has_news
+
+    @property
+    def has_news(self) -> bool:
+        """Return whether it has done more than to read requests that mean nothing, such as probes."""
+        return bool(self.responses or self.requests or any(self.tables.values()))
 
 
 class CommitSteps:
@@ -224,6 +232,16 @@ class CommitSteps:
         writer = next(writer for writer in self.writers if writer.spec.name == table)
         self._commit_current(writer, rows, _LEADER_ROWS_APP_ID, self.leader_epoch, now_ms)
 
+    def time_of(self, batch_id: int) -> BrokersTime | None:
+        """Return the time that the newest committed batch was given, if it is this batch of this query."""
+        info = self._first.last_info or {}
+        if not self._is_of(info, batch_id):
+            return None
+        return BrokersTime(*(info.get("time") or (info["now_ms"], info["now_ms"])))  # earlier versions had one time
+
+    def _is_of(self, info: Info, batch_id: int) -> bool:
+        return (info.get("query_id"), info.get("batch_id")) == (self.query_id, batch_id)
+
     def begin(self, batch_id: int) -> None:
         """Said before step 1; there is nothing to do."""
         self._fault_point(0, batch_id)
@@ -251,8 +269,7 @@ class CommitSteps:
 
     def _refuse_other_effects(self, batch: Batch) -> None:
         info = self._first.last_info or {}
-        is_repeated = (info.get("query_id"), info.get("batch_id")) == (self.query_id, batch.batch_id)
-        if is_repeated and ENTRY in info:
+        if self._is_of(info, batch.batch_id) and ENTRY in info:
             refuse_other_effects(info[ENTRY], batch_entry(batch, self.rules), batch.batch_id)
 
     def _info(self, batch: Batch) -> Info:
@@ -267,6 +284,7 @@ class CommitSteps:
             "leader_epoch": self.leader_epoch,
             "batch_id": batch.batch_id,
             "now_ms": batch.now_ms,
+            "time": batch.time,
             "positions": {str(partition): offset for partition, offset in sorted(self.positions.items())},
             "outbox": pack_text(to_json(outbox)),
             COMMITTED: self._committed_by_others(),

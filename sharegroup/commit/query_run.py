@@ -17,6 +17,7 @@ from sharegroup.commit.stale_checkpoint import (
     refuse_stale_checkpoint,
 )
 from sharegroup.engine.output import Output
+from sharegroup.topics.job_clock import BrokersTime, JobClock
 from sharegroup.watch.hand_over import HandOverChange
 
 logger = logging.getLogger(__name__)
@@ -61,6 +62,7 @@ class QueryRun:
     """From a start of the query to its end. Spark, or a test, calls `lead` once, then `begin` and `finish` by turns.
 
     `on_lead` is called when the query leads, before its first batch; `upkeep` each `upkeep_interval` commits.
+    `on_lead` lets `clock` learn the brokers' time; so does `refresh_clock`, which is called now and then during work.
     `drop_checkpoint` is called when the checkpoint does not fit the tables any more, before `finish` raises;
     `mark_checkpoint` after each commit, with the newest batches in the tables (`CommitSteps.committed_batches`).
     """
@@ -73,10 +75,14 @@ class QueryRun:
         on_lead: Callable[[], None],
         upkeep: Callable[[], None],
         upkeep_interval: int,
+        clock: JobClock,
         observer: BatchObserver | None = None,
         drop_checkpoint: Callable[[], None] = lambda: None,
         mark_checkpoint: Callable[[Mapping[str, int]], None] = lambda committed: None,
+        refresh_clock: Callable[[], None] = lambda: None,
     ) -> None:
+        self._clock, self._refresh_clock = clock, refresh_clock
+        self._time = BrokersTime(0, 0)
         self._observer = observer or Unobserved()
         self._drop_checkpoint, self._mark_checkpoint = drop_checkpoint, mark_checkpoint
         self._name, self.steps, self._hand_over = name, steps, hand_over
@@ -106,11 +112,16 @@ class QueryRun:
             refuse_checkpoint_ahead(checkpoint, lambda table: steps.committed(checkpoint.query_id, table))
         steps.complete_last_batch()
         self._on_lead()
-        self._hand_over.write(HandOverChange(positions=dict(steps.positions)))
+        self._hand_over.write(HandOverChange(positions=dict(steps.positions), clock=self._clock.reading()))
 
-    def begin(self, batch_id: int) -> None:
-        """To be called before step 1, which is Spark's to run."""
+    def begin(self, batch_id: int) -> BrokersTime:
+        """To be called before step 1, which is Spark's to run; the time that the operators are to be given.
+
+        A batch that the tables have is run again at the time of its first run, so that it has the same effects.
+        """
         self.steps.begin(batch_id)
+        self._time = self.steps.time_of(batch_id) or self._clock.now()
+        return self._time
 
     def finish(self, batch_id: int, bodies: Iterable[str]) -> None:
         """Take a batch, whose step 1 gave `bodies`, through the other steps.
@@ -118,14 +129,17 @@ class QueryRun:
         Raises FencedLeaderError. Raises RepeatedBatchError when the tables have the batch with other effects: the
         checkpoint is dropped, and the next start of the query comes back from the tables.
         """
-        batch = Batch.of(batch_id, map(Output.decode, bodies))
+        batch = Batch.of(batch_id, map(Output.decode, bodies), self._time)
         self._report(batch)
         self._observer.finishing(batch, self.steps.row_like)
         happened = news(batch.tables, batch.responses, self.steps.row_like)
         self._commit(batch)
         for line in happened:
             logger.info(line.text, *line.values)
-        self._hand_over.write(HandOverChange(batch.deadlines, batch.waiting, dict(self.steps.positions)))
+        if batch.has_news and self._clock.is_probe_due():
+            self._refresh_clock()
+        positions = dict(self.steps.positions)
+        self._hand_over.write(HandOverChange(batch.deadlines, batch.waiting, positions, self._clock.reading()))
         self._observer.finished()
         self.batches += 1
         self.has_answered |= bool(batch.positions)

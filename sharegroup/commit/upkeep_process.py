@@ -48,8 +48,8 @@ class UpkeepProcess:
         self._process: subprocess.Popen[str] | None = None
         self._asked: list[tuple[str, ...]] = []
 
-    def request(self, specs: Sequence[TableSpec], leader_epoch: int) -> None:
-        """Ask for the upkeep of these tables for a leader; returns at once."""
+    def request(self, specs: Sequence[TableSpec], leader_epoch: int, now_ms: int) -> None:
+        """Ask for the upkeep of these tables for a leader; returns at once. `now_ms` is the brokers' time."""
         names = tuple(spec.name for spec in specs)
         with self._lock:
             process = self._running()
@@ -57,7 +57,7 @@ class UpkeepProcess:
                 return
             self._asked.append(names)
             try:
-                _send(process, {"specs": names, "leader_epoch": leader_epoch})
+                _send(process, {"specs": names, "leader_epoch": leader_epoch, "now_ms": now_ms})
             except OSError as error:
                 logger.warning("the upkeep process cannot be told of %s: %s", names[0], error)
 

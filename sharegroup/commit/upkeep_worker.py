@@ -4,7 +4,11 @@ A process of its own, as upkeep would hold up batches in theirs: it has its own 
 whoever needs the processor. It reads a JSON line from its standard input for each upkeep that is wanted and answers
 with a line when it is through; it ends when its input does.
 
-    {"specs": ["share_group_state", "delivery_log"], "leader_epoch": 3}   ->   {"took_ms": 41, "problem": null}
+    {"specs": ["share_group_state", "delivery_log"], "leader_epoch": 3, "now_ms": 1767225600000}
+    ->  {"took_ms": 41, "problem": null}
+
+`now_ms` is the brokers' time: days of the tables are old by it. Files are vacuumed by this machine's wall clock, so
+nothing is done while that is far ahead of the brokers'.
 
 Die anywhere: each step is one commit, and the next upkeep does what is left.
 """
@@ -33,6 +37,12 @@ from sharegroup.errors import ShareGroupError
 from sharegroup.tables.schemas import ALL_TABLES, DELIVERY_LOG, SHARE_GROUP_STATE
 
 _NICENESS = 10
+#: So far the wall clock may be ahead of the brokers', in seconds: little, compared with a day of versions that is kept.
+_MOST_AHEAD_S = 3_600
+
+
+class WrongClockError(ShareGroupError):
+    """The machine's clock is far ahead of the brokers'."""
 
 
 class UpkeepWorker:
@@ -47,14 +57,21 @@ class UpkeepWorker:
         self._tables: dict[str, DeltaVersions] = {}
         self._base: StateBaseUpkeep | None = None
 
-    def run(self, names: list[str], leader_epoch: int) -> None:
+    def run(self, names: list[str], leader_epoch: int, now_ms: int) -> None:
         """The upkeep of these tables for a leader. Raises ShareGroupError when one of them has another leader, or is
-        away."""
+        away, and WrongClockError."""
+        ahead_s = time.time() - now_ms / 1000
+        if ahead_s > _MOST_AHEAD_S:
+            raise WrongClockError(
+                f"this machine's clock is {ahead_s:.0f} s ahead of the brokers': files of tables would be deleted too "
+                "early; set the clock"
+            )
+        now = datetime.fromtimestamp(now_ms / 1000, UTC)
         for name in names:
             table = self._table(name)
             upkeep = TableUpkeep(table, self._id)
             upkeep.begin(leader_epoch)
-            prune_before = self._prunable(name, table.handle, datetime.now(UTC))
+            prune_before = self._prunable(name, table.handle, now)
             upkeep.finish(replace(self._upkeep, prune_before=prune_before))
 
     def _prunable(self, name: str, table: DeltaTable, now: datetime) -> str | None:
@@ -77,7 +94,7 @@ class UpkeepWorker:
 def _answer(worker: UpkeepWorker, request: Mapping[str, Any]) -> dict[str, Any]:
     begin, problem = time.monotonic(), None
     try:
-        worker.run(request["specs"], request["leader_epoch"])
+        worker.run(request["specs"], request["leader_epoch"], request["now_ms"])
     except ShareGroupError as error:
         problem = str(error)
     except Exception as error:  # noqa: BLE001 - whatever it is, the next upkeep may be better

@@ -18,8 +18,12 @@ class Operator(Protocol):
     Equal states, rows and times give equal effects and states.
     """
 
-    def run(self, lines: Sequence[str], now_ms: int) -> Output:
-        """Take in the rows of a micro-batch (`engine.rows`) and return its effects; `now_ms` is its timestamp."""
+    def run(self, lines: Sequence[str], now_ms: int, earliest_ms: int | None = None) -> Output:
+        """Take in the rows of a micro-batch (`engine.rows`) and return its effects.
+
+        `now_ms` and `earliest_ms` (the same if None) are the brokers' time when the batch began: that of the broker
+        that is ahead of the others, and of the one that is behind.
+        """
 
     def dump(self) -> str | None:
         """The state after that, None when there is nothing to keep."""

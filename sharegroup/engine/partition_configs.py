@@ -69,15 +69,21 @@ _DEFAULTS = GroupConfig.from_json({})
 
 
 class PartitionConfigs:
-    """The shard's config, and those of share-partitions that have another one."""
+    """The shard's config, those of share-partitions that have another one, and when the newest change of each that has
+    come was altered: a leader that was paused may send an older one afterwards."""
 
-    def __init__(self, dumped: Mapping[str, Sequence[Any]]) -> None:
+    def __init__(self, dumped: Mapping[str, Sequence[Any]], altered: Mapping[str, int]) -> None:
+        self._altered_ms = {int(p): altered_ms for p, altered_ms in altered.items()}
         self._own = {int(p): PartitionConfig.restore(config) for p, config in dumped.items() if p}
         self._shards = PartitionConfig.restore(dumped[""]) if dumped else PartitionConfig.of(_DEFAULTS)
 
     def dump(self) -> dict[str, list[Any]]:
         """JSON-able; the constructor reads it back."""
         return {"": self._shards.dump()} | {str(p): config.dump() for p, config in self._own.items()}
+
+    def dump_altered(self) -> dict[str, int]:
+        """When the newest change of each share-partition was altered, JSON-able."""
+        return {str(p): altered_ms for p, altered_ms in self._altered_ms.items()}
 
     def of(self, partition: int) -> PartitionConfig:
         """What is in force for a share-partition."""
@@ -88,8 +94,11 @@ class PartitionConfigs:
         self._shards = config
         self._own.clear()
 
-    def set(self, partition: int, config: PartitionConfig) -> None:
-        """A change has come to a share-partition."""
+    def set(self, partition: int, config: PartitionConfig, altered_ms: int) -> None:
+        """A change has come to a share-partition; one that is older than another that has come is passed over."""
+        if altered_ms < self._altered_ms.get(partition, 0):
+            return
+        self._altered_ms[partition] = altered_ms
         if config == self._shards:
             self._own.pop(partition, None)
         else:
@@ -98,3 +107,4 @@ class PartitionConfigs:
     def drop(self, partition: int) -> None:
         """The share-partition is not here any more."""
         self._own.pop(partition, None)
+        self._altered_ms.pop(partition, None)

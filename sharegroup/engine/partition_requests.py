@@ -66,7 +66,7 @@ class PartitionRequests:
         """Carry a request out. Raises RequestError."""
         state = self._state
         if isinstance(request, ConfigureRequest):
-            state.configs.set(request.partition, PartitionConfig.of_request(request.config))
+            state.configs.set(request.partition, PartitionConfig.of_request(request.config), request.altered_ms)
             state.look_again(request.partition)
             return ()
         if isinstance(request, FenceMemberRequest):
@@ -75,7 +75,8 @@ class PartitionRequests:
         if led is None:
             return self._park(row, request)
         is_mixed = self._takes_from(row, request)
-        led.expire(min(row.append_ms, state.clock_ms) if is_mixed else row.append_ms, state.config(request.partition))
+        if not is_mixed:
+            led.expire(row.append_ms, state.config(request.partition))
         self._check_process(request)
         if isinstance(request, ReleaseMemberRequest):
             return self._release_member(row, request, led)
@@ -133,7 +134,7 @@ class PartitionRequests:
             if not isinstance(request, ReleaseMemberRequest):
                 raise state.topic_is_gone()
             return (ReleaseMemberResponse(*request_named(request)),)
-        if state.parked.park(row, request, max(state.clock_ms, state.now_ms)):
+        if state.parked.park(row, request, state.earliest_ms):
             return ()
         if state.here():
             message = f"group {request.group_id} has no share-partition {request.topic}-{request.partition}"

@@ -22,7 +22,7 @@ class RefusedRequests(ABC):
     def _refuse(self, request: rows.RequestRow, output: Output) -> None:
         """Reject a request, and answer it where the requester is known."""
 
-    def run(self, lines: Sequence[str], now_ms: int) -> Output:
+    def run(self, lines: Sequence[str], now_ms: int, earliest_ms: int | None = None) -> Output:
         """Take in the rows of a micro-batch and return its effects."""
         output = Output(self._key, now_ms)
         for line in rows.in_order(lines):

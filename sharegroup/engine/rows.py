@@ -67,6 +67,11 @@ def decode(row: str) -> InputRow:
     return InputRow(kind, "", RequestRow(int(partition), int(offset), int(append_ms), value))
 
 
+def latest_ms(rows: Iterable[InputRow], now_ms: int) -> int:
+    """Return the later of `now_ms` and the append time of the newest request."""
+    return max([now_ms, *(row.request.append_ms for row in rows if row.request is not None)])
+
+
 def in_order(rows: Iterable[str]) -> list[InputRow]:
     """The rows of one key in the order in which the machine must see them; equal rows stay equal in every run."""
     decoded = [decode(row) for row in rows]

@@ -35,7 +35,7 @@ class ShardState:
     """Restored from what `dump` returned, None for a shard without a state.
 
     `topic` is the topic's name, as the source says it; `gone_ms` is since when it is no more, None while it is there.
-    `now_ms` is the latest timestamp of a batch, `clock_ms` the shard's safe clock.
+    `now_ms` and `earliest_ms` are the present batch's: see `share_partition_shard`.
 
     Raises ValueError for a state of another format.
     """
@@ -51,9 +51,8 @@ class ShardState:
         self.group_id, self.topic_id = group_id, topic_id
         self.topic: str = dumped.get("topic", "")
         self.gone_ms: int | None = dumped.get("gone_ms")
-        self.now_ms: int = dumped.get("now_ms", 0)
-        self.clock_ms: int = dumped.get("clock_ms", 0)
-        self.configs = PartitionConfigs(dumped.get("configs", {}))
+        self.now_ms = self.earliest_ms = 0
+        self.configs = PartitionConfigs(dumped.get("configs", {}), dumped.get("altered", {}))
         self.demands = Demands(dumped.get("demands", {}))
         self.parked = ParkedRequests(dumped.get("parked", ()))
         self.departed = DepartedMembers(dumped.get("departed", {}))
@@ -73,9 +72,8 @@ class ShardState:
             "version": FORMAT_VERSION,
             "topic": self.topic,
             "gone_ms": self.gone_ms,
-            "now_ms": self.now_ms,
-            "clock_ms": self.clock_ms,
             "configs": self.configs.dump(),
+            "altered": self.configs.dump_altered(),
             "partitions": {str(p): dumped.values for p, dumped in partitions.items()},
             "demands": self.demands.dump(),
             "parked": self.parked.dump(),

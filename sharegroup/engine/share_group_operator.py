@@ -55,11 +55,12 @@ class ShareGroupOperator:
         self._group = ShareGroup.restore(group_id, content["group"]) if content else self._loaded(())
         self._config = self._config_in_force(self._group.metadata.configs)
 
-    def run(self, lines: Sequence[str], now_ms: int) -> Output:
+    def run(self, lines: Sequence[str], now_ms: int, earliest_ms: int | None = None) -> Output:
         """Take in the rows of a micro-batch and return its effects."""
-        self._now_ms = max(now_ms, self._last_ms)
+        taken = rows.in_order(lines)
+        self._now_ms = rows.latest_ms(taken, now_ms)
         self._output = Output(self._group_id, self._now_ms)
-        for row in rows.in_order(lines):
+        for row in taken:
             self._take(row)
         self._apply(self._group.update_assignment(self._now_ms, self._config))
         for request in self._parked.take_ready(self._now_ms, self._group.awaits_assignment):
@@ -131,7 +132,7 @@ class ShareGroupOperator:
         if isinstance(request, HeartbeatRequest):
             self._heartbeat(request, row)
         else:
-            self._apply(self._handled(request, row.append_ms))
+            self._apply(self._handled(request, row.append_ms), row.append_ms)
             if isinstance(request, AlterConfigsRequest):
                 self._config = self._config_in_force(self._group.metadata.configs)
 
@@ -151,7 +152,7 @@ class ShareGroupOperator:
     def _heartbeat(self, request: HeartbeatRequest, row: RequestRow) -> None:
         """Answered at once, or parked until its assignment is what it should be; what it changes is changed now."""
         result = self._handled(request, row.append_ms)
-        self._change(result)
+        self._change(result, row.append_ms)
         assert result.response is not None
         if not result.response.error_code:
             assert isinstance(result.response, HeartbeatResponse)
@@ -162,12 +163,14 @@ class ShareGroupOperator:
                 return
         self._output.respond(result.response)
 
-    def _apply(self, result: CoordinatorResult) -> None:
-        self._change(result)
+    def _apply(self, result: CoordinatorResult, append_ms: int | None = None) -> None:
+        self._change(result, self._now_ms if append_ms is None else append_ms)
         if result.response is not None:
             self._output.respond(result.response)
 
-    def _change(self, result: CoordinatorResult) -> None:
+    def _change(self, result: CoordinatorResult, append_ms: int) -> None:
+        """Make the changes of a request that was appended at `append_ms`: whichever leader sends them on, and when,
+        share-partitions know by that time which is the later one."""
         self._group.apply(result)
         for record in result.records:
             self._output.append(*table_row(record))
@@ -178,10 +181,10 @@ class ShareGroupOperator:
                 self._output.send(request)
             self._output.tell(MemberLeftBroadcast(release.group_id, release.member_id, release.member_epoch))
         if result.fence is not None:
-            for fencing in _fences(result.fence):
+            for fencing in _fences(result.fence, append_ms):
                 self._output.send(fencing)
         if result.configure is not None:
-            for configuring in _configures(result.configure):
+            for configuring in _configures(result.configure, append_ms):
                 self._output.send(configuring)
 
     def _reject_parked(self, member_id: str) -> None:
@@ -199,20 +202,20 @@ def _releases(release: ReleaseMember) -> Iterator[ReleaseMemberRequest]:
         yield ReleaseMemberRequest(id_, *share_partition, release.member_id, release.member_epoch)
 
 
-def _fences(fence: FenceMember) -> Iterator[FenceMemberRequest]:
+def _fences(fence: FenceMember, joined_ms: int) -> Iterator[FenceMemberRequest]:
     """One for each share-partition; the same join gives the same ids."""
     id_ = f"fence-{fence.member_id}-{fence.incarnation_id}"
     for share_partition in _share_partitions(fence):
         yield FenceMemberRequest(
-            id_, *share_partition, fence.member_id, incarnation_id=fence.incarnation_id, joined_ms=fence.joined_ms
+            id_, *share_partition, fence.member_id, incarnation_id=fence.incarnation_id, joined_ms=joined_ms
         )
 
 
-def _configures(configure: Configure) -> Iterator[ConfigureRequest]:
+def _configures(configure: Configure, altered_ms: int) -> Iterator[ConfigureRequest]:
     """One for each share-partition; the same alteration gives the same ids."""
     id_, config = f"configure-{configure.id}", configure.config.to_json()
     for share_partition in _share_partitions(configure):
-        yield ConfigureRequest(id_, *share_partition, "", config=config)
+        yield ConfigureRequest(id_, *share_partition, "", config=config, altered_ms=altered_ms)
 
 
 def _share_partitions(about: ReleaseMember | FenceMember | Configure) -> Iterator[tuple[str, str, str, int]]:

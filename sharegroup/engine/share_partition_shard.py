@@ -7,12 +7,16 @@ micro-batch in their fixed order, dumped again. For each share-partition it hold
 header of its durable state (`share_coordinator`); the window is the merged state batches, so nothing is held twice.
 Beside them stand the *demands*: fetches that wait for a record.
 
-Time. Two clocks, and neither is read here:
-- `now_ms`, the batch's timestamp, starts new locks. It never goes back: the later of it and the last one counts.
-- A share-partition's *safe clock* expires locks. It moves to the append time of each request of that share-partition
-  (whatever was appended earlier has been read), and to the time of a tick (all requests appended before it have been
-  read). So an acknowledgement counts from its append: one that was in time is applied before its lock can expire.
-  While its requests come from more than one partition of the request topic, only ticks move it (`row_partitions`).
+Time. All times are the brokers' (`topics.job_clock`), and none is read here:
+- `now_ms` starts new locks: the time of the broker that is ahead of the others when the batch begins, or the append
+  time of the newest request in the batch, if that is later.
+- `earliest_ms` is the time of the broker that is behind the others. It decides how long a request has waited.
+- The *safe clock* ends locks. It is the append time of each request that is read for a share-partition (whatever was
+  appended earlier has been read), or the time of a tick (all requests appended before it have been read). So an
+  acknowledgement counts from its append: one that was in time is applied before its lock can expire. While its requests
+  come from more than one partition of the request topic, only ticks end the locks of a share-partition
+  (`row_partitions`).
+No time is kept as a maximum, so a wrong one has no effect on later batches.
 
 Demands are met after all rows of the batch were seen, in the order in which they came; with several waiting, new
 records are shared out evenly, so that one big demand does not starve the others.
@@ -77,13 +81,15 @@ class Shard:
             rows.TICK: self._tick,
         }
 
-    def run(self, lines: Sequence[str], now_ms: int) -> Output:
+    def run(self, lines: Sequence[str], now_ms: int, earliest_ms: int | None = None) -> Output:
         """Take in the rows of a micro-batch and return its effects."""
         state = self._state
         before = state.here() if self._counts else []
-        state.now_ms = max(state.now_ms, now_ms)
+        taken = rows.in_order(lines)
+        state.now_ms = rows.latest_ms(taken, now_ms)
+        state.earliest_ms = now_ms if earliest_ms is None else earliest_ms
         self._output = Output(self._key, state.now_ms)
-        for row in rows.in_order(lines):
+        for row in taken:
             self._take(row)
         for partition in state.demands.partitions():
             self._output.respond(*meet_demands(state, partition))
@@ -227,15 +233,14 @@ class Shard:
 
     def _tick(self, clock_ms: int) -> None:
         state = self._state
-        state.clock_ms = max(state.clock_ms, clock_ms)
         for partition in state.here():
             led = state.led(partition)
             assert led is not None
-            led.expire(state.clock_ms, state.config(partition))
+            led.expire(clock_ms, state.config(partition))
             led.snapshot_when_cold(state.now_ms, self._records)
         self._take_parked()
-        state.departed.forget(state.clock_ms)
-        if state.gone_ms is not None and state.clock_ms >= state.gone_ms + GONE_MS:
+        state.departed.forget(clock_ms)
+        if state.gone_ms is not None and clock_ms >= state.gone_ms + GONE_MS:
             state.gone_ms = None
 
     # -- rows of the tables ----------------------------------------------------------------------------------------

@@ -45,12 +45,11 @@ class ReleaseMember(NamedTuple):
 
 class FenceMember(NamedTuple):
     """Refuse what any other process than `incarnation_id` sends as the member: in every initialized share-partition of
-    the group. `joined_ms` is when this one joined."""
+    the group."""
 
     group_id: str
     member_id: str
     incarnation_id: str
-    joined_ms: int
     topics: tuple[TopicPartitions, ...]
 
 

@@ -311,16 +311,16 @@ class ShareGroup:
             session_deadline_ms=deadline_ms,
         )
         session = SessionRecord(told.member_id, deadline_ms, request.reply_to, self._told_to_others_ms(request))
-        fence = self._fence(told, now_ms)
+        fence = self._fence(told)
         return CoordinatorResult(records, (*soft_records, session), response, fence=fence)
 
-    def _fence(self, told: ShareGroupMemberRecord, now_ms: int) -> FenceMember | None:
+    def _fence(self, told: ShareGroupMemberRecord) -> FenceMember | None:
         """Where another process was the member until now, which said who it is: share-partitions are told."""
         before, topics = self.metadata.members.get(told.member_id), tuple(self.metadata.assignable().values())
         if before is None or before.incarnation_id in (None, told.incarnation_id) or not topics:
             return None
         assert told.incarnation_id is not None
-        return FenceMember(told.group_id, told.member_id, told.incarnation_id, now_ms, topics)
+        return FenceMember(told.group_id, told.member_id, told.incarnation_id, topics)
 
     def _told_to_others_ms(self, request: HeartbeatRequest) -> int:
         """The latest session deadline that other gateways than this requester were told for the member.

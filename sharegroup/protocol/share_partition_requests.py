@@ -216,8 +216,8 @@ class ReleaseMemberRequest(_Request):
 class FenceMemberRequest(_Request):
     """The process `incarnation_id` is the member from here on: requests of any other process of it are refused.
 
-    `joined_ms` is when it joined, by the group coordinator's clock; the row is passed over once a later one came. The
-    group coordinator sends it before it answers the join.
+    `joined_ms` is when its join was appended; the row is passed over once a later one came. The group coordinator sends
+    it before it answers the join.
     """
 
     type: ClassVar[str] = FENCE_MEMBER
@@ -230,13 +230,15 @@ class FenceMemberRequest(_Request):
 class ConfigureRequest(_Request):
     """`config` is the group's effective config from here on (`GroupConfig.to_json`); `member_id` is "".
 
-    The group coordinator sends it before it answers alter_configs.
+    The group coordinator sends it before it answers alter_configs. `altered_ms` is when that request was appended; the
+    row is passed over once a later one came.
     """
 
     type: ClassVar[str] = CONFIGURE
 
     _: KW_ONLY
     config: Mapping[str, Any]
+    altered_ms: int = 0
 
 
 SharePartitionRequest = (
@@ -298,7 +300,8 @@ def _fence_member(row: Mapping[str, Any]) -> FenceMemberRequest:
 
 
 def _configure(row: Mapping[str, Any]) -> ConfigureRequest:
-    return ConfigureRequest(*_common(row), config=json_field(row, "config"))
+    altered_ms = integer(row, "altered_ms", 0, MAX_OFFSET, default=0)
+    return ConfigureRequest(*_common(row), config=json_field(row, "config"), altered_ms=altered_ms)
 
 
 def _common(row: Mapping[str, Any]) -> tuple[str, str, str, str, int, str, int, str, str | None]:

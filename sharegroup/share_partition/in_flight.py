@@ -116,8 +116,9 @@ class InFlight:
     def state_batches(self, first: int | None = None, last: int | None = None) -> list[StateBatch]:
         """The ranges as StateBatches of first..last, neighbours equal in everything that is durable fused."""
         batches: list[StateBatch] = []
-        for range_first, range_last, record in self.items(first, last):
-            append_fused(batches, StateBatch(range_first, range_last, *record[:4]))
+        for range_first, range_last, (state, count, member_id, deadline_ms, *_) in self.items(first, last):
+            holder = None if deadline_ms is None else member_id
+            append_fused(batches, StateBatch(range_first, range_last, state, count, holder, deadline_ms))
         return batches
 
     @property

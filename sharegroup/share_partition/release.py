@@ -75,14 +75,15 @@ def undone_deliveries(
 ) -> tuple[Transition, ...]:
     """The attempts of `acquired` did not happen, as far as nothing has happened since; a record's count tells.
 
-    Acquiring raises the count, so the attempt that has a record's count now is its last. An offset is taken once.
+    Acquiring raises the count, so the attempt that has a record's count now is its last. It must be the member's: once
+    taken back, its count is that of the next one, of whoever that is. An offset is taken once.
     """
     transitions: list[Transition] = []
     done = start_offset - 1
     for range_first, last, count in sorted(acquired):
         for first, held_last, record in window.items(max(range_first, done + 1), last):
-            is_held = record.state is ACQUIRED and record.member_id == member_id
-            if record.delivery_count == count and (is_held or record.state is AVAILABLE):
+            is_its_own = record.state in (ACQUIRED, AVAILABLE) and record.member_id == member_id
+            if record.delivery_count == count and is_its_own:
                 append_fused(
                     transitions,
                     Transition(first, held_last, record.state, AVAILABLE, Cause.UNACQUIRE, member_id, count - 1),

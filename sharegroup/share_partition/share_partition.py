@@ -70,6 +70,8 @@ from sharegroup.types import (
 
 #: Of one fetch; a range takes up to 50 bytes of a row, and Kafka takes a megabyte in a message by default.
 MAX_ACQUIRED_RANGES = 10_000
+#: After these a record knows whose it was: that member may still say that it never had it.
+_MAY_BE_UNDONE = (Cause.LOCK_TIMEOUT, Cause.MEMBER_LEFT)
 _NO_MOVE = frozenset({Cause.FETCH, Cause.RENEW, Cause.LOG_TRUNCATED, Cause.RESET, Cause.TOPIC_DELETED})
 
 
@@ -342,7 +344,8 @@ class SharePartition:
         """Take back the delivery attempts of `acquired`, which `member_id` was granted and never was sent.
 
         Records that it still holds with that delivery count become AVAILABLE; those that are AVAILABLE with that count
-        already, their locks having run out, stay so. All others were delivered to somebody since and are left alone.
+        already, as its locks on them have run out, stay so. A window that was loaded does not know whose those were,
+        and leaves them alone. All others were delivered to somebody since and are left alone.
         """
         return Outcome(undone_deliveries(self._window, self.start_offset, member_id, acquired))
 
@@ -410,11 +413,13 @@ class SharePartition:
             self._hole_cursor = last + 1 if last + 1 < old_end else None
 
     def _changed(self, record: InFlightRecord, transition: Transition) -> InFlightRecord:
-        _, _, _, to_state, _, member_id, count, deadline = transition
+        _, _, _, to_state, cause, member_id, count, deadline = transition
         if to_state.is_terminal:
             return self._in_batch(to_state, count, record.batch_first, record.batch_last)
-        owner = (member_id, deadline) if to_state is ACQUIRED else (None, None)
-        return InFlightRecord(to_state, count, *owner, record.batch_first, record.batch_last)
+        if to_state is not ACQUIRED:
+            deadline = None
+            member_id = member_id if cause in _MAY_BE_UNDONE else None
+        return InFlightRecord(to_state, count, member_id, deadline, record.batch_first, record.batch_last)
 
     def _in_batch(self, state: RecordState, count: int, batch_first: int, batch_last: int) -> InFlightRecord:
         """A record without owner. Terminal ones need their fetch batch only while there are loaded holes."""

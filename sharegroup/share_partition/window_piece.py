@@ -248,7 +248,7 @@ class WindowPiece:
 def _content(ranges: RangeMap[InFlightRecord], summary: PieceSummary) -> list[Any]:
     """Ranges as two columns, lengths and indexes into a table of distinct records; offsets are relative to the first.
 
-    Members are told by their place in the summary.
+    Members that hold records are told by their place in the summary, those that have held some by their ids.
     """
     base = summary.first_offset
     lengths: list[int] = []
@@ -267,7 +267,7 @@ def _content(ranges: RangeMap[InFlightRecord], summary: PieceSummary) -> list[An
         [
             int(state),
             count,
-            places.get(member, _NOBODY),
+            places.get(member, _NOBODY if member is None else member),
             deadline,
             *((batch_first - base, batch_last - base) if batch_last >= 0 else ()),
         ]
@@ -299,7 +299,7 @@ _STATES = {int(state): state for state in RecordState}
 
 def _unpacked(row: list[Any], summary: PieceSummary) -> InFlightRecord:
     state, count, place, deadline, *batch = row
-    member = None if place == _NOBODY else summary.members[place]
+    member = place if isinstance(place, str) else None if place == _NOBODY else summary.members[place]
     record = InFlightRecord(_STATES[state], count, member, deadline)
     if not batch:
         return record

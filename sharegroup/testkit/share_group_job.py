@@ -66,7 +66,7 @@ class ShareGroupJobRun:
     the names of its three topics.
 
     `name` is for runs that share a directory; `job` and `group` go over what these sections of its file would hold.
-    `cells` is that section, and `cell` the one whose job this is.
+    `cells` is that section, and `cell` the one whose job this is; `environment` is added to that of the process.
     """
 
     def __init__(
@@ -81,9 +81,11 @@ class ShareGroupJobRun:
         master: str = "local[2]",
         cells: Mapping[str, Any] | None = None,
         cell: str = NO_CELL,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.bootstrap_servers = bootstrap_servers
         self._cell = cell
+        self._environment = dict(environment or {})
         self.config_path = directory / f"{name}.yaml"
         self.log_path = directory / f"{name}.log"
         self._master = master
@@ -149,7 +151,7 @@ class ShareGroupJobRun:
             self.log_path,
             master=self._master,
             conf=local_settings([self.config.job.tables_path, self.config.job.checkpoint_path]),
-            environment={FAULT_POINT: fault_point, LINES_VARIABLE: str(_EVERY_LINE)},
+            environment={FAULT_POINT: fault_point, LINES_VARIABLE: str(_EVERY_LINE), **self._environment},
             working_directory=working_directory or self._directory,
         )
         return self._job.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ from sharegroup.protocol.broadcasts import EVERYBODY, NewLeaderBroadcast, encode
 from sharegroup.protocol.probe import PROBE
 from sharegroup.protocol.response_records import LISTS, as_record, records_of, rows_of
 from sharegroup.protocol.response_rows import without_content
+from sharegroup.topics.job_clock import JobClock
 from sharegroup.topics.response_partitions import METADATA_AGE_MS
 
 logger = logging.getLogger(__name__)
@@ -27,6 +29,9 @@ _REQUEST_TIMEOUT_MS = 3_000
 #: leader which goes away is bound to that broker until this time is over: by Kafka's default up to 60 s, while another
 #: broker leads. It is longer than brokers take to elect a leader, for which a task may wait.
 _CALL_TIMEOUT_MS, _CALL_ATTEMPTS, _CALL_PAUSE_MS = 8_000, 20, 100
+#: The timestamp of a probe as it is sent. Its leader puts its own time there; where a topic keeps the sender's
+#: timestamps, this one says so.
+_NOT_A_BROKERS_TIME = 1
 #: For a producer's unsent rows, when it is closed.
 _CLOSE_TIMEOUT_S = 1
 
@@ -41,6 +46,10 @@ class _Row(NamedTuple):
 
 class KafkaUnavailableError(ShareGroupError):
     """The brokers did not do what was asked in time; the cause is kept."""
+
+
+class NotTimedByBrokersError(ShareGroupError):
+    """A request topic does not have the brokers' time as the time of its rows."""
 
 
 def spark_options(bootstrap_servers: str, kafka: Mapping[str, str]) -> dict[str, str]:
@@ -66,8 +75,11 @@ class KafkaRowProducer:
     Making one raises KafkaUnavailableError.
     """
 
-    def __init__(self, settings: Mapping[str, Any], responses_topic: str, requests_topic: str) -> None:
-        self._settings = settings
+    def __init__(
+        self, settings: Mapping[str, Any], responses_topic: str, requests_topic: str, clock: JobClock | None = None
+    ) -> None:
+        """`clock` learns the brokers' time from probes."""
+        self._settings, self._clock = settings, clock or JobClock()
         self._producer = self._open()
         self._responses_topic = responses_topic
         self._requests_topic = requests_topic
@@ -104,8 +116,42 @@ class KafkaRowProducer:
         self._broadcast([_Row(EVERYBODY, encode_broadcast(NewLeaderBroadcast()))])
 
     def send_probe(self, topic: str) -> None:
-        """Append a probe to a request topic (`protocol.probe`). Raises KafkaUnavailableError."""
-        self._produce(topic, [_Row("", PROBE.encode())])
+        """Append a probe (`protocol.probe`) to each partition of a request topic: their leaders tell the time.
+
+        Raises KafkaUnavailableError, NotTimedByBrokersError.
+        """
+        try:
+            for probe in self._send_probes(topic):
+                if probe.get().timestamp == _NOT_A_BROKERS_TIME:
+                    raise NotTimedByBrokersError(
+                        f"topic {topic} keeps the timestamps of its producers, by whose clocks locks would end: set "
+                        "message.timestamp.type=LogAppendTime"
+                    )
+        except KafkaError as error:
+            raise KafkaUnavailableError(f"cannot produce to Kafka: {error}") from error
+
+    def refresh_clock(self, topic: str) -> None:
+        """The same without waiting: a leader that does not answer delays nobody, and tells no time."""
+        try:
+            self._send_probes(topic)
+        except (KafkaError, KafkaUnavailableError) as error:
+            logger.debug("no probe can be appended to %s: %s", topic, error)
+
+    def _send_probes(self, topic: str) -> list[Any]:
+        probes = []
+        self._clock.probes()
+        for partition in sorted(self._partitions(topic)):
+            sent_ms = self._clock.local_ms()
+            probe = self._producer.send(
+                topic, key=b"", value=PROBE.encode(), partition=partition, timestamp_ms=_NOT_A_BROKERS_TIME
+            )
+            probes.append(probe.add_callback(functools.partial(self._tell_time, sent_ms)))
+        return probes
+
+    def _tell_time(self, sent_ms: int, appended: Any) -> None:
+        """Take the time of a probe's append, if the topic has LogAppendTime; `appended` is kafka-python's metadata."""
+        if appended.timestamp != _NOT_A_BROKERS_TIME:
+            self._clock.appended((appended.topic, appended.partition), sent_ms, appended.timestamp)
 
     def _broadcast(self, rows: Sequence[_Row]) -> None:
         """Produce rows to every partition of the response topic: whoever reads it may read only one of them."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from sharegroup.json_text import from_json, to_json
+from sharegroup.topics.job_clock import ClockReading
 from sharegroup.watch.hand_over import HandOver, HandOverChange
 
 #: The file is not begun anew for fewer bytes of changes than this.
@@ -86,5 +87,6 @@ def _encode(change: HandOverChange) -> bytes:
 
 
 def _decode(line: bytes) -> HandOverChange:
-    deadlines, waiting, positions = from_json(line)
-    return HandOverChange(deadlines, waiting, {int(partition): offset for partition, offset in positions.items()})
+    deadlines, waiting, positions, clock = from_json(line)
+    read = {int(partition): offset for partition, offset in positions.items()}
+    return HandOverChange(deadlines, waiting, read, None if clock is None else ClockReading(*clock))

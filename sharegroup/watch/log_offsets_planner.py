@@ -1,7 +1,8 @@
 """What the `kafka_log_offsets` source says next: its decisions, apart from its waiting.
 
 Everything that is not in the arguments comes through three protocols, so that the same decisions run beside Kafka and
-Delta tables or in a simulation. There is no clock here: `now_ms` comes in.
+Delta tables or in a simulation. There is no clock here: `now_ms` comes in. It is a steady time, which nobody sets, as a
+topic's state may depend on how long its name stands for nothing; the brokers' time is in the hand-over.
 
 A look costs what it is for: rows of `share_partitions` that changed, logs that somebody waits for, deadlines that are
 over. What it compares with is in memory (`SourceKnowledge`); all that it says is in the offset that it gives.
@@ -62,7 +63,7 @@ class LogOffsetsPlanner:
         """The offset after `before`, None if nothing is new.
 
         `told` is what the driver says; `requested`: the ids of topics that unread requests are for, which somebody
-        waits for; `safe_ms`: all requests appended before it are read (0: not known).
+        waits for; `safe_ms`: all requests appended before it, by the brokers' time, are read (0: not known).
         """
         # Where a look fails half-way, what it has learned was never said: the next one begins with the offset again.
         known, self._known = self._known, None
@@ -116,7 +117,7 @@ class LogOffsetsPlanner:
             stopped |= self._stopped.find(asked.values(), states)
         pending = _without_groups(look, stopped)
         without = [row for row in pending.values() if not is_current(states.get(row.key), row.state_epoch)]
-        starts = starts_by_time(known, self._answers, without, look.now_ms)
+        starts = starts_by_time(known, self._answers, without, look.now_ms, look.told.brokers_ms(look.now_ms))
         waiting = {row.key: row.state_epoch for row in without if not can_start(known, row, starts)}
         look.left.update(key for key in waiting if known.led.leave(key))
         # All that waited before were pending.
@@ -191,13 +192,13 @@ def _tell_logs(look: SourceLook, moved: Collection[TopicIdPartition]) -> None:
 
 
 def _tick(look: SourceLook, safe_ms: int) -> int:
-    """Tick the keys whose deadline is before the safe time, and after a start every key once; the clock of all ticks
-    so far."""
+    """Tick the keys whose deadline is before the safe time, and after a start every key once; the time of the last
+    ticks."""
     known = look.known
     due = set(look.told.deadlines.due(safe_ms))
     if not known.ticked_all and safe_ms:
         known.ticked_all = True
         due.update(known.led.shard_keys())
-    clock_ms = max(safe_ms, known.offset.clock_ms) if due else known.offset.clock_ms
+    clock_ms = safe_ms if due else known.offset.clock_ms
     look.batch.tick(clock_ms, due)
     return clock_ms

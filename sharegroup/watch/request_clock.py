@@ -1,8 +1,9 @@
 """What a source knows of a request topic: until when it has been read, and whether there is more.
 
-A deadline that a request may still beat (a lock's, a session's) must not be judged by the wall clock: an
+A deadline that a request may still beat (a lock's, a session's) must not be judged by the present time: an
 acknowledgement that was in time may be unread, in a backlog or because it came a moment ago. It is judged by the *safe
-time*: the latest time before which every appended request has been read by a committed batch.
+time*: the latest time before which every appended request has been read by a committed batch. Times here are of the
+steady clock (`topics.steady_time`), which never goes back; `HandOver.brokers_ms` gives the brokers' time for them.
 
 While nothing is to be done, the source waits here for the next request (a long poll at the broker): a trigger that
 finds nothing costs the JVM milliseconds, and five of them a second were most of an idle job's 7 % of a core.

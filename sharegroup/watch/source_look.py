@@ -15,7 +15,7 @@ from sharegroup.watch.source_knowledge import SourceKnowledge
 @dataclass(frozen=True)
 class SourceLook:
     """`told` is what the driver says, `requested` the ids of topics that unread requests are for, `batch` what is to be
-    said.
+    said, `now_ms` a steady time.
 
     `pending` are the share-partitions that are to be led and are not, `begun` those of them whose rows are news, `left`
     those that are led no more, `reconfigured` the groups whose config is another.

@@ -47,7 +47,7 @@ class SourceRow(NamedTuple):
 @dataclass(frozen=True)
 class SourceOffset:
     """`waiting` names rows of `share_partitions` that are not led yet (`waiting_key`), `gone` the ids of topics that
-    are no more. `clock_ms` is the newest time that keys were ticked at; it never goes back."""
+    are no more. `clock_ms` is the time at which keys were ticked last."""
 
     seq: int = 0
     shards: int = 0

@@ -40,11 +40,12 @@ def can_start(known: SourceKnowledge, row: SharePartitionRow, by_time: StartsByT
 
 
 def starts_by_time(
-    known: SourceKnowledge, answers: LogAnswers, rows: Collection[SharePartitionRow], now_ms: int
+    known: SourceKnowledge, answers: LogAnswers, rows: Collection[SharePartitionRow], now_ms: int, brokers_ms: int
 ) -> dict[SharePartitionKey, int]:
     """Look up the start offsets of those of these that begin by_duration; without those that nobody answers for.
 
-    It is done once for each: what has its start offset is loaded, and the batch that loads it holds the offset.
+    Durations count from `brokers_ms`; while that is not known (0) nothing is looked up. It is done once for each: what
+    has its start offset is loaded, and the batch that loads it holds the offset.
     """
     wanted: dict[int, list[SharePartitionRow]] = {}
     for row in rows:
@@ -53,8 +54,8 @@ def starts_by_time(
         if by_time and known.logs.current(TopicIdPartition.of(row.key)) is not None:
             wanted.setdefault(reset.duration_ms or 0, []).append(row)
     starts: dict[SharePartitionKey, int] = {}
-    for duration_ms, of_duration in wanted.items():
-        time_ms = max(0, now_ms - duration_ms)  # no record is older than 1970
+    for duration_ms, of_duration in wanted.items() if brokers_ms else ():
+        time_ms = max(0, brokers_ms - duration_ms)  # no record is older than 1970
         logs = {TopicIdPartition.of(row.key).topic_partition for row in of_duration}
         found = answers.offsets_at(logs, time_ms, now_ms)
         for row in of_duration:

@@ -15,7 +15,7 @@ class Wake(NamedTuple):
 
     @classmethod
     def of(cls, told: HandOver, now_ms: int) -> Wake:
-        """The wake for what the driver told last, as of `now_ms`."""
+        """The wake for what the driver told last, as of `now_ms`, the brokers' time (0: not known)."""
         deadline_ms = told.deadlines.first_ms
         return cls(deadline_ms, deadline_ms is not None and deadline_ms <= now_ms)
 

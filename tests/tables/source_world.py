@@ -13,6 +13,7 @@ from sharegroup.config import Config
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset, ShareGroupOffsetHeader
 from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_PARTITIONS
 from sharegroup.tables.share_partition_row import SharePartitionChanges, SharePartitionRow
+from sharegroup.topics.job_clock import ClockReading
 from sharegroup.types import SharePartitionKey, WaitsFor
 from sharegroup.watch.batch_rows import rows_between
 from sharegroup.watch.hand_over import HandOver
@@ -150,7 +151,8 @@ class World:
         self, after_ms: int = 200, safe_ms: int = 0, waiting: Collection[str] = (), **told: Any
     ) -> list[tuple[str, str, Any]]:
         self.now_ms += after_ms
-        told_of = HandOver(waiting=dict.fromkeys(waiting, WaitsFor.RECORDS), **told)
+        clock = ClockReading(self.now_ms, self.now_ms)
+        told_of = HandOver(waiting=dict.fromkeys(waiting, WaitsFor.RECORDS), clock=clock, **told)
         after = self._planner.next(self.offset, told_of, self.requested, safe_ms, self.now_ms)
         if after is None:
             return []

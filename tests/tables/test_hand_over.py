@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sharegroup.topics.job_clock import ClockReading
 from sharegroup.types import WaitsFor
 from sharegroup.watch.hand_over import HandOver, HandOverChange
 from sharegroup.watch.hand_over_file import HandOverFileReader, HandOverFileWriter
@@ -33,6 +34,7 @@ CHANGES = st.builds(
     st.dictionaries(KEYS, st.none() | st.integers(0, 5)),
     st.dictionaries(KEYS, st.sampled_from(WaitsFor)),
     st.dictionaries(st.integers(0, 2), st.integers(0, 5)),
+    st.none() | st.builds(ClockReading, st.integers(0, 5), st.integers(0, 5)),
 )
 
 
@@ -41,12 +43,14 @@ def plain(changes: list[HandOverChange]) -> HandOver:
     deadlines: dict[str, int | None] = {}
     waiting: dict[str, WaitsFor] = {}
     positions: dict[int, int] = {}
+    clock: ClockReading | None = None
     for change in changes:
         deadlines |= change.deadlines
         waiting |= change.waiting
         positions |= change.positions
+        clock = change.clock or clock
     with_one = {key: deadline for key, deadline in deadlines.items() if deadline is not None}
-    return HandOver(with_one, {key: waits for key, waits in waiting.items() if waits}, positions)
+    return HandOver(with_one, {key: waits for key, waits in waiting.items() if waits}, positions, clock)
 
 
 @settings(deadline=None)
@@ -79,7 +83,7 @@ def test_a_line_that_is_half_written_is_read_when_it_is_whole(path: Path, reader
         file.write(b'[{"k":')
     assert reader.read() == HandOver({"k": 1})
     with path.open("ab") as file:
-        file.write(b"7},{},{}]\n")
+        file.write(b"7},{},{},null]\n")
     assert reader.read() == HandOver({"k": 7})
 
 

@@ -17,6 +17,7 @@ from sharegroup.metrics.window_sizes import WindowSizes
 from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_PARTITION_TABLES, TableSpec
 from sharegroup.testkit.memory_tables import MemoryTables
 from sharegroup.watch.hand_over import HandOverChange
+from tests.tables.job_clocks import job_clock
 from tests.tables.job_tables import T0
 
 GROUPS, PARTITIONS = "group_coordinator", "share_partition"
@@ -44,7 +45,7 @@ class Run:
         counted.runs = lambda: True
         writers = [tables.writer(spec, f"{name}{epoch}{spec.name}") for spec in TABLES[name]]
         steps = CommitSteps(writers, self, counted.at, later=later)
-        self._run = QueryRun(name, steps, self, lambda: None, lambda: None, 100, counted)
+        self._run = QueryRun(name, steps, self, lambda: None, lambda: None, 100, job_clock(), counted)
         self.is_away = False
         self._run.lead(epoch, None, lambda query_id: 0)
         steps.query_id = f"query-{name}"

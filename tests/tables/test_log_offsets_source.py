@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +21,9 @@ from sharegroup.spark.queries import log_offsets_source
 from sharegroup.spark.queries.log_offsets_source import LogOffsetsReader
 from sharegroup.tables.config_poll import file_values
 from sharegroup.tables.schemas import ALL_TABLES, SHARE_PARTITIONS, table_path
+from sharegroup.topics.job_clock import ClockReading
 from sharegroup.watch.batch_rows import OffsetsApartError
+from sharegroup.watch.hand_over import HandOver
 from sharegroup.watch.partition_leaders import MAX_RETRY_MS
 from sharegroup.watch.topic_identities import TopicDescription
 
@@ -80,8 +83,10 @@ class Source:
         for spec in ALL_TABLES:
             open_or_create(self._root, spec)
         monkeypatch.setattr(log_offsets_source, "LogPoll", brokers.poll)
-        monkeypatch.setattr(log_offsets_source, "_now_ms", lambda: self._now_ms)
+        monkeypatch.setattr(log_offsets_source, "steady_ms", lambda: self._now_ms)
         monkeypatch.setattr(log_offsets_source, "set_up_log", lambda *_: None)
+        told = HandOver(clock=ClockReading(self._now_ms, self._now_ms))
+        monkeypatch.setattr(log_offsets_source, "HandOverFileReader", lambda _: SimpleNamespace(read=lambda: told))
         self._options: dict[str, Any] = {
             "kafka": {},
             "tables": {spec.name: table_path(self._root, spec) for spec in ALL_TABLES},

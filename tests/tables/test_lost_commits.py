@@ -17,6 +17,7 @@ from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_PARTITION_
 from sharegroup.watch.hand_over import HandOverChange
 from tests.tables import group_batches
 from tests.tables.group_batches import group, partition
+from tests.tables.job_clocks import job_clock
 from tests.tables.job_tables import RecordingProducer, batch, rows, start
 from tests.tables.torn_tables import lose
 
@@ -92,7 +93,7 @@ def test_what_a_new_query_did_goes_back_with_its_lead(tmp_path: Path) -> None:
 
 def lead(root: Path, checkpoint: Checkpoint) -> None:
     steps, _ = start_unled(root)
-    QueryRun("q", steps, _NoHandOver(), lambda: None, lambda: None, 100).lead(
+    QueryRun("q", steps, _NoHandOver(), lambda: None, lambda: None, 100, job_clock()).lead(
         1 + max(writer.leader_epoch for writer in steps.writers), checkpoint, lambda query_id: 0
     )
 
@@ -137,7 +138,9 @@ def test_a_checkpoint_that_is_ahead_of_its_tables_is_refused(
 def test_a_mark_says_what_the_tables_have(tmp_path: Path) -> None:
     marked: list[Any] = []
     steps, _ = start_unled(tmp_path)
-    run = QueryRun("q", steps, _NoHandOver(), lambda: None, lambda: None, 100, mark_checkpoint=marked.append)
+    run = QueryRun(
+        "q", steps, _NoHandOver(), lambda: None, lambda: None, 100, job_clock(), mark_checkpoint=marked.append
+    )
     run.lead(1, None, lambda query_id: 0)
     steps.query_id = "query-1"
     run.finish(0, [Output("k", 1, positions={0: 5}).encode()])

@@ -26,6 +26,7 @@ from sharegroup.protocol.share_group_requests import (
 )
 from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES
 from sharegroup.testkit.memory_tables import MemoryTables
+from tests.tables.job_clocks import job_clock
 from tests.tables.job_tables import T0
 
 GROUP = "billing"
@@ -53,7 +54,7 @@ class Job:
         self._batch_id, self._offset = -1, 0
         writers = [tables.writer(spec, "job") for spec in GROUP_COORDINATOR_TABLES]
         steps = CommitSteps(writers, Nobody())
-        self._run = QueryRun("group_coordinator", steps, Nobody(), lambda: None, lambda: None, 100)
+        self._run = QueryRun("group_coordinator", steps, Nobody(), lambda: None, lambda: None, 100, job_clock())
         self._run.lead(1, None, lambda query_id: 0)
         steps.query_id = "query-1"
 

@@ -260,7 +260,7 @@ def test_every_key_is_ticked_once_after_a_start() -> None:
     assert [key for key, kind, _ in world.read(safe_ms=10) if kind == "tick"] == keys
     assert world.read(safe_ms=20) == []
     world.start()
-    assert [each for each in world.read(safe_ms=5) if each[1] == "tick"] == [(key, "tick", 10) for key in keys]
+    assert [each for each in world.read(safe_ms=5) if each[1] == "tick"] == [(key, "tick", 5) for key in keys]
 
 
 def test_a_start_with_a_checkpoint_says_configs_and_logs_once_more_and_loads_nothing() -> None:

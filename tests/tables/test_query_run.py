@@ -13,7 +13,9 @@ from sharegroup.engine.output import Output
 from sharegroup.errors import FencedLeaderError
 from sharegroup.tables.schemas import SHARE_PARTITION_TABLES
 from sharegroup.testkit.memory_tables import MemoryTables
+from sharegroup.topics.job_clock import PROBE_MS, BrokersTime, ClockReading
 from sharegroup.watch.hand_over import HandOverChange
+from tests.tables.job_clocks import Machine, job_clock
 from tests.tables.job_tables import T0, RecordingProducer
 
 
@@ -27,7 +29,16 @@ class Run:
         self.steps = CommitSteps(
             [tables.writer(spec, f"{name} {leader_epoch} {spec.name}") for spec in SHARE_PARTITION_TABLES], self
         )
-        self.run = QueryRun(name, self.steps, self, self.on_lead, self.upkeep, upkeep_interval)
+        self.machine = Machine()
+        self.clock = job_clock(self.machine)
+        self.run = QueryRun(
+            name, self.steps, self, self.on_lead, self.upkeep, upkeep_interval, self.clock,
+            refresh_clock=self.refresh_clock,
+        )  # fmt: skip
+
+    def refresh_clock(self) -> None:
+        self.log.append("probes")
+        self.machine.tell(self.clock)
 
     def lead(self, checkpoint: Checkpoint | None = None) -> None:
         self.run.lead(self._epoch, checkpoint, lambda query_id: 0)
@@ -56,23 +67,31 @@ def read(position: int) -> Output:
     return Output("k", T0, responses=[response], positions={0: position}, deadline_ms=T0 + position, waiting=True)
 
 
+#: What the clock of the tests says: it stands still.
+CLOCK = ClockReading(5_000, T0)
+
+
 def handed_over(position: int) -> HandOverChange:
-    return HandOverChange({"k": T0 + position}, {"k": True}, {0: position})
+    return HandOverChange({"k": T0 + position}, {"k": True}, {0: position}, CLOCK)
 
 
 def test_a_start_completes_the_last_batch_before_it_hands_anything_over() -> None:
     tables = MemoryTables()
     first = Run(tables, "first", 1)
     first.lead()
-    assert first.log == ["leads", HandOverChange()]
+    assert first.log == ["leads", HandOverChange(clock=CLOCK)]
     first.batch(0, read(1))
     first.batch(1, Output("k", T0, deadline_ms=None))
-    assert first.log[2:] == [("send", ["r1"], []), handed_over(1), HandOverChange({"k": None}, {"k": False}, {0: 1})]
+    assert first.log[2:] == [
+        ("send", ["r1"], []),
+        handed_over(1),
+        HandOverChange({"k": None}, {"k": False}, {0: 1}, CLOCK),
+    ]
     assert first.run.batches == 2
 
     second = Run(tables, "second", 2)
     second.lead()
-    assert second.log == [("send", ["r1"], []), "leads", HandOverChange(positions={0: 1})]
+    assert second.log == [("send", ["r1"], []), "leads", HandOverChange(positions={0: 1}, clock=CLOCK)]
     with pytest.raises(FencedLeaderError):
         first.batch(2, read(2))
     assert first.log[5:] == []
@@ -86,9 +105,39 @@ def test_a_start_goes_on_from_what_the_old_leader_commits_until_it_is_fenced() -
     new = Run(tables, "new", 2)
     tables.before_next_commit(lambda: old.batch(1, read(2)))
     new.lead()
-    assert new.log == [("send", ["r2"], []), "leads", HandOverChange(positions={0: 2})]
+    assert new.log == [("send", ["r2"], []), "leads", HandOverChange(positions={0: 2}, clock=CLOCK)]
     new.batch(0, read(3))
     assert new.log[3:] == [("send", ["r3"], []), handed_over(3)]
+
+
+def test_a_batch_has_the_brokers_time_and_has_it_again_when_it_runs_again() -> None:
+    tables = MemoryTables()
+    first = Run(tables, "q", 1)
+    first.lead()
+    first.machine.ahead_ms += 250
+    first.machine.tell(first.clock)
+    assert first.run.begin(0) == BrokersTime(T0 + 250, T0 + 250)
+    first.run.finish(0, [read(1).encode()])
+
+    second = Run(tables, "q", 2)
+    second.lead()
+    assert second.run.begin(0) == BrokersTime(T0 + 250, T0 + 250)
+    second.run.finish(0, [read(1).encode()])
+    assert second.run.begin(1) == BrokersTime(T0, T0)
+
+
+def test_the_brokers_are_asked_for_their_time_while_there_is_work() -> None:
+    """Not for a batch of probes alone, which would ask for the next ones for ever."""
+    run = Run(MemoryTables(), "q", 1)
+    run.lead()
+    run.batch(0, read(1))
+    assert "probes" not in run.log
+    run.machine.steady_ms += PROBE_MS
+    run.batch(1, Output("", T0, positions={0: 2}))
+    assert "probes" not in run.log
+    run.batch(2, read(3))
+    run.batch(3, read(4))
+    assert run.log.count("probes") == 1
 
 
 def test_upkeep_comes_after_so_many_commits() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from sharegroup.engine.output import Output
 from sharegroup.tables.schemas import SHARE_PARTITION_TABLES
 from sharegroup.testkit.memory_tables import MemoryTables
 from sharegroup.watch.hand_over import HandOverChange
+from tests.tables.job_clocks import job_clock
 from tests.tables.job_tables import T0, RecordingProducer, batch, start
 
 
@@ -90,9 +92,8 @@ class _NoHandOver:
 def _run(tables: MemoryTables, leader_epoch: int, dropped: list[str]) -> QueryRun:
     writers = [tables.writer(spec, f"{spec.name} {leader_epoch}") for spec in SHARE_PARTITION_TABLES]
     steps = CommitSteps(writers, RecordingProducer())
-    run = QueryRun(
-        "q", steps, _NoHandOver(), lambda: None, lambda: None, 100, drop_checkpoint=lambda: dropped.append("q")
-    )
+    drop = functools.partial(dropped.append, "q")
+    run = QueryRun("q", steps, _NoHandOver(), lambda: None, lambda: None, 100, job_clock(), drop_checkpoint=drop)
     run.lead(leader_epoch, None, lambda query_id: 0)
     steps.query_id = "query-1"
     return run

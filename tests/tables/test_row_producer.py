@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,11 +19,13 @@ from sharegroup.protocol.broadcasts import (
     broadcast_row,
     decode_broadcast,
 )
+from sharegroup.protocol.probe import PROBE
 from sharegroup.protocol.response_rows import decode_responses, encode_response
 from sharegroup.protocol.share_group_responses import HeartbeatResponse
 from sharegroup.protocol.share_partition_responses import FetchResponse
 from sharegroup.topics import kafka_clients
-from sharegroup.topics.kafka_clients import KafkaRowProducer, KafkaUnavailableError
+from sharegroup.topics.job_clock import BrokersTime, ClockUnknownError, JobClock
+from sharegroup.topics.kafka_clients import KafkaRowProducer, KafkaUnavailableError, NotTimedByBrokersError
 from sharegroup.types import AcquiredRange
 
 RESPONSES, REQUESTS = "responses", "requests"
@@ -82,6 +85,47 @@ def fetched(number: int, ranges: int = 1, **values: Any) -> dict[str, Any]:
     acquired = tuple(AcquiredRange(2 * n, 2 * n, 1) for n in range(ranges))
     named = f"f{number}", "me", "g", "orders", TOPIC_ID, 0, "m"
     return encode_response(replace(FetchResponse(*named, acquired=acquired, lock_deadline_ms=9), **values))
+
+
+class TimedProducer:
+    """As kafka-python's, of a topic with two partitions: appends come with the broker's time, or with their own."""
+
+    def __init__(self, append_ms: int | None) -> None:
+        self._append_ms = append_ms
+        self.sent: list[tuple[str, bytes, int]] = []
+
+    def partitions_for(self, topic: str) -> set[int]:
+        return {0, 1}
+
+    def send(self, topic: str, key: bytes, value: bytes, partition: int, timestamp_ms: int) -> Any:
+        self.sent.append((topic, value, partition))
+        append_ms = timestamp_ms if self._append_ms is None else self._append_ms
+        appended = SimpleNamespace(topic=topic, partition=partition, timestamp=append_ms)
+        future = SimpleNamespace(get=lambda: appended)
+        future.add_callback = lambda callback: callback(appended) or future
+        return future
+
+
+@pytest.mark.parametrize("method", ["send_probe", "refresh_clock"])
+def test_probes_tell_the_brokers_time(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = TimedProducer(1_700_000_000_000)
+    monkeypatch.setattr(kafka_clients, "KafkaProducer", lambda **_: made)
+    clock = JobClock(lambda: 7)
+    getattr(KafkaRowProducer({}, RESPONSES, REQUESTS, clock), method)("others")
+    assert made.sent == [("others", PROBE.encode(), 0), ("others", PROBE.encode(), 1)]
+    assert clock.now() == BrokersTime(1_700_000_000_000, 1_700_000_000_000)
+    assert not clock.is_probe_due()
+
+
+def test_a_topic_with_the_producers_times_tells_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kafka_clients, "KafkaProducer", lambda **_: TimedProducer(None))
+    clock = JobClock(lambda: 7)
+    producer = KafkaRowProducer({}, RESPONSES, REQUESTS, clock)
+    with pytest.raises(NotTimedByBrokersError, match="set message\\.timestamp\\.type=LogAppendTime"):
+        producer.send_probe("others")
+    producer.refresh_clock("others")
+    with pytest.raises(ClockUnknownError):
+        clock.now()
 
 
 def test_in_place_of_a_response_that_is_too_large_comes_an_error(

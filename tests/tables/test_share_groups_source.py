@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,12 @@ from sharegroup.commit.delta_table import open_or_create
 from sharegroup.spark.queries import share_groups_source
 from sharegroup.spark.queries.share_groups_source import ShareGroupsReader
 from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES, SHARE_GROUPS, table_path
+from sharegroup.topics.job_clock import ClockReading
+from sharegroup.topics.steady_time import steady_ms
 from sharegroup.watch.hand_over import HandOverChange
 from sharegroup.watch.hand_over_file import HandOverFileWriter
+
+T0 = 1_700_000_000_000
 
 
 class Brokers:
@@ -38,8 +43,10 @@ class Brokers:
 class Source:
     """The reader of one start; `read` gives the rows that are new, after Spark's log has had the offsets."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, knows_time: bool = True) -> None:
         self._writer = HandOverFileWriter(str(root / "hand_over"))
+        if knows_time:
+            self.tell({})
         self._reader = ShareGroupsReader(
             {
                 "kafka": {},
@@ -62,7 +69,7 @@ class Source:
         return [(key, row.partition("\t")[0]) for key, row in found]
 
     def tell(self, deadlines: dict[str, int | None]) -> None:
-        self._writer.write(HandOverChange(deadlines))
+        self._writer.write(HandOverChange(deadlines, clock=ClockReading(steady_ms(), T0)))
 
     def close(self) -> None:
         self._reader._hand_over.close()
@@ -91,10 +98,38 @@ def test_groups_are_loaded_once_ticked_once_and_then_when_they_are_due(root: Pat
     source = Source(root)
     assert source.read() == [(first, "load"), (second, "load"), (first, "tick"), (second, "tick")]
     assert source.read() == []
-    source.tell({first: 1, second: 10**15})
+    source.tell({first: T0 - 1, second: T0 + 60_000})
     assert source.read() == [(first, "tick")]
     source.tell({first: None})
     assert source.read() == []
+    source.close()
+
+
+@pytest.mark.parametrize("wrong_s", [3_600, -3_600])
+def test_a_wrong_wall_clock_ticks_nobody_and_delays_no_tick(
+    root: Path, wrong_s: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (group,) = list_groups(root, 1)
+    source = Source(root)
+    source.read()
+    right = time.time
+    monkeypatch.setattr(time, "time", lambda: right() + wrong_s)
+    source.tell({group: T0 + 60_000})
+    assert source.read() == []
+    monkeypatch.setattr(time, "time", right)
+    source.tell({group: T0 - 1})
+    assert source.read() == [(group, "tick")]
+    assert T0 <= source.offset["clock_ms"] < T0 + 60_000
+    source.close()
+
+
+def test_nobody_is_ticked_before_the_brokers_time_is_known(root: Path) -> None:
+    (group,) = list_groups(root, 1)
+    source = Source(root, knows_time=False)
+    assert source.read() == [(group, "load")]
+    assert source.read() == []
+    source.tell({})
+    assert source.read() == [(group, "tick")]
     source.close()
 
 

@@ -40,6 +40,11 @@ def process(tmp_path: Path) -> Iterator[UpkeepProcess]:
     made.close()
 
 
+def now_ms(ago_ms: int = 0) -> int:
+    """The brokers' time, which this machine's clock is ahead of."""
+    return int(time.time() * 1000) - ago_ms
+
+
 def await_true(condition: Callable[[], bool]) -> None:
     end = time.monotonic() + 120
     while not condition():
@@ -78,7 +83,9 @@ def test_the_process_merges_files_while_batches_are_committed(tmp_path: Path, pr
     batch_id, end = 19, time.monotonic() + 120
     while not is_compacted(log):
         assert time.monotonic() < end
-        process.request(SHARE_PARTITION_TABLES, steps.leader_epoch)  # what meets a batch in its way is tried again
+        process.request(
+            SHARE_PARTITION_TABLES, steps.leader_epoch, now_ms()
+        )  # what meets a batch in its way is tried again
         batch_id += 1
         steps.commit(batch(batch_id, offset=batch_id))
         time.sleep(0.1)  # the pace of a fast job, not a condition
@@ -94,12 +101,12 @@ def test_a_process_that_was_killed_is_started_again(
     tmp_path: Path, process: UpkeepProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
     steps = committed(tmp_path, 4)
-    process.request(SHARE_PARTITION_TABLES, steps.leader_epoch)
+    process.request(SHARE_PARTITION_TABLES, steps.leader_epoch, now_ms())
     killed = child()
     assert killed is not None
     os.kill(killed.pid, signal.SIGKILL)
     await_true(lambda: killed.status() == psutil.STATUS_ZOMBIE)
-    process.request(SHARE_PARTITION_TABLES, steps.leader_epoch)
+    process.request(SHARE_PARTITION_TABLES, steps.leader_epoch, now_ms())
     await_true(lambda: files(tmp_path, "delivery_log") == 1)
     assert "the upkeep process ended with exit code -9, starting another" in caplog.text
     assert rows(tmp_path, "delivery_log", "batch_id") == [(each,) for each in range(4)]
@@ -110,14 +117,23 @@ def test_what_another_leader_leads_is_left_alone(
 ) -> None:
     steps = committed(tmp_path, 4)
     start(tmp_path)
-    process.request(SHARE_PARTITION_TABLES, steps.leader_epoch)
+    process.request(SHARE_PARTITION_TABLES, steps.leader_epoch, now_ms())
     await_true(lambda: "no upkeep of share_group_state for 1: leader 2 leads" in caplog.text)
+    assert files(tmp_path, "share_group_state") == 4
+
+
+def test_nothing_is_deleted_by_a_clock_that_is_far_ahead(
+    tmp_path: Path, process: UpkeepProcess, caplog: pytest.LogCaptureFixture
+) -> None:
+    steps = committed(tmp_path, 4)
+    process.request(SHARE_PARTITION_TABLES, steps.leader_epoch, now_ms(ago_ms=2 * DAY_MS))
+    await_true(lambda: "ahead of the brokers': files of tables would be deleted too early" in caplog.text)
     assert files(tmp_path, "share_group_state") == 4
 
 
 def test_the_process_ends_with_the_job(tmp_path: Path, process: UpkeepProcess) -> None:
     steps = committed(tmp_path, 1)
-    process.request(SHARE_PARTITION_TABLES, steps.leader_epoch)
+    process.request(SHARE_PARTITION_TABLES, steps.leader_epoch, now_ms())
     running = child()
     assert running is not None
     process.close()

@@ -48,14 +48,15 @@ from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdRespons
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from sharegroup.errors import ErrorCode, ShareGroupError
-from sharegroup.gateway.job_client.broker_clock import BrokerClock
 from sharegroup.gateway.upstream.cluster import Leader, UpstreamCluster
 from sharegroup.gateway.upstream.node_connections import NodeConnections
 from sharegroup.kafka_clients.connection import UpstreamUnavailableError
 from sharegroup.kafka_clients.headers import Response
 from sharegroup.kafka_clients.kept_connection import KeptConnection
+from sharegroup.topics.broker_clock import BrokerClock
 from sharegroup.topics.client_settings import ClientSettings
 from sharegroup.topics.response_partitions import partition_of
+from sharegroup.topics.steady_time import steady_ms
 
 _Produced = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
 
@@ -79,10 +80,8 @@ NO_ANSWER = "the broker has not answered"
 MAGIC, NO_COMPRESSION, ALL_REPLICAS = 2, 0, -1
 #: LogAppendTime where the topic has another kind of time, or the broker says no more than that it has the batch.
 UNKNOWN_TIME = -1
-#: A clock that nobody sets, which goes on while the machine is suspended, where there is one that does.
-_STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 #: What this machine's clock said when the steady one began.
-_BEGAN_MS = (time.time() - time.clock_gettime(_STEADY)) * 1000
+_BEGAN_MS = int(time.time() * 1000) - steady_ms()
 #: The broker says that it has the batch.
 _APPENDED = (NoError, DuplicateSequenceNumberError)
 #: The broker does not know the producer id as we do: it forgot it, or lost a part of its log.
@@ -188,7 +187,7 @@ def local_ms() -> int:
 
     Locks are counted by it. By one that is set back, members would be told of longer ones than they have.
     """
-    return int(_BEGAN_MS + time.clock_gettime(_STEADY) * 1000)
+    return _BEGAN_MS + steady_ms()
 
 
 class _Row:

@@ -44,8 +44,10 @@ from sharegroup.tables.schemas import (
 )
 from sharegroup.topics.client_settings import python_properties
 from sharegroup.topics.group_offsets import GroupOffsets
+from sharegroup.topics.job_clock import JobClock
 from sharegroup.topics.job_topics import create_topics
 from sharegroup.topics.kafka_clients import KafkaRowProducer
+from sharegroup.topics.steady_time import steady_ms
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +79,7 @@ class ShareGroupJob:
         self._jvm_pid = int(spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]  # py4j
         self._running: dict[str, JobQuery] = {}
         self._producers: dict[str, KafkaRowProducer] = {}
+        self._clocks = {name: JobClock() for name in _TABLES}
         self._later: dict[str, LaterThread] = {}
         self._metrics = ShownMetrics(config.job)
         #: Until each query has begun a checkpoint that knows of it.
@@ -104,7 +107,7 @@ class ShareGroupJob:
         self._refuse_stale_checkpoints()
         lead = self._take_the_lead()
         with store_errors():
-            upgrade_tables(self._config.job.tables_path, int(time.time() * 1000), self._options)
+            upgrade_tables(self._config.job.tables_path, int(time.time() * 1000), self._options)  # a stamp, no more
         self._metrics.listen(self._spark)
         supervisor = Supervisor({name: functools.partial(self._start, lead, name) for name in self._build})
         mirror, commits = self._offset_mirror()
@@ -178,7 +181,7 @@ class ShareGroupJob:
         poll = ConfigPoll(file_values(self._config), path, self._options)
         tables = KeptTables(path, self._options)
         mirror = OffsetMirror(
-            lambda: poll.in_force(int(time.time() * 1000)), functools.partial(read_offsets_by_group, tables), commits
+            lambda: poll.in_force(steady_ms()), functools.partial(read_offsets_by_group, tables), commits
         )
         return MirrorThread(mirror), commits
 
@@ -193,7 +196,7 @@ class ShareGroupJob:
             producer.announce_leader()
             producer.send_probe(job.partition_requests_topic)
 
-        return self._query(name, outputs, self._steps(name, producer), on_lead)
+        return self._query(name, outputs, self._steps(name, producer), on_lead, job.partition_requests_topic)
 
     def _group_coordinator(self) -> JobQuery:
         job, name = self._config.job, group_coordinator_query.NAME
@@ -202,10 +205,10 @@ class ShareGroupJob:
         outputs = group_coordinator_query.group_coordinator_outputs
 
         def on_lead() -> None:
-            write_static_configs(steps, self._config, int(time.time() * 1000))
             producer.send_probe(job.group_requests_topic)
+            write_static_configs(steps, self._config, self._clocks[name].now().latest_ms)
 
-        return self._query(name, outputs, steps, on_lead)
+        return self._query(name, outputs, steps, on_lead, job.group_requests_topic)
 
     def _query(
         self,
@@ -213,6 +216,7 @@ class ShareGroupJob:
         outputs: Callable[[SparkSession, Config, str, dict[int, int]], DataFrame],
         steps: CommitSteps,
         on_lead: Callable[[], None],
+        requests_topic: str,
     ) -> JobQuery:
         of_this_job = functools.partial(outputs, self._spark, self._config)
         hand_over_path = str(Path(self._scratch.name) / name)
@@ -226,7 +230,9 @@ class ShareGroupJob:
             hand_over_path,
             self._stop,
             self._upkeep,
+            self._clocks[name],
             on_lead,
+            functools.partial(self._producers[name].refresh_clock, requests_topic),
             counted,
             name in self._have_lost_commits,
         )
@@ -256,7 +262,7 @@ class ShareGroupJob:
         if name in self._producers:
             self._producers.pop(name).close()
         producer = self._producers[name] = KafkaRowProducer(
-            self._kafka, self._config.job.responses_topic, requests_topic
+            self._kafka, self._config.job.responses_topic, requests_topic, self._clocks[name]
         )
         return producer
 

@@ -21,6 +21,8 @@ from sharegroup.config import Config
 from sharegroup.errors import StopRequested
 from sharegroup.spark.job.checkpoint import begin_checkpoint, discard_checkpoint, read_checkpoint
 from sharegroup.spark.job.stop_signal import StopSignal
+from sharegroup.spark.queries.operators import TIME_PROPERTY, time_text
+from sharegroup.topics.job_clock import JobClock
 from sharegroup.watch.hand_over_file import HandOverFileWriter
 
 logger = logging.getLogger(__name__)
@@ -32,8 +34,9 @@ class JobQuery:
     """Starts one query, runs its batches, and looks after its tables. `outputs(hand_over path, positions)` builds the
     query up to its sink.
 
-    `on_lead` is called once it leads, before the first batch; `observer` counts what its batches do. Where the tables
-    `have_lost_commits` in a power loss, the checkpoint is dropped at the start.
+    `on_lead` is called once it leads, before the first batch; `clock` and `refresh_clock` are as in `QueryRun`;
+    `observer` counts what its batches do. Where the tables `have_lost_commits` in a power loss, the checkpoint is
+    dropped at the start.
     """
 
     def __init__(
@@ -46,7 +49,9 @@ class JobQuery:
         hand_over_path: str,
         stop: StopSignal,
         upkeep: UpkeepProcess,
-        on_lead: Callable[[], None] = lambda: None,
+        clock: JobClock,
+        on_lead: Callable[[], None],
+        refresh_clock: Callable[[], None],
         observer: BatchObserver | None = None,
         have_lost_commits: bool = False,
     ) -> None:
@@ -61,10 +66,13 @@ class JobQuery:
             on_lead,
             self._ask_for_upkeep,
             config.job.upkeep_interval_commits,
+            clock,
             observer,
             self._drop_checkpoint,
             self._mark.write,
+            refresh_clock,
         )
+        self._clock = clock
         steps.rules = rules_of(config)
         self._query: StreamingQuery | None = None
         #: What ended the query from inside a batch, as Spark's own exception shows only a Java trace of it.
@@ -193,9 +201,11 @@ class JobQuery:
     def _run_batch(self, frame: DataFrame, batch_id: int) -> None:
         if self._stop.requested:
             raise StopRequested(f"query {self.name} stops before batch {batch_id}")
-        self._run.begin(batch_id)
+        time = self._run.begin(batch_id)
+        self._spark.sparkContext.setLocalProperty(TIME_PROPERTY, time_text(time))
         # Step 1; it must always run, also when all else is already done: Spark fails the batch otherwise.
         self._run.finish(batch_id, frame.toArrow()["output"].to_pylist())
 
     def _ask_for_upkeep(self) -> None:
-        self._upkeep.request([writer.spec for writer in self._steps.writers], self._steps.leader_epoch)
+        specs = [writer.spec for writer in self._steps.writers]
+        self._upkeep.request(specs, self._steps.leader_epoch, self._clock.now().earliest_ms)

@@ -6,7 +6,8 @@ It runs in a Python worker of the driver, apart from the driver's own Python; `r
 run again runs on an executor. What it says is `LogOffsetsPlanner`'s to decide: here it waits, and reads the clock.
 
 The clock of a tick is a *safe* time: all requests appended before it have been read by committed batches. So a lock
-never expires while an acknowledgement that was in time is still unread, however long the backlog.
+never expires while an acknowledgement that was in time is still unread, however long the backlog. It is the brokers'
+time, which the driver hands over.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pyspark.sql.datasource import SimpleDataSourceStreamReader
 from sharegroup.spark.log_set_up import set_up_log
 from sharegroup.tables.config_poll import ConfigPoll
 from sharegroup.tables.pinned_tables import PinnedTables
+from sharegroup.topics.steady_time import steady_ms
 from sharegroup.watch.batch_rows import rows_between
 from sharegroup.watch.hand_over import HandOver
 from sharegroup.watch.hand_over_file import HandOverFileReader
@@ -50,7 +52,7 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         set_up_log(logging.WARNING, logging.ERROR)  # a process of its own; kafka-python warns of each repeated request
-        self._options = options
+        self._options, self._local_ms = options, steady_ms
         self._tables = PinnedTables(options["tables"], options["storage_options"])
         self._hand_over = HandOverFileReader(options["hand_over"])
         configs = ConfigPoll(options["job_config"], options["tables_path"], options["storage_options"])
@@ -103,8 +105,9 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
         """
         waiting, requests = Waiting(self._options["block_ms"]), Requests()
         while True:
-            now_ms, told = _now_ms(), self._hand_over.read()
-            wake = Wake.of(told, now_ms)
+            now_ms, told = self._local_ms(), self._hand_over.read()
+            brokers_ms = told.brokers_ms(now_ms)
+            wake = Wake.of(told, brokers_ms)
             problem: KafkaError | None = None
             try:
                 if requests.must_look(wake):
@@ -118,17 +121,14 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
             if problem is not None:
                 raise problem
             slice_ms = self._options["poll_ms"] if told.waiting else _TABLE_POLL_MS
-            wait_ms = waiting.next_ms(now_ms, wake.deadline_ms, slice_ms)
+            wait_ms = waiting.next_ms(brokers_ms, wake.deadline_ms, slice_ms)
             if requests.are_wanted or not wait_ms:
                 return None
             requests = requests._replace(are_wanted=self._clock.wait(told.positions, wait_ms, told.waiting))
 
     def _look(self, before: Requests, wake: Wake, told: HandOver, now_ms: int) -> Requests:
         """What is unread is brought when it may not linger, and for a tick, which wants to know what was in time."""
-        are_unread, safe_ms = self._clock.observe(now_ms, told.positions)
+        are_unread, read_ms = self._clock.observe(now_ms, told.positions)
+        safe_ms = told.brokers_ms(read_ms) if read_ms else 0
         are_wanted = are_unread and (self._clock.are_due(told.positions, told.waiting) or wake.is_due)
         return Requests(before.are_wanted or are_wanted, safe_ms)
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

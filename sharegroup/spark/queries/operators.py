@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pandas as pd
+from pyspark import TaskContext
 from pyspark.sql.streaming.state import GroupState
 
 from sharegroup.config import Config
@@ -19,11 +20,15 @@ from sharegroup.engine.share_partition_shard import Shard
 from sharegroup.engine.snapshot_rules import SnapshotRules
 from sharegroup.engine.unkeyed_requests import UnkeyedRequests
 from sharegroup.protocol.response_rows import share_group_refusal, share_partition_refusal
+from sharegroup.topics.job_clock import BrokersTime
 from sharegroup.watch.shard_keys import UNKEYED, ShardKey
 
 #: One JSON text: nested arrays of structs fail in Spark's pickler, and JSON stays readable through `statestore`.
 STATE_SCHEMA = "state STRING"
 OUTPUT_SCHEMA = "output STRING"
+
+#: The local property by which the driver tells the tasks of a batch its time (`time_text`).
+TIME_PROPERTY = "sharegroup.time"
 
 _NO_CELLS = Config()
 
@@ -66,7 +71,8 @@ def _operator(restore: Callable[[str, str | None], Operator]) -> PandasOperator:
         before = state.get[0] if state.exists else None
         with _without_collections():
             machine = restore(key[0], before)
-            output = machine.run(lines, state.getCurrentProcessingTimeMs()).encode()
+            now_ms, earliest_ms = _batch_time(state)
+            output = machine.run(lines, now_ms, earliest_ms).encode()
             after = machine.dump()
         if after is None:
             if before is not None:
@@ -76,6 +82,26 @@ def _operator(restore: Callable[[str, str | None], Operator]) -> PandasOperator:
         yield pd.DataFrame({"output": [output]})
 
     return operator
+
+
+def _batch_time(state: GroupState) -> tuple[int, int]:
+    """Return the time of the batch, and that of the broker that is behind the others.
+
+    The timestamp that Spark gives a batch is the driver's wall clock. It counts only where no job says the time, as in
+    a query of these operators alone.
+    """
+    context = TaskContext.get()
+    told = context.getLocalProperty(TIME_PROPERTY) if context is not None else None
+    if not told:
+        now_ms = state.getCurrentProcessingTimeMs()
+        return now_ms, now_ms
+    time = BrokersTime(*map(int, told.split(",")))
+    return time.latest_ms, time.earliest_ms
+
+
+def time_text(time: BrokersTime) -> str:
+    """Return a batch's time as `TIME_PROPERTY` has it."""
+    return ",".join(map(str, time))
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from pyspark.sql.datasource import SimpleDataSourceStreamReader
 from sharegroup.engine import rows
 from sharegroup.spark.log_set_up import set_up_log
 from sharegroup.tables.pinned_groups import PinnedGroups
+from sharegroup.topics.steady_time import steady_ms
 from sharegroup.watch.hand_over_file import HandOverFileReader
 from sharegroup.watch.log_poll import LogPoll
 from sharegroup.watch.request_clock import RequestClock, Waiting
@@ -39,7 +40,7 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         set_up_log(logging.WARNING, logging.ERROR)  # a process of its own; kafka-python warns of each repeated request
-        self._options = options
+        self._options, self._local_ms = options, steady_ms
         self._tables = PinnedGroups(options["tables"], options["storage_options"])
         self._hand_over = HandOverFileReader(options["hand_over"])
         self._clock = RequestClock(LogPoll(options["kafka"]), options["requests_topic"], options["idle_poll_ms"])
@@ -65,7 +66,7 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
             "seq": start["seq"] + 1,
             "versions": versions,
             "tick_keys": ticked,
-            "clock_ms": max(clock_ms, start["clock_ms"]),
+            "clock_ms": clock_ms if due else start["clock_ms"],
         }
         return self.readBetweenOffsets(start, end), end
 
@@ -88,15 +89,15 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
         block_ms = self._options["block_ms"]
         waiting = Waiting(block_ms if is_loaded else 0)
         while True:
-            now_ms = int(time.time() * 1000)
-            told = self._hand_over.read()
-            pending, safe_ms = self._clock.observe(now_ms, told.positions)
+            now_ms, told = self._local_ms(), self._hand_over.read()
+            pending, read_ms = self._clock.observe(now_ms, told.positions)
+            safe_ms = told.brokers_ms(read_ms) if read_ms else 0
             due = set(told.deadlines.due(safe_ms))
             if not self._ticked_all and safe_ms:
                 self._ticked_all = True
                 due |= set(
                     self._tables.groups(self._tables.newest_versions())
                 )  # those of the first start may be cleaned up by now
-            wait_ms = waiting.next_ms(now_ms, told.deadlines.first_ms, block_ms)
+            wait_ms = waiting.next_ms(told.brokers_ms(now_ms), told.deadlines.first_ms, block_ms)
             if due or pending or not wait_ms or self._clock.wait(told.positions, wait_ms):
                 return sorted(due), safe_ms

@@ -2,7 +2,7 @@
 
 The offsets of a batch are written before it runs, its state becomes version n + 1 while it runs, and its commit is
 written when the sink has returned. Whoever starts with it runs the last batch again if that has no commit: with the
-same offsets and the same timestamp, from the state before it.
+same offsets, from the state before it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 
 
 class PlannedBatch(NamedTuple):
-    """A line of the offset log: each source's end offset, and the batch's timestamp."""
+    """A line of the offset log: each source's end offset. The batch's timestamp, which Spark adds, nobody reads."""
 
     log: Any
     requests: Mapping[int, int]
-    timestamp_ms: int
 
 
 @dataclass

@@ -1,4 +1,5 @@
-"""Records that must be delivered in time, whichever broker is silent: in runs where nothing else delays them.
+"""Records that must be delivered in time, whichever broker is silent and whatever the job's wall clock says: in runs
+where nothing else delays them.
 
 A topic has a partition at each broker, and two groups read it: one talks rows, the other reads through a gateway. While
 a broker is silent, the partitions of the others are delivered, later by at most one request timeout. Only the job's own
@@ -23,12 +24,15 @@ from sharegroup.testkit.simulation.world import JOB_TOPICS, World
 
 TOPIC = "watched"
 GROUPS = ROWS, WIRE = "watch-rows", "watch-wire"
+CLOCKS = ("job_clock", "broker_clocks")
+#: In runs with one of these, deliveries are watched.
+WATCHED = frozenset(("silent_leader", "job_clock"))
 #: Faults that delay no delivery of another topic or group.
 HARMLESS = frozenset(
     (
         "silent_leader", "alter_configs", "alter_offsets", "delete_offsets", "delete_group", "retention", "leader_away",
         "topic_again", "topic_grows", "transactions", "upkeep", "slow_members", "dying_members", "leaving_members",
-        "static_members", "gateway_moves", "no_topic_ids",
+        "static_members", "gateway_moves", "no_topic_ids", *CLOCKS,
     )
 )  # fmt: skip
 #: How long a record takes at most while all brokers answer: micro-batches of others, slow messages.
@@ -74,11 +78,14 @@ class DeliveryWatch:
         self._leaders: list[int] = []
         self._troubled_ms: dict[int, int] = {}
         self._job_troubled_ms = 0
+        has_silence = "silent_leader" in world.faults
+        self._rule = "a silent leader delays only its own" if has_silence else "a wrong clock delays nothing"
         self.longest_ms = {False: 0, True: 0}
 
     def start(self) -> None:
-        """Begin, in runs with silent leaders and without faults that delay everything."""
-        if "silent_leader" not in self._world.faults or self._world.faults - HARMLESS:
+        """Begin, in runs with silent leaders or a wrong clock and without faults that delay everything."""
+        faults = self._world.faults
+        if not faults & WATCHED or faults - HARMLESS:
             return
         topic = self._kafka.create_topic(TOPIC, len(self._kafka.brokers))
         good = Habits(max_records=500, work_ms=(20, 50), release=0, reject=0, gives_back=0)
@@ -148,4 +155,4 @@ class DeliveryWatch:
             limit_ms = AFTER_SILENCE_MS if due.is_own else USUAL_MS + 1_000 * OFFSETS_TIMEOUT_S
             if due.waited_ms > limit_ms:
                 text = f"{due.offset} was not delivered for {due.waited_ms} ms, though its leader answers"
-                self._judge.violate("a silent leader delays only its own", text, due.key)
+                self._judge.violate(self._rule, text, due.key)

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable
 
 from kafka.errors import KafkaError
 
-from sharegroup.gateway.job_client.broker_clock import BrokerClock
 from sharegroup.gateway.job_client.row_appender import ATTEMPT_SHARE, JobUnavailableError
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
 from sharegroup.testkit.simulation.log_clients import Weather
 from sharegroup.testkit.simulation.virtual_clock import Scheduler
 from sharegroup.testkit.simulation.virtual_loop import VirtualLoop
+from sharegroup.topics.broker_clock import BrokerClock
 
 #: Before what was refused is tried again.
 RETRY_S = 0.2

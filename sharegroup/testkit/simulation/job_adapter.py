@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -25,6 +26,7 @@ from sharegroup.engine.unkeyed_requests import UnkeyedRequests
 from sharegroup.errors import FencedLeaderError
 from sharegroup.packed_json import unpack_json
 from sharegroup.protocol.broadcasts import EVERYBODY, NewLeaderBroadcast, encode_broadcast
+from sharegroup.protocol.probe import PROBE
 from sharegroup.protocol.response_records import records_of
 from sharegroup.tables.schemas import (
     GROUP_COORDINATOR_TABLES,
@@ -37,6 +39,7 @@ from sharegroup.testkit.simulation.kafka_log import Row, SimulatedKafka
 from sharegroup.testkit.simulation.simulated_later import SimulatedLater
 from sharegroup.testkit.simulation.simulated_tables import SimulatedTables, StoreFaults
 from sharegroup.testkit.simulation.spark_stand_in import Process
+from sharegroup.topics.job_clock import JobClock
 from sharegroup.topics.kafka_clients import KafkaUnavailableError
 from sharegroup.watch.log_poll import LogPoll
 from sharegroup.watch.shard_keys import UNKEYED, ShardKey
@@ -97,8 +100,17 @@ _ATTEMPT_MS, _DELIVERY_MS = 3_000, 120_000
 class _SentRow:
     """A row on its way to its leader, which appends it once, however often it is sent."""
 
-    def __init__(self, kafka: SimulatedKafka, topic: str, partition: int, row: Row) -> None:
+    def __init__(
+        self,
+        kafka: SimulatedKafka,
+        topic: str,
+        partition: int,
+        row: Row,
+        appended: Callable[[int], None] = lambda append_ms: None,
+    ) -> None:
+        """`appended` is told the time of its append."""
         self._kafka, self._topic, self._partition, self._row = kafka, topic, partition, row
+        self._appended = appended
         self.is_answered = False
         self._error: KafkaError | None = None
         self.send()
@@ -116,7 +128,8 @@ class _SentRow:
         if not self.is_answered:
             self.is_answered = True
             try:
-                self._kafka.append(self._topic, self._partition, [self._row])
+                batch = self._kafka.append(self._topic, self._partition, [self._row])
+                self._appended(batch.append_ms)
             except KafkaError as error:
                 self._error = error
 
@@ -124,8 +137,9 @@ class _SentRow:
 class RowProducer:
     """Step 4's producer: requests first, then responses; idempotent, so that nothing is there twice of one `send`."""
 
-    def __init__(self, kafka: SimulatedKafka, process: Process, responses: str, requests: str) -> None:
+    def __init__(self, kafka: SimulatedKafka, process: Process, responses: str, requests: str, clock: JobClock) -> None:
         self._kafka, self._process, self._responses, self._requests = kafka, process, responses, requests
+        self._clock = clock
 
     def send(self, responses: Iterable[Mapping[str, Any]], requests: Iterable[tuple[str, str]]) -> None:
         """As `KafkaRowProducer.send`: rows for everybody, requests to the other query, responses."""
@@ -138,6 +152,28 @@ class RowProducer:
     def announce_leader(self) -> None:
         """As `KafkaRowProducer.announce_leader`: a row for everybody in each partition."""
         self._broadcast([encode_broadcast(NewLeaderBroadcast())])
+
+    def send_probe(self, topic: str) -> None:
+        """As `KafkaRowProducer.send_probe`."""
+        self._process.pause(0.5, 4)
+        self._wait(self._send_probes(topic))
+
+    def refresh_clock(self, topic: str) -> None:
+        """As `KafkaRowProducer.refresh_clock`."""
+        self._send_probes(topic)
+
+    def _send_probes(self, topic: str) -> list[_SentRow]:
+        self._clock.probes()
+        partitions = range(len(self._kafka.topic(topic).partitions))
+        return [self._send_probe(topic, partition) for partition in partitions]
+
+    def _send_probe(self, topic: str, partition: int) -> _SentRow:
+        sent_ms = self._clock.local_ms()
+
+        def appended(append_ms: int) -> None:
+            self._clock.appended((topic, partition), sent_ms, append_ms)
+
+        return _SentRow(self._kafka, topic, partition, (b"", PROBE.encode()), appended)
 
     def _broadcast(self, values: list[bytes]) -> None:
         partitions = range(len(self._kafka.topic(self._responses).partitions))
@@ -195,12 +231,14 @@ def make_query(
     poll: LogPoll,
     drop_checkpoint: Callable[[], None],
     mark_checkpoint: Callable[[Mapping[str, int]], None],
+    clock: JobClock,
 ) -> QueryParts:
     """One start of a query, as `job.job` and `job.job_query` make it."""
     job = config.job
     is_group = name == GROUP_COORDINATOR
     requests_topic = job.partition_requests_topic if is_group else job.group_requests_topic
-    producer = RowProducer(kafka, process, job.responses_topic, requests_topic)
+    own_topic = job.group_requests_topic if is_group else job.partition_requests_topic
+    producer = RowProducer(kafka, process, job.responses_topic, requests_topic, clock)
     writers = [tables.slow_writer(spec, faults) for spec in _TABLES[name]]
     later = SimulatedLater(process, process.world.random(f"later {process.name}"))
     steps = CommitSteps(writers, producer, lambda step, batch_id: process.point(f"{name} {step}"), _CHUNK_ROWS, later)
@@ -208,13 +246,18 @@ def make_query(
     hand_over = job_sources.hand_over()
     source: Any
     if is_group:
-        source = job_sources.GroupTicks(kafka, tables, config, hand_over, poll)
+        source = job_sources.GroupTicks(kafka, tables, config, hand_over, poll, clock.local_ms)
 
         def on_lead() -> None:
-            write_static_configs(steps, config, process.now_ms())
+            producer.send_probe(own_topic)
+            write_static_configs(steps, config, clock.now().latest_ms)
     else:
-        source = job_sources.LogOffsets(kafka, tables, config, hand_over, poll)
-        on_lead = producer.announce_leader
+        source = job_sources.LogOffsets(kafka, tables, config, hand_over, poll, clock.local_ms)
+
+        def on_lead() -> None:
+            producer.announce_leader()
+            producer.send_probe(own_topic)
+
     run = QueryRun(
         name,
         steps,
@@ -222,8 +265,10 @@ def make_query(
         on_lead,
         _upkeep(name, tables, faults, steps, config),
         job.upkeep_interval_commits,
+        clock,
         drop_checkpoint=drop_checkpoint,
         mark_checkpoint=mark_checkpoint,
+        refresh_clock=functools.partial(producer.refresh_clock, own_topic),
     )
     return QueryParts(run, source)
 

@@ -21,7 +21,7 @@ from sharegroup.testkit.simulation.job_adapter import (
 )
 from sharegroup.testkit.simulation.simulated_job import SimulatedJob, checkpoint_path
 from sharegroup.testkit.simulation.simulated_tables import SPECS
-from sharegroup.testkit.simulation.state_witness import compare_operator_states
+from sharegroup.testkit.simulation.state_witness import compare_configs, compare_operator_states
 from sharegroup.testkit.simulation.world import GROUP_REQUESTS, PARTITION_REQUESTS, World
 
 #: Where a job is made to die: names of points, and how many of them may pass before.
@@ -29,6 +29,8 @@ _POINTS = (
     "planned", "computed", "commit", "returned", "committed", "row sent",
     *(f"{name} {step}" for name in NAMES for step in range(5)),
 )  # fmt: skip
+#: How often it is made to stand still, on average, and for how long.
+_PAUSED_EVERY_MS, _PAUSES_MS = 500_000, (20_000, 90_000, 300_000)
 #: What may change before a batch runs again.
 _CHANGES = ("requests_trimmed", "snapshot_rules")
 #: How many batches each of a query's tables loses.
@@ -55,7 +57,7 @@ class JobHost:
     @property
     def running(self) -> SimulatedJob | None:
         """A job with both queries running."""
-        return next((job for job in self.jobs if job.is_running), None)
+        return next((job for job in self.jobs if job.is_running and not job.stands_still), None)
 
     def start(self) -> None:
         """Begin, with all that will happen to the job."""
@@ -69,6 +71,8 @@ class JobHost:
             ("lost_commits", 150_000, self._die_between_batches),
             ("lost_commits", 20_000, self._compare_states),
             ("full_disk", 600_000, self._fill_disk),
+            ("paused_job", _PAUSED_EVERY_MS, self._pause),
+            ("paused_job", 20_000, self._compare_configs),
             *((fault, 150_000, self._die_after_commit) for fault in _CHANGES),
             *((fault, 20_000, self._compare_states) for fault in _CHANGES),
         ):
@@ -170,6 +174,46 @@ class JobHost:
             elif job.alive:
                 job.dies_at = self._random.choice(_POINTS), self._random.choice((0, 0, 3))
 
+    def _pause(self) -> None:
+        """Have the job stand still at a point, and another one take over: it goes on later, and does not know.
+
+        Half of the time it has just committed what an administrator has asked for, and has not told anybody.
+        """
+        if self._random.random() < 0.5:
+            self._pause_at(self._random.choice(_POINTS), self._random.choice((0, 0, 3)))
+        elif self._appended not in self._world.kafka.listeners:
+            self._world.kafka.listeners.append(self._appended)
+
+    def _appended(self, topic: str, partition: int) -> None:
+        if topic != GROUP_REQUESTS:
+            return
+        log = self._world.kafka.topic(topic).partitions[partition]
+        if any(b'"alter_configs"' in record.value for record in log.batches[-1].records):
+            self._world.kafka.listeners.remove(self._appended)
+            self._pause_at(f"{GROUP_COORDINATOR} 3", 0)
+
+    def _pause_at(self, point: str, passes: int) -> None:
+        job = self.running
+        if job is None or sum(each.alive for each in self.jobs) > 1 or not self._world.has("paused_job"):
+            return
+        ms = min(self._random.choice(_PAUSES_MS), self._world.calm_ms - self._clock.now_ms)
+        job.stands_at = point, passes, ms
+        job.on_stand = lambda: self._take_over(job)
+
+    def _take_over(self, paused: SimulatedJob) -> None:
+        checkpoints = self._random.choice((_empty(), {n: folder.copy() for n, folder in self._checkpoints.items()}))
+
+        def launch() -> None:
+            if paused.alive and paused.stands_still:
+                launched = self._launch(checkpoints)
+                self._clock.after(paused.still_ms + _DECIDED_MS, lambda: self._check_one_runs(launched))
+
+        self._clock.after(self._random.uniform(1_000, 15_000), launch)
+
+    def _compare_configs(self) -> None:
+        if self.running is not None and "two_jobs" not in self._world.faults:
+            compare_configs(self._world, self.running)
+
     def _die_after_commit(self) -> None:
         """Die when the tables have a batch, so that it runs again. Two of three times it is one of share-partitions."""
         for job in self.jobs:
@@ -228,7 +272,7 @@ class JobHost:
 
     def _compare_states(self) -> None:
         """Compare operator and tables between two batches. A job beside another one may be fenced without knowing."""
-        if self.running is not None and "two_jobs" not in self._world.faults:
+        if self.running is not None and not {"two_jobs", "paused_job"} & self._world.faults:
             compare_operator_states(self._world, self.running)
 
     def _back_up(self) -> None:

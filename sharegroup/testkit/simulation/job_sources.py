@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from kafka.errors import KafkaError
@@ -34,10 +34,6 @@ class VirtualTime:
 
     def __init__(self, clock: Scheduler) -> None:
         self._clock = clock
-
-    def time(self) -> float:
-        """Seconds since the epoch."""
-        return self._clock.now_us / 1_000_000
 
     def monotonic(self) -> float:
         """Seconds since some moment."""
@@ -98,7 +94,9 @@ class _Pinned(PinnedTables):
         return self._memory.files(SHARE_PARTITIONS, table.version())
 
 
-class _Configs(ConfigPoll):
+class Configs(ConfigPoll):
+    """Of the table in memory."""
+
     def __init__(self, config: Config, tables: SimulatedTables) -> None:
         super().__init__(file_values(config), "", {})
         self._memory = tables
@@ -123,7 +121,7 @@ class _HandOver:
 
 
 class LogOffsets(LogOffsetsReader):
-    """`kafka_log_offsets` of one start of the query."""
+    """`kafka_log_offsets` of one start of the query; `local_ms` is the machine's steady clock."""
 
     def __init__(
         self,
@@ -132,15 +130,16 @@ class LogOffsets(LogOffsetsReader):
         config: Config,
         hand_over: _HandOver,
         poll: LogPoll,
+        local_ms: Callable[[], int],
     ) -> None:
-        job = config.job
+        job, self._local_ms = config.job, local_ms
         self._options = {"poll_ms": job.log_poll_interval_ms, "block_ms": 0}
         self._tables = _Pinned(tables)
         self._hand_over = hand_over  # type: ignore[assignment]
         settings = PlannerSettings(
             job.operator_shards, job.log_poll_interval_ms, job.log_idle_poll_interval_ms, job.topic_deletion_grace_ms
         )
-        self._planner = LogOffsetsPlanner(self._tables, poll, _Configs(config, tables), settings)
+        self._planner = LogOffsetsPlanner(self._tables, poll, Configs(config, tables), settings)
         self._clock = _Clock(kafka, poll, job.partition_requests_topic, job.log_idle_poll_interval_ms)
         self._last = None
 
@@ -164,7 +163,7 @@ class _PinnedGroups(PinnedGroups):
 
 
 class GroupTicks(ShareGroupsReader):
-    """`share_groups_ticks` of one start of the query."""
+    """`share_groups_ticks` of one start of the query; `local_ms` is the machine's steady clock."""
 
     def __init__(
         self,
@@ -173,8 +172,9 @@ class GroupTicks(ShareGroupsReader):
         config: Config,
         hand_over: _HandOver,
         poll: LogPoll,
+        local_ms: Callable[[], int],
     ) -> None:
-        job = config.job
+        job, self._local_ms = config.job, local_ms
         self._tables = _PinnedGroups(tables)
         self._options = {"block_ms": 0}
         self._hand_over = hand_over  # type: ignore[assignment]
@@ -194,4 +194,4 @@ def hand_over() -> _HandOver:
     return _HandOver()
 
 
-__all__ = ["GroupTicks", "LogOffsets", "hand_over", "use_virtual_time"]
+__all__ = ["Configs", "GroupTicks", "LogOffsets", "hand_over", "use_virtual_time"]

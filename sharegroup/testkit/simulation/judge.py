@@ -5,10 +5,12 @@ any moment the judge knows less than the job: it says nothing of what may be eit
 
 - a record whose acceptance (or rejection) was answered OK is never delivered again;
 - the delivery count of a record is another one at each delivery, and never above the limit;
-- nobody gets a record that another holds within its lock;
+- nobody gets a record that another holds within its lock, and a lock is as long as the group's config says;
 - an acknowledgement counts when it comes within its lock and session, and is refused when it comes after its lock or is
   for an older delivery;
 - nobody gets what the log does not have.
+
+Where brokers' clocks differ, either answer is right for so long around the end of a lock.
 
 What `DeltaSink` promises is judged in `sink_judge`.
 
@@ -170,8 +172,13 @@ class Judge:
             member is not None
             and member.generation == hold.generation
             and not member.left
-            and self._clock.now_ms < min(hold.deadline_ms, member.heartbeat_ms + member.session_ms)
+            and self._surely_later_ms < min(hold.deadline_ms, member.heartbeat_ms + member.session_ms)
         )
+
+    @property
+    def _surely_later_ms(self) -> int:
+        """What no broker's clock and no client's count of a lock has reached yet."""
+        return self._clock.now_ms + self._kafka.most_behind_ms
 
     # -- records ---------------------------------------------------------------------------------------------------
 
@@ -203,6 +210,12 @@ class Judge:
                 self._check_delivery(key, offset, story, _Delivery(count, member_id, response_id))
                 story.deliveries.append(_Delivery(count, member_id, response_id))
                 story.hold = hold
+
+    def is_whole_lock(self, key: Key, deadline_ms: int, fetched_ms: int, duration_ms: int) -> None:
+        """A fetch that was sent at `fetched_ms` got locks, which last for `duration_ms` at least from then on."""
+        missing_ms = fetched_ms - self._kafka.most_behind_ms + duration_ms - deadline_ms
+        if missing_ms > 0:
+            self.violate("a lock is as long as configured", f"{missing_ms} ms of {duration_ms} are missing", key)
 
     def was_delivered(self, key: Key, offset: int) -> bool:
         """Whether a member was given the record in the share-partition's present life."""
@@ -288,7 +301,7 @@ class Judge:
 
     def is_in_time(self, key: Key, batches: str, grant: Grant, appended_ms: int) -> None:
         """An acknowledgement that named its grant was answered without an error: it came within the grant's lock."""
-        if appended_ms > grant.deadline_ms and not self.is_in_question(key):
+        if appended_ms > grant.deadline_ms + self._kafka.most_behind_ms and not self.is_in_question(key):
             late_ms = appended_ms - grant.deadline_ms
             text = f"{batches} of {grant.member}, appended {late_ms} ms after its lock's end, was answered OK"
             self.violate("an acknowledgement after its lock", text, key)
@@ -310,7 +323,8 @@ class Judge:
         member = self._members[key.group_id, grant.member]
         if (
             appended_ms is not None
-            and appended_ms < min(grant.deadline_ms, member.heartbeat_ms + member.session_ms)
+            and appended_ms + self._kafka.most_behind_ms
+            < min(grant.deadline_ms, member.heartbeat_ms + member.session_ms)
             and member.generation == grant.generation
             and not member.left
             and not self.is_in_question(key)

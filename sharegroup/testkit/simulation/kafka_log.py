@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import bisect
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -195,6 +195,9 @@ class SimulatedKafka:
     def __init__(self, clock: Scheduler, trace: Trace, brokers: int = 3, has_topic_ids: bool = True) -> None:
         self._clock = clock
         self._trace = trace
+        #: How far the clock of each broker is behind true time, in ms, and the topics whose appends show it.
+        self.behind_ms: dict[int, int] = {}
+        self.timed: Collection[str] = ()
         self.has_topic_ids = has_topic_ids
         self.brokers = tuple(range(1, brokers + 1))
         self.silence = BrokerSilence()
@@ -299,6 +302,11 @@ class SimulatedKafka:
             raise RequestTimedOutError(f"{name}-{partition}")
         return log
 
+    @property
+    def most_behind_ms(self) -> int:
+        """How far the clocks of two brokers differ at most: so much a judge has to allow."""
+        return max(self.behind_ms.values(), default=0)
+
     def end_silence(self, node_id: int) -> None:
         """Let a broker answer again."""
         self.silence.end(node_id)
@@ -344,7 +352,8 @@ class SimulatedKafka:
         log = self.log(name, partition)
         base = log.log_end_offset
         records = tuple(LogRecord(base + at, key, value) for at, (key, value) in enumerate(rows))
-        batch = LogBatch(base, base + len(rows) + holes - 1, self._clock.now_ms, records, producer)
+        append_ms = self._clock.now_ms - (self.behind_ms.get(log.leader, 0) if name in self.timed else 0)
+        batch = LogBatch(base, base + len(rows) + holes - 1, append_ms, records, producer)
         if producer:
             log.open.setdefault(producer, base)
         return self._append(name, partition, log, batch)

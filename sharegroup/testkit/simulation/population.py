@@ -16,6 +16,9 @@ from sharegroup.testkit.simulation.world import World
 AnyMember = RowMember | SparkMember | WireMember
 _RESETS = ("earliest", "earliest", "latest", "by_duration:PT10M", "")
 
+#: Between two things that an administrator may do, on average.
+_ADMIN_EVERY_MS = 400_000
+
 
 class Group:
     """One group: its administrator, and its members. One that only `visits_ms` has a single member."""
@@ -128,7 +131,7 @@ class Group:
     # -- the administrator -----------------------------------------------------------------------------------------
 
     def _administer(self) -> None:
-        self._clock.after(self._random.expovariate(1 / 400_000), self._act)
+        self._clock.after(self._random.expovariate(1 / _ADMIN_EVERY_MS), self._act)
 
     def _act(self) -> None:
         kinds = ("alter_configs", "alter_offsets", "delete_offsets", "delete_group")

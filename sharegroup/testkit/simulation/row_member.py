@@ -101,6 +101,8 @@ class RowMember:
         #: What the process before has asked for when its place was taken.
         self._of_the_fenced: set[str] = set()
         self._fetches: dict[Key, FetchRequest] = {}
+        #: When each of them was sent first.
+        self._fetched_ms: dict[Key, int] = {}
         self._acknowledgements: dict[str, _Sent] = {}
         self._seen: set[str] = set()
         self._heartbeat_id = ""
@@ -296,7 +298,7 @@ class RowMember:
             *self._named(key), max_records=self.habits.max_records, max_wait_ms=max_wait_ms,
             is_static=self.habits.is_static and not self.habits.renews,
         )  # fmt: skip
-        self._fetches[key] = request
+        self._fetches[key], self._fetched_ms[key] = request, self._clock.now_ms
         self._send(request)
         self._in_a_while(max_wait_ms + _ANSWER_MS, lambda: self._fetch_again(key, request))
 
@@ -336,6 +338,8 @@ class RowMember:
             f"gets {key} {_ranges(acquired)} until {_seconds(self, response.lock_deadline_ms)}",
             str(key),
         )
+        shortest_ms = self.world.shortest_lock_ms(self.group_id)
+        self._judge.is_whole_lock(key, response.lock_deadline_ms, self._fetched_ms[key], shortest_ms)
         self._judge.delivered(self.identity, key, acquired, response.lock_deadline_ms, response.id)
         held = _Held(acquired, self._judge.grant(self.group_id, self.identity, response.lock_deadline_ms))
         work_ms = self._random.uniform(*self.habits.work_ms)

@@ -17,17 +17,23 @@ from sharegroup.spark.job.supervisor import Supervisor
 from sharegroup.testkit.simulation import job_adapter
 from sharegroup.testkit.simulation.broker_answers import BatchBytes, BrokerAnswers, UpstreamFaults
 from sharegroup.testkit.simulation.checkpoint_folder import CheckpointFolder
+from sharegroup.testkit.simulation.delivery_watch import WATCHED
 from sharegroup.testkit.simulation.job_adapter import GROUP_COORDINATOR, NAMES, QueryParts
+from sharegroup.testkit.simulation.machine_clock import MachineClock, SimulatedJobClock
 from sharegroup.testkit.simulation.simulated_log_poll import SimulatedLogPoll
 from sharegroup.testkit.simulation.simulated_tables import StoreFaults
 from sharegroup.testkit.simulation.spark_stand_in import MicroBatches, RequestTopic
-from sharegroup.testkit.simulation.virtual_clock import Event
+from sharegroup.testkit.simulation.virtual_clock import Action, Event
 from sharegroup.testkit.simulation.world import GROUP_REQUESTS, JOB_TOPICS, PARTITION_REQUESTS, World
 
 #: How often a supervisor looks after queries that do not run.
 _WATCH_MS = 500
 #: How late a source sees what it polls for, at most: a request, a table, a log that grew while members wait.
 _SILENT_POLL_MS, _SILENT_AGO_MS = 500, 15_000
+#: How long a look-up that began before the end of the run may take.
+_LAST_LOOK_MS = 10_000
+#: For how long after a log has grown it may not have been asked for: a source asks once in its poll interval.
+_LOG_LOOKS_MS = 1_000
 _REQUEST_MS, _LINGER_MS, _TABLE_MS, _LOG_MS, _POLL_MS = 40, 1_000, 500, 200, 150
 
 
@@ -75,9 +81,15 @@ class SimulatedJob:
         self.alive = True
         #: Where the process is to die next: the name of a point, and how many of them pass before.
         self.dies_at: tuple[str, int] | None = None
+        #: Where it is to stand still next, likewise, and for how long (ms); `on_stand` is told when it does.
+        self.stands_at: tuple[str, int, float] | None = None
+        self.on_stand: Callable[[], None] = lambda: None
+        self._still_until_ms = 0.0
         self._on_exit = on_exit
         self._random: Random = world.random(f"job {name}")
         self._watching = False
+        machine = MachineClock(world, name)
+        self._clocks = {query: SimulatedJobClock(machine) for query in NAMES}
         self._lead: JobLead | None = None
         self._have_lost_commits: set[str] = set()
         self.queries: dict[str, StreamingQuery] = {}
@@ -115,7 +127,7 @@ class SimulatedJob:
 
     def _look(self) -> None:
         """Look whether another job leads, as `job_lead.LeadWatch` does."""
-        if not self.alive:
+        if not self.alive or self.is_postponed(self._look):
             return
         assert self._lead is not None
         try:
@@ -138,21 +150,15 @@ class SimulatedJob:
             self.world.trace.add(self.name, f"is killed: {why}")
             self._on_exit(self, None)
 
-    def now_ms(self) -> int:
-        """The process's clock."""
-        return self.clock.now_ms
-
     def pause(self, least_ms: float, most_ms: float) -> None:
         """Let time pass; raises Killed when the process died meanwhile."""
         self.clock.sleep(self._random.uniform(least_ms, most_ms))
-        if not self.alive:
-            raise Killed
+        self._stand()
 
     def wait(self, until: Callable[[], bool], most_ms: float) -> None:
         """Let time pass until a condition holds, at most so long; raises Killed when the process died meanwhile."""
         self.clock.run_while(lambda: self.alive and not until(), self.clock.now_ms + most_ms)
-        if not self.alive:
-            raise Killed
+        self._stand()
 
     def point(self, where: str) -> None:
         """A place to die at. At some of them Spark writes to its checkpoint, which is on the disk of the tables."""
@@ -163,6 +169,36 @@ class SimulatedJob:
                 self.dies_at = self.dies_at[0], self.dies_at[1] - 1
             else:
                 self.kill(f"at {where!r}")
+        if self.stands_at is not None and where.startswith(self.stands_at[0]):
+            point, passes, ms = self.stands_at
+            self.stands_at = (point, passes - 1, ms) if passes else None
+            if self.stands_at is None:
+                self.world.trace.add(self.name, f"stands still for {ms / 1000:g} s at {where!r}")
+                self._still_until_ms = self.clock.now_ms + ms
+                self.on_stand()
+        self._stand()
+
+    @property
+    def stands_still(self) -> bool:
+        """Whether nothing of it goes on, as by SIGSTOP."""
+        return self.still_ms > 0
+
+    @property
+    def still_ms(self) -> float:
+        """For how long it stands still yet."""
+        return max(0.0, self._still_until_ms - self.clock.now_us / 1000)
+
+    def is_postponed(self, action: Action) -> bool:
+        """Return whether the process stands still; the action then comes soon after it has gone on with its work."""
+        if self.stands_still:
+            self.clock.at(self._still_until_ms + self._random.uniform(1, 1_000 * LOOK_INTERVAL_S), action)
+            return True
+        return False
+
+    def _stand(self) -> None:
+        """Raises Killed when the process is dead."""
+        while self.alive and self.stands_still:
+            self.clock.run_until(self._still_until_ms)
         if not self.alive:
             raise Killed
 
@@ -193,7 +229,7 @@ class SimulatedJob:
         self.clock.after(_WATCH_MS, self._watch)
 
     def _watch(self) -> None:
-        if not self.alive:
+        if not self.alive or self.is_postponed(self._watch):
             return
         if self._watching:  # it is starting one query while the other ends
             self.clock.after(_WATCH_MS, self._watch)
@@ -228,6 +264,7 @@ class SimulatedJob:
             self._log_poll(),
             lambda: self._drop_checkpoint(name),
             self.checkpoints[name].mark,
+            self._clocks[name],
         )
         epoch = self._lead.epoch_for(name)
         steps = parts.run.steps
@@ -252,7 +289,9 @@ class SimulatedJob:
         world, random = self.world, self.world.random("look-ups")
         latency_s = (lambda: random.uniform(0.0005, 0.005)) if "silent_leader" in world.faults else (lambda: 0.0)
         answers = BrokerAnswers(world.kafka, random, UpstreamFaults(), BatchBytes(), latency_s, self._metadata_lag_ms)
-        return SimulatedLogPoll(world.clock, answers, lambda: self.alive, lambda: self.point("looked up"), world.end_ms)
+        return SimulatedLogPoll(
+            world.clock, answers, lambda: self.alive, lambda: self.point("looked up"), world.end_ms + _LAST_LOOK_MS
+        )
 
     def _drop_checkpoint(self, name: str) -> None:
         self.point("drop checkpoint")
@@ -272,7 +311,8 @@ class StreamingQuery:
     def __init__(self, job: SimulatedJob, name: str, parts: QueryParts) -> None:
         self._job, self.name, self.parts = job, name, parts
         self._failure: BaseException | None = None
-        self._running = self._again = self._log_grew = False
+        self._running = self._again = False
+        self._log_grew_ms = -_LOG_LOOKS_MS
         self._active = True
         self._wake: tuple[float, Event] | None = None
         self._random = job.world.random(f"job {job.name}")
@@ -281,7 +321,6 @@ class StreamingQuery:
         self.micro_batches = MicroBatches(
             job,
             job.world.random("spark"),
-            job.now_ms,
             job.checkpoints[name],
             parts.source,
             RequestTopic(
@@ -345,10 +384,10 @@ class StreamingQuery:
             and (self._running or self.parts.source._hand_over.read().waiting)
         ):
             self.wake(self._random.uniform(1, _LOG_MS))
-            self._log_grew = True
+            self._log_grew_ms = self._job.clock.now_ms
 
     def _run(self) -> None:
-        if not self.is_active:
+        if not self.is_active or self._job.is_postponed(self._run):
             return
         if self._running:
             self._again = True
@@ -385,8 +424,8 @@ class StreamingQuery:
         for partition, log in enumerate(self._job.world.kafka.topic(self._topic).partitions):
             rows = log.records(read.get(partition, 0))
             unread = next((row for row in rows if not log.is_aborted(row[1].offset)), None)
-            if unread is not None and unread[0] < clock_ms:
-                late_ms = clock_ms - unread[0]
+            late_ms = 0 if unread is None else clock_ms - unread[0]
+            if unread is not None and late_ms > self._job.world.kafka.most_behind_ms:
                 text = f"{self._topic}-{partition}: {unread[1].offset} is unread, and {late_ms} ms older than a tick"
                 self._job.world.judge.violate("the safe clock waits for requests", text)
 
@@ -398,15 +437,14 @@ class StreamingQuery:
                 other.wake(self._random.uniform(1, _TABLE_MS))
 
     def _wake_at_deadline(self) -> None:
-        now = self._job.now_ms()
-        deadline = self.parts.source._hand_over.read().deadlines.first_ms
+        told = self.parts.source._hand_over.read()
+        now, deadline = told.brokers_ms(self.parts.source._local_ms()), told.deadlines.first_ms
         idle = float(self._job.config.job.log_idle_poll_interval_ms)
         if deadline is not None:
             # A tick needs a safe time beyond the deadline: it is looked for a moment later.
             idle = min(idle, max(deadline - now + 2.0, self._tick_poll_ms()))
         if self._may_see_more_soon():
             idle = min(idle, _SILENT_POLL_MS)
-        self._log_grew = False
         self.wake(idle)
 
     def _tick_poll_ms(self) -> float:
@@ -417,4 +455,6 @@ class StreamingQuery:
     def _may_see_more_soon(self) -> bool:
         """Whether the last look may have missed something: a leader did not answer, or a log was not asked for."""
         world = self._job.world
-        return "silent_leader" in world.faults and (self._log_grew or world.kafka.silent_ago_ms < _SILENT_AGO_MS)
+        if "silent_leader" in world.faults and world.kafka.silent_ago_ms < _SILENT_AGO_MS:
+            return True
+        return world.clock.now_ms - self._log_grew_ms < _LOG_LOOKS_MS and bool(world.faults & WATCHED)

@@ -30,7 +30,7 @@ class SimulatedLater:
         self._process.clock.after(delay_ms, self._run)
 
     def _run(self) -> None:
-        if self._busy or self._work is None or not self._process.alive:
+        if self._busy or self._work is None or not self._process.alive or self._process.is_postponed(self._run):
             return
         self._busy, work, self._work = True, self._work, None
         try:

@@ -11,6 +11,7 @@ from sharegroup.engine import rows
 from sharegroup.engine.operator import Operator
 from sharegroup.testkit.simulation.checkpoint_folder import CheckpointFolder, PlannedBatch
 from sharegroup.testkit.simulation.kafka_log import SimulatedKafka
+from sharegroup.topics.job_clock import BrokersTime
 
 KeyedRow = tuple[str, str]
 #: An operator with the state that a key has.
@@ -106,14 +107,13 @@ class MicroBatches:
         self,
         process: Process,
         random: Random,
-        now_ms: Callable[[], int],
         folder: CheckpointFolder,
         source: Source,
         requests: RequestTopic,
         restore: Restore,
         query: QueryRun,
     ) -> None:
-        self._process, self._random, self._now_ms = process, random, now_ms
+        self._process, self._random = process, random
         self._folder, self._source, self._requests, self._restore = folder, source, requests, restore
         self._query = query
         if folder.first is None:
@@ -145,8 +145,8 @@ class MicroBatches:
             if planned is None:
                 return False
             self._process.point("planned")
-        self._query.begin(batch_id)
-        self._query.finish(batch_id, self._outputs(batch_id, planned))
+        time = self._query.begin(batch_id)
+        self._query.finish(batch_id, self._outputs(batch_id, planned, time))
         self._process.point("returned")
         folder.commits = batch_id + 1
         folder.forget_old()
@@ -161,10 +161,10 @@ class MicroBatches:
         if end_log == log and end_requests == requests:
             return None
         self._process.pause(0.5, 6)
-        self._folder.offsets.append(PlannedBatch(end_log, end_requests, self._now_ms()))
+        self._folder.offsets.append(PlannedBatch(end_log, end_requests))
         return list(found)
 
-    def _outputs(self, batch_id: int, planned: Sequence[KeyedRow] | None) -> list[str]:
+    def _outputs(self, batch_id: int, planned: Sequence[KeyedRow] | None, time: BrokersTime) -> list[str]:
         log, requests = self._folder.starts(batch_id)
         batch = self._folder.offsets[batch_id]
         found = self._source.again(log, batch.log) if planned is None else planned
@@ -179,7 +179,7 @@ class MicroBatches:
         for key in keys:
             self._random.shuffle(by_key[key])
             operator = self._restore(key, before.get(key))
-            output = operator.run(by_key[key], batch.timestamp_ms)
+            output = operator.run(by_key[key], time.latest_ms, time.earliest_ms)
             state = operator.dump()
             outputs.append(output.encode())
             if state is None:

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from sharegroup.engine.partition_configs import PartitionConfig
 from sharegroup.tables.schemas import SHARE_GROUP_STATE
 from sharegroup.tables.state_table import folded_states
-from sharegroup.testkit.simulation import table_adapter
-from sharegroup.testkit.simulation.job_adapter import SHARE_PARTITION
+from sharegroup.testkit.simulation import job_sources, table_adapter
+from sharegroup.testkit.simulation.job_adapter import NAMES, SHARE_PARTITION
+from sharegroup.testkit.simulation.judge import ConfigChange
 from sharegroup.testkit.simulation.simulated_job import SimulatedJob
 from sharegroup.testkit.simulation.world import World
 from sharegroup.types import StateBatch
+from sharegroup.watch.known_configs import KnownConfigs
 
 RULE = "views agree"
+#: So long after its answer a change is wherever it has to be.
+_SETTLED_MS = 10_000
 
 
 def compare_operator_states(world: World, job: SimulatedJob) -> None:
@@ -33,6 +38,28 @@ def compare_operator_states(world: World, job: SimulatedJob) -> None:
         own = _described(window.start_offset, header, window.state_batches())
         if stored != own:
             world.judge.violate(RULE, f"operator {own}, share_group_state {stored}", key.named())
+
+
+def compare_configs(world: World, job: SimulatedJob) -> None:
+    """Report each share-partition that does not go by its group's config, as the table has it.
+
+    Nothing is compared while a change is on its way, or may be, and of groups that are being deleted.
+    """
+    queries = [job.queries[name].micro_batches for name in NAMES]
+    if any(query.has_unread or not query.is_between_batches for query in queries):
+        return
+    known = KnownConfigs()
+    known.take(job_sources.Configs(job.config, world.tables).in_force(0, fresh=True), ())
+    for key, config in table_adapter.operator_configs(job):
+        changes = world.judge.configs.get(key.group_id, ())
+        is_settled = all(change.ok is not None and _is_old(world, change) for change in changes)
+        if is_settled and config != PartitionConfig.of(known.of(key.group_id)):
+            text = f"{config}, the table says {PartitionConfig.of(known.of(key.group_id))}"
+            world.judge.violate("a config that was answered is in force", text, key.named())
+
+
+def _is_old(world: World, change: ConfigChange) -> bool:
+    return change.answered_ms is not None and world.clock.now_ms - change.answered_ms > _SETTLED_MS
 
 
 def _described(start_offset: int, header: Any, batches: Iterable[StateBatch]) -> tuple[Any, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from sharegroup.engine.partition_configs import PartitionConfig
 from sharegroup.engine.shard_state import ShardState
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffsetHeader
 from sharegroup.share_partition import SharePartition
@@ -58,14 +59,25 @@ def log_of(kafka: SimulatedKafka, key: TableKey) -> PartitionLog | None:
     return topic.partitions[key.partition] if topic and key.partition < len(topic.partitions) else None
 
 
+def operator_configs(job: SimulatedJob) -> Iterator[tuple[TableKey, PartitionConfig]]:
+    """The group's config as each share-partition has it."""
+    for loaded in _shard_states(job):
+        for partition in loaded.here():
+            key = TableKey(loaded.group_id, loaded.topic, loaded.topic_id, partition)
+            yield key, loaded.configs.of(partition)
+
+
 def operator_states(job: SimulatedJob) -> Iterator[tuple[TableKey, ShareGroupOffsetHeader, SharePartition]]:
     """What the share_partition operator goes on with."""
-    for key, state in sorted(job.queries[SHARE_PARTITION].micro_batches.state.items()):
-        if key == UNKEYED:
-            continue
-        group_id, topic_id, _ = ShardKey.decode(key)
-        loaded = ShardState(group_id, topic_id, state)
+    for loaded in _shard_states(job):
         for partition in loaded.here():
             led = loaded.led(partition)
             assert led is not None
-            yield TableKey(group_id, loaded.topic, topic_id, partition), led.header, led.window
+            yield TableKey(loaded.group_id, loaded.topic, loaded.topic_id, partition), led.header, led.window
+
+
+def _shard_states(job: SimulatedJob) -> Iterator[ShardState]:
+    for key, state in sorted(job.queries[SHARE_PARTITION].micro_batches.state.items()):
+        if key != UNKEYED:
+            group_id, topic_id, _ = ShardKey.decode(key)
+            yield ShardState(group_id, topic_id, state)

@@ -55,6 +55,9 @@ FAULTS = (
     "job_topics_grow",  # the job's own topics get more partitions
     "job_transactions",  # somebody writes to the request topics in transactions
     "unclean_election",  # a broker without the last records of a log is elected to lead it
+    "job_clock",  # the job's wall clock jumps, and its steady clock drifts
+    "broker_clocks",  # brokers' clocks differ
+    "paused_job",  # it stands still, another one takes over, and it goes on
 )
 
 #: How long everything may take to be delivered when the last fault is over: a job that is away comes back within five
@@ -62,6 +65,9 @@ FAULTS = (
 #: the locks may have to run out.
 CALM_MS = 1_500_000
 
+#: How far a broker's clock is behind the true time, in ms. Gateways answer acknowledgements early only if more than
+#: that is left of a lock (gateway.ack.margin.ms).
+_BEHIND_MS = (0, 20, 300, 1_500)
 #: What a run's brokers may be beside that.
 NO_TOPIC_IDS = "no_topic_ids"  # they are older than topic ids
 
@@ -108,11 +114,20 @@ class World:
     def longest_lock_ms(self, group_id: str) -> int:
         """How long a lock of a group can be, whatever its administrator has asked for up to now."""
         config = self.config.group_config(group_id)
-        default = str(config.record_lock_duration_ms)
-        now_ms = self.clock.now_ms
-        values = self.judge.possible_values(group_id, "share.record.lock.duration.ms", default, 0, now_ms)
         static_ms = config.static_record_lock_duration_ms if config.client_id_as_instance_id else 0
-        return max(static_ms, *map(int, values))
+        return max(static_ms, *self._lock_durations_ms(group_id))
+
+    def shortest_lock_ms(self, group_id: str) -> int:
+        """Return how long a lock of a group is at least, whatever its administrator has asked for up to now."""
+        return min(self._lock_durations_ms(group_id))
+
+    def _lock_durations_ms(self, group_id: str) -> list[int]:
+        default = str(self.config.group_config(group_id).record_lock_duration_ms)
+        now_ms = self.clock.now_ms
+        return [
+            int(value)
+            for value in self.judge.possible_values(group_id, "share.record.lock.duration.ms", default, 0, now_ms)
+        ]
 
     def random(self, name: str) -> Random:
         """A source of chance of its own, so that one actor more or less does not change all others."""
@@ -151,6 +166,10 @@ def make_world(
     kafka.may_grow = "job_topics_grow" in chosen
     for topic in JOB_TOPICS:
         kafka.create_topic(topic, 2)
+    if "broker_clocks" in chosen:
+        behind = Random(f"{seed}/broker clocks")
+        kafka.behind_ms = {node_id: behind.choice(_BEHIND_MS) for node_id in kafka.brokers}
+        kafka.timed = JOB_TOPICS
     tables = SimulatedTables()
     weather = Weather()
     if "bad_network" in chosen:

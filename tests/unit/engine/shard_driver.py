@@ -58,11 +58,11 @@ class ShardDriver:
         self._next_offset += 1
         return rows.encode(rows.REQUEST, f"0\t{self._next_offset - 1}\t{T0 + at}\t{value.decode()}")
 
-    def batch(self, *lines: str, at: int) -> Output:
-        """A micro-batch of these rows with the timestamp `at`."""
+    def batch(self, *lines: str, at: int, earliest: int | None = None) -> Output:
+        """A micro-batch of these rows at the time `at`; `earliest` is that of the broker that is behind most."""
         if self._restarts:
             self._shard = self._restored(self.state)
-        output = self._shard.run(lines, T0 + at)
+        output = self._shard.run(lines, T0 + at, T0 + (at if earliest is None else earliest))
         self.state = self._shard.dump()
         return Output.decode(output.encode())
 
@@ -176,10 +176,10 @@ def fence(incarnation: str, joined: int = 0, member: str = "m1", partition: int 
     )  # fmt: skip
 
 
-def configure(partition: int = 0, **values: object) -> ConfigureRequest:
-    """The group's configuration has changed."""
+def configure(partition: int = 0, altered: int = 0, **values: object) -> ConfigureRequest:
+    """The group's configuration was changed, `altered` ms after T0."""
     values = Config().group_config(GROUP).to_json() | values
-    return ConfigureRequest("c", GROUP, TOPIC, TOPIC_ID, partition, "", config=values)
+    return ConfigureRequest("c", GROUP, TOPIC, TOPIC_ID, partition, "", config=values, altered_ms=T0 + altered)
 
 
 # -- what comes out ----------------------------------------------------------------------------------------------------

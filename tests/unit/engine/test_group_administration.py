@@ -145,6 +145,7 @@ def test_the_share_partitions_are_told_before_the_answer_and_start_by_the_reset_
                 "member_epoch": -1,
                 "reply_to": "",
                 "config": config,
+                "altered_ms": T0 + 20,
             },
         )
         for partition in (0, 1)

@@ -63,6 +63,18 @@ def test_each_share_partition_has_the_change_that_came_to_it() -> None:
     assert (lock_ms(shard, 12), lock_ms(shard, 13, 1)) == (60_000, 60_000)
 
 
+@pytest.mark.parametrize("lines", [(), (config(**LONG),)])
+def test_a_change_that_comes_after_a_later_one_is_passed_over(lines: tuple[str, ...]) -> None:
+    """A leader was paused before it sent it; its successor has sent the later one, and may have said it once more."""
+    shard = two()
+    shard.send(configure(0, altered=20, **LONG), at=30)
+    shard.batch(*lines, at=35)
+    shard.send(configure(0, altered=10, **SHORT), configure(1, altered=10, **SHORT), at=40)
+    assert (lock_ms(shard, 41), lock_ms(shard, 42, 1)) == (60_000, 15_000)
+    shard.send(configure(0, altered=20, **SHORT), at=43)  # of the same moment
+    assert lock_ms(shard, 44) == 15_000
+
+
 def test_what_the_source_says_is_newer_than_all_changes_before() -> None:
     shard = two()
     shard.send(configure(0, **SHORT), at=5)

@@ -435,11 +435,6 @@ def test_what_cannot_be_a_topic_becomes_no_share_partition(topics: dict[str, Top
     assert output.tables == {}
 
 
-def test_time_never_goes_back() -> None:
-    group = with_assignment()
-    assert group.send(heartbeat("h3", 3), at=-5_000).now_ms == T0 + 20
-
-
 def topic_deleted(*topic_ids: str) -> TopicDeletedNotice:
     return TopicDeletedNotice("t", GROUP, topic_ids=topic_ids)
 

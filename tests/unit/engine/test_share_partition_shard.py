@@ -254,13 +254,6 @@ def test_the_time_of_a_batch_alone_expires_nothing() -> None:
     assert output.tables["delivery_log"] == [transition(0, 9, "ACQUIRED>AVAILABLE", "lock_timeout", 1)]
 
 
-def test_time_never_goes_back() -> None:
-    shard = acquired_ten()
-    shard.batch(log(20), at=5_000)
-    output = shard.send(fetch("f1", max_records=1), at=1_000)
-    assert (output.now_ms, output.responses[0]["lock_deadline_ms"]) == (T0 + 5_000, T0 + 5_000 + LOCK_MS)
-
-
 def test_a_lock_that_ran_out_archives_at_the_delivery_limit() -> None:
     shard = ShardDriver()
     shard.batch(config(delivery_count_limit=2), load(0, (0, 1)), at=0)

@@ -95,7 +95,7 @@ def test_share_partitions_are_told_which_process_the_member_is_now_and_no_epoch_
     join(driver, "p2")
     topics = tuple(driver.group.metadata.assignable().values())
     assert topics
-    assert driver.last.fence == FenceMember(GROUP, member_id, "p2", driver.now_ms, topics)
+    assert driver.last.fence == FenceMember(GROUP, member_id, "p2", topics)
     assert driver.epochs() == epochs
 
 

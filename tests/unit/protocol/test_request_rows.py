@@ -98,7 +98,7 @@ SHARE_PARTITION_ROWS = st.one_of(
     st.builds(ReleaseMemberRequest, *COMMON, opened_ms=st.integers(-1, MAX_OFFSET)),
     st.builds(ReleaseMemberRequest, *COMMON, delivered=st.just(()) | RANGES, requester=st.just("") | TEXT),
     st.builds(FenceMemberRequest, *COMMON[:-1], TEXT, joined_ms=OFFSET),
-    st.builds(ConfigureRequest, *OF_NOBODY, config=CONFIG),
+    st.builds(ConfigureRequest, *OF_NOBODY, config=CONFIG, altered_ms=OFFSET),
 )  # fmt: skip
 
 

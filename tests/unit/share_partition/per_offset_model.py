@@ -29,6 +29,8 @@ class Record:
     batch: tuple[int, int]
     member: str | None = None
     deadline: int | None = None
+    #: Who held it last, of one that is AVAILABLE because its lock ran out or its member left.
+    lost_by: str | None = None
 
 
 @dataclass
@@ -147,13 +149,16 @@ class PerOffsetModel:
                 record = self.records.get(offset)
                 if record is None or record.count != count:
                     continue
-                if record.member == member or record.state is RecordState.AVAILABLE:
+                if member in (record.member, record.lost_by):
                     self.records[offset] = Record(RecordState.AVAILABLE, count - 1, record.batch)
                     taken.add(offset)
 
     def _release(self, offsets: list[int], config: SharePartitionConfig) -> None:
         for offset in offsets:
+            member = self.records[offset].member
             self.records[offset] = self._let_go(self.records[offset], RecordState.AVAILABLE, config)
+            if self.records[offset].state is RecordState.AVAILABLE:
+                self.records[offset] = replace(self.records[offset], lost_by=member)
         if offsets:
             self._advance()
 

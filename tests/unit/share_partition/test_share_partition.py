@@ -219,6 +219,23 @@ def test_an_attempt_that_reached_nobody_is_taken_back_though_its_lock_has_run_ou
     assert acquired(partition, "m2") == (AcquiredRange(0, 1, 2), AcquiredRange(2, 9, 1))
 
 
+def test_a_repeated_return_leaves_the_attempt_of_another_member_alone() -> None:
+    """The lock of the other member has run out, and its delivery has the same count."""
+    partition = SharePartition(0, 0, 10)
+    acquired(partition)
+    given_back = [AcquiredRange(0, 9, 1)]
+    partition.replay(partition.never_delivered("m1", given_back))
+    acquired(partition, "m2")
+    partition.replay(partition.expire(CONFIG.record_lock_duration_ms + 1, CONFIG))
+    restored = SharePartition.restore(partition.dump())
+    for window in (partition, restored):
+        assert window.never_delivered("m1", given_back).is_empty
+        assert window.never_delivered("m2", given_back).transitions == (
+            Transition(0, 9, A, A, Cause.UNACQUIRE, "m2", 0),
+        )
+        assert window.state_batches() == [StateBatch(0, 9, A, 1, None, None)]
+
+
 def test_what_has_happened_since_is_not_undone_by_an_attempt_that_is_taken_back() -> None:
     partition = SharePartition(0, 0, 10)
     acquired(partition)

@@ -1,12 +1,14 @@
 """The brokers' clock, as told by the rows that were appended. PURE: no clock, no I/O.
 
 It is what acknowledgements are judged by. A gateway whose own clock is wrong would drop what it has just been given, or
-hand out what nobody may acknowledge any more. An append happened between sending it and its answer, so its time tells
-the offset, as exactly as that took. What it tells gets older: clocks drift. A time that cannot be true under what is
-known shows that one of the clocks has jumped.
+hand out what nobody may acknowledge any more; a job would end locks early, or never. An append happened between sending
+it and its answer, so its time tells the offset, as exactly as that took. What it tells gets older: clocks drift. A time
+that cannot be true under what is known shows that one of the clocks has jumped.
 """
 
 from __future__ import annotations
+
+from math import ceil
 
 #: What is known gets worse by this, ms for each ms: twice as fast as clocks that are kept right are slewed.
 DRIFT = 0.001
@@ -36,6 +38,12 @@ class BrokerClock:
     def now_ms(self, local_ms: int) -> int:
         """The brokers' time now; the local time while nothing was appended yet."""
         return local_ms + self._offset_ms
+
+    def bounds_ms(self, local_ms: int) -> tuple[int, int]:
+        """Return the earliest and the latest time that the brokers may have now."""
+        assert self._took_ms is not None, "nothing was appended yet"
+        slack_ms = ceil(self._worth_ms(local_ms) / 2)
+        return self.now_ms(local_ms) - slack_ms, self.now_ms(local_ms) + slack_ms
 
     def _worth_ms(self, local_ms: int) -> float:
         """How long the append took that the offset is known by, and what has made it worse since then."""

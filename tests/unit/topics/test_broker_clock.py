@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sharegroup.gateway.job_client.broker_clock import BrokerClock
+from sharegroup.topics.broker_clock import BrokerClock
 
 
 def test_the_local_time_counts_while_nothing_is_known() -> None:

@@ -1,0 +1,15 @@
+"""This machine's time since it was started. Nobody sets it, and it goes on while the machine is suspended.
+
+It is the same for all processes of the machine.
+"""
+
+from __future__ import annotations
+
+import time
+
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def steady_ms() -> int:
+    """Return the time in milliseconds."""
+    return int(time.clock_gettime(_CLOCK) * 1000)

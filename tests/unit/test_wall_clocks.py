@@ -1,0 +1,35 @@
+"""The job decides nothing by a wall clock: whoever reads one says here what for."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import sharegroup
+
+ROOT = Path(sharegroup.__file__).parent
+#: What runs in the job, its sources and its operators.
+PACKAGES = (
+    "commit", "engine", "group_coordinator", "share_coordinator", "share_partition", "spark/job", "spark/queries",
+    "tables", "topics", "watch",
+)  # fmt: skip
+_WALL_CLOCK = re.compile(r"time\.time(_ns)?\(|datetime\.(now|utcnow|today)\(|date\.today\(|currentTimeMillis")
+READERS = {
+    "commit/group_move.py": "a stamp on rows that are moved",
+    "commit/job_metrics.py": "ages in metrics",
+    "commit/leaders.py": "a stamp on the row of a start",
+    "commit/local_log.py": "compares with times of files, which have the same clock",
+    "commit/state_base_upkeep.py": "compares with times of files, which have the same clock",
+    "commit/upkeep_worker.py": "refuses to delete by it when it is far ahead",
+    "spark/job/job.py": "a stamp on rows that are upgraded",
+}
+
+
+def test_nothing_else_of_the_job_reads_a_wall_clock() -> None:
+    found = {
+        str(path.relative_to(ROOT))
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+        if _WALL_CLOCK.search(path.read_text())
+    }
+    assert found == READERS.keys()
