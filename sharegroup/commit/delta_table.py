@@ -64,6 +64,8 @@ class DeltaVersions:
         `version` is an older version to look at; None: the newest.
         """
         self.spec, self._root, self._options = spec, root, options
+        #: Without the comments of columns, which may have been others when the table was created.
+        self._written = pa.schema([field.remove_metadata() for field in spec.schema])
         self._sync = LocalSync(table_path(root, spec), is_synced)
         self._upkeep = DeltaUpkeep(table_path(root, spec), options, self._sync)
         with store_errors():
@@ -111,7 +113,7 @@ class DeltaVersions:
 
     def write(self, write: Write, stamp: Stamp) -> None:
         """A predicate over the partition column alone: files are put in place of others, and none is read."""
-        rows = pa.Table.from_pylist(list(write.rows), schema=self.spec.schema)
+        rows = pa.Table.from_pylist(list(write.rows), schema=self._written)
         properties = commit_properties(stamp)
         with store_errors():
             if write.chunks:

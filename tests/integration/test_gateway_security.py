@@ -125,7 +125,8 @@ def test_kafka_python(
     keys = {name.replace(".", "_"): value for name, value in own.gateway(mechanism).items()}
     if "seen-by-carol" not in kafka.topics():
         kafka.create_topic("seen-by-carol")
-    with lone_gateway(tmp_path, kafka.bootstrap_servers, **keys) as gateway:
+    alone = {"share.group.responses.topic": "no-other-gateway"}  # whose certificate would be another
+    with lone_gateway(tmp_path, kafka.bootstrap_servers, job=alone, **keys) as gateway:
         consumer = KafkaConsumer(bootstrap_servers=gateway.bootstrap_servers, **own.kafka_python("carol", mechanism))
         try:
             assert consumer.topics() == {"seen-by-carol"}

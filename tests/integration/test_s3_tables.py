@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -103,7 +104,7 @@ def test_upkeep_has_the_options_in_its_own_process(root: str, s3: S3Server) -> N
     where = {"tables.path": root, "tables.storage.options": s3.options}
     process = UpkeepProcess(settings(parse_config({"job": where}, "test")))
     try:
-        process.request(SHARE_PARTITION_TABLES, steps.leader_epoch)
+        process.request(SHARE_PARTITION_TABLES, steps.leader_epoch, int(time.time() * 1000))
         states, log = (table_path(root, spec) for spec in SHARE_PARTITION_TABLES)
         wait_until(lambda: len(DeltaTable(states, storage_options=s3.options).file_uris()) == 1, "its files are one")
         wait_until(lambda: not DeltaTable(log, storage_options=s3.options).file_uris(), "what was years old is gone")
