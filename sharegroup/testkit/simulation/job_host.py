@@ -289,7 +289,7 @@ class JobHost:
         self._clock.after(_DECIDED_MS, lambda: self._check_one_runs(launched))
 
     def _check_one_runs(self, launched: SimulatedJob) -> None:
-        alive = [job for job in self.jobs if job.alive]
+        alive = [job for job in self.jobs if job.alive and not job.stands_still]
         if len(alive) > 1 and alive[-1] is launched:
             names = ", ".join(job.name for job in alive)
             self._world.judge.violate("one job", f"{names} run {_DECIDED_MS} ms after {launched.name} was started")

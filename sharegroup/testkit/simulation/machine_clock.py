@@ -6,6 +6,7 @@ project's code decides nothing by it; code that does is what the fault is there 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 from sharegroup.testkit.simulation.world import World
@@ -21,10 +22,10 @@ _DRIFT = 0.0002
 
 
 class MachineClock:
-    """The clocks of one process; `name` is the process's, for the trace."""
+    """The clocks of one process; `name` is the process's, for the trace. They are set while it `is_alive`."""
 
-    def __init__(self, world: World, name: str) -> None:
-        self._world, self._name = world, name
+    def __init__(self, world: World, name: str, is_alive: Callable[[], bool]) -> None:
+        self._world, self._name, self._is_alive = world, name, is_alive
         self._random: Random = world.random(f"clock {name}")
         self._wrong_ms = 0
         self._rate = 1.0
@@ -44,7 +45,7 @@ class MachineClock:
         self._world.clock.after(self._random.expovariate(1 / _EVERY_MS), self._jump)
 
     def _jump(self) -> None:
-        if not self._world.has("job_clock"):
+        if not (self._world.has("job_clock") and self._is_alive()):
             return
         self._wrong_ms = self._random.choice((-1, 1)) * self._random.choice(_JUMPS_MS)
         self._world.trace.add(self._name, f"wall clock is set {self._wrong_ms / 1000:+g} s from the true time")

@@ -88,7 +88,7 @@ class SimulatedJob:
         self._on_exit = on_exit
         self._random: Random = world.random(f"job {name}")
         self._watching = False
-        machine = MachineClock(world, name)
+        machine = MachineClock(world, name, lambda: self.alive)
         self._clocks = {query: SimulatedJobClock(machine) for query in NAMES}
         self._lead: JobLead | None = None
         self._have_lost_commits: set[str] = set()

@@ -48,6 +48,8 @@ class SparkWitness:
         self._renewals: dict[str, _Sent] = {}
         #: By offset, with the delivery count.
         self._grants: dict[Key, dict[int, tuple[int, Grant]]] = {}
+        #: (offset, delivery count) of what was acknowledged with success.
+        self._settled: dict[Key, set[tuple[int, int]]] = {}
 
     def tells(self, text: str, batch: AcquiredBatch | None = None) -> None:
         """A line of the trace."""
@@ -141,13 +143,17 @@ class SparkWitness:
         if response.error_code:
             name = ErrorCode(response.error_code).name
             self._trace.add(self.member_id, f"acknowledgement of {key} {told} refused: {name}", str(key))
-            # Who is fenced has lost its place: it ends, and its next process goes on.
-            if len(known) == len(grants) and response.error_code != ErrorCode.FENCED_INSTANCE_ID:
+            # Who is fenced has lost its place: it ends, and its next process goes on. What the process before has
+            # acknowledged, the next one may give up that has heard of no answer.
+            is_settled = not self._settled.get(key, set()).isdisjoint(counts.items())
+            is_fenced = response.error_code == ErrorCode.FENCED_INSTANCE_ID
+            if len(known) == len(grants) and not is_fenced and not is_settled:
                 first = min(known, key=lambda grant: (grant.generation, grant.deadline_ms))
                 self._judge.acknowledgement_refused(key, told, first, sent.appended_ms, name)
             return
         self._trace.add(self.member_id, f"acknowledgement of {key} {told} OK", str(key))
         self._judge.acknowledged_ok(self.member_id, key, request.batches, counts)
+        self._settled.setdefault(key, set()).update(counts.items())
         is_renewing = any(renewal.key == key for renewal in self._renewals.values())
         if sent.appended_ms is not None and len(known) == len(grants) and not is_renewing:
             last = max(known, key=lambda grant: grant.deadline_ms)
