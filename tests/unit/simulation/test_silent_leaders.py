@@ -93,8 +93,8 @@ DEFECTS: dict[str, tuple[Plant, str]] = {
         (a_silent_broker_is_never_asked_again, "everything is delivered"),
     )
 }
-#: A seed that shows them all.
-_SEED = 24
+#: Each defect shows in one of them.
+_SEEDS = (24, 3, 17)
 _FAULTS, _HOURS = ("silent_leader",), 0.4
 
 
@@ -109,8 +109,8 @@ def _long_silences(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_planted_defect_of_silent_leaders_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant, rule = DEFECTS[name]
     plant(monkeypatch)
-    assert rule in {violation.rule for violation in run(_SEED, _HOURS, _FAULTS).violations}
+    assert any(rule in {violation.rule for violation in run(seed, _HOURS, _FAULTS).violations} for seed in _SEEDS)
 
 
 def test_silent_leaders_break_no_promise() -> None:
-    assert run(_SEED, _HOURS, _FAULTS).violations == ()
+    assert [run(seed, _HOURS, _FAULTS).violations for seed in _SEEDS] == [()] * len(_SEEDS)
