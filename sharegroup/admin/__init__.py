@@ -15,11 +15,11 @@ from sharegroup.admin.results import (
     GroupListing,
     LogOffsets,
     MemberDescription,
-    MemberIdentity,
     OldestRecord,
     ShareGroupDescription,
     ShareGroupOffset,
 )
+from sharegroup.protocol.share_group_fields import MemberIdentity
 
 __all__ = [
     "ConfigEntry",

@@ -15,11 +15,11 @@ from sharegroup.admin.results import (
     ConfigEntry,
     GroupListing,
     LogOffsets,
-    MemberIdentity,
     OldestRecord,
     ShareGroupDescription,
     ShareGroupOffset,
 )
+from sharegroup.protocol.share_group_fields import MemberIdentity
 
 if TYPE_CHECKING:
     from typing import Self

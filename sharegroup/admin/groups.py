@@ -18,15 +18,15 @@ from kafka.protocol.consumer import LeaveGroupRequest
 
 from sharegroup.admin.brokers import Brokers
 from sharegroup.admin.errors import check, error_of
-from sharegroup.admin.results import Coordinator, GroupListing, MemberDescription, MemberIdentity, ShareGroupDescription
+from sharegroup.admin.results import Coordinator, GroupListing, MemberDescription, ShareGroupDescription
 from sharegroup.protocol.messages import ShareGroupDescribeRequest
+from sharegroup.protocol.share_group_fields import ANYBODY_AWAY, MemberIdentity
 
 #: ListGroups' first version that filters by type.
 _TYPES_VERSION = 5
 #: LeaveGroup's first version with a list of members.
 _MEMBERS_VERSION = 3
 _LEAVE_REFUSALS = {InvalidRequestError.errno: "The group has no members to be rebalanced."}
-_ANYBODY_AWAY = MemberIdentity()
 _NOT_ASKED_FOR = -(2**31)
 
 
@@ -100,8 +100,8 @@ def remove_members(
 
 def rebalance(brokers: Brokers, group_id: str) -> list[MemberIdentity]:
     """The static members that were away, and have left: asked for by a member without an id or a name."""
-    left = remove_members(brokers, group_id, [_ANYBODY_AWAY])
-    if left.get(_ANYBODY_AWAY) is not None:  # for a broker this is a member that it does not have
+    left = remove_members(brokers, group_id, [ANYBODY_AWAY])
+    if left.get(ANYBODY_AWAY) is not None:  # for a broker this is a member that it does not have
         raise GroupIdNotFoundError(f"Group {group_id} is not there, or is no share group of this project's server.")
     return list(left)
 

@@ -8,13 +8,6 @@ from typing import NamedTuple
 from kafka import TopicPartition
 
 
-class MemberIdentity(NamedTuple):
-    """A member by its id, or a static member by its name; an id beside a name must be the one of that member."""
-
-    member_id: str = ""
-    group_instance_id: str | None = None
-
-
 class GroupListing(NamedTuple):
     """A group as ListGroups has it. `group_type` is share, consumer, classic or streams."""
 

@@ -22,11 +22,10 @@ def invoke_consumer_rebalance(
     if config is not None:
         from sharegroup.topics import member_administration  # here, as Kafka's client takes a while to import
 
-        removed = asked(config, lambda found: member_administration.invoke_consumer_rebalance(found, group, timeout))
-        left = [(member_id, name) for member_id, name in removed]
+        left = asked(config, lambda found: member_administration.invoke_consumer_rebalance(found, group, timeout))
     else:
         with reported("the rebalance"), connected(bootstrap_server, command_config, int(timeout * 1000)) as admin:
-            left = [(member_id, name) for member_id, name in admin.invoke_consumer_rebalance(group)]
+            left = tuple(admin.invoke_consumer_rebalance(group))
     for member_id, name in left:
         say(f"Static member {name} ({member_id}) was away and has left group {group}.")
     say(f"Group {group} was rebalanced.")

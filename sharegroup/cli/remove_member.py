@@ -52,11 +52,9 @@ def _by_rows(
     config: Path, group: str, named: list[MemberIdentity], timeout_s: float
 ) -> dict[MemberIdentity, str | None]:
     from sharegroup.admin import MemberIdentity
-    from sharegroup.protocol import share_group_requests as rows
     from sharegroup.topics import member_administration  # here, as Kafka's client takes a while to import
 
-    members = [rows.MemberIdentity(*identity) for identity in named]
-    errors = asked(config, lambda found: member_administration.remove_members(found, group, members, timeout_s))
+    errors = asked(config, lambda found: member_administration.remove_members(found, group, named, timeout_s))
     return {
         MemberIdentity(member_id, name): message or error_name(code) if code else None
         for member_id, name, code, message in errors

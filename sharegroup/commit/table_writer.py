@@ -124,7 +124,7 @@ class TableWriter:
                 self._commit(functools.partial(self._table.restore, version), _RESTORE_APP_ID, leader_epoch)
                 self._table.sync()
                 return known
-        raise TableStoreError(f"{self.spec.name} has no version of before batch {batch_id + 1} of query {app_id}")
+        raise TableStoreError(f"{self.spec.name} has no version from before batch {batch_id + 1} of query {app_id}")
 
     def infos(self, count: int) -> list[Info]:
         """The entries of the newest commits, each batch once, the newest first."""

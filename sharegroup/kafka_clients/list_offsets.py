@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 from kafka import TopicPartition
 from kafka.protocol.consumer import (
@@ -15,6 +16,8 @@ from kafka.protocol.consumer import (
 #: Timestamps that stand for a log's start and end.
 EARLIEST, LATEST = -2, -1
 _CONSUMER, _NO_EPOCH = -1, -1
+
+T = TypeVar("T")
 
 
 def list_offsets_request(
@@ -29,18 +32,18 @@ def list_offsets_request(
     """
     topic_of = ListOffsetsRequest.ListOffsetsTopic
     epochs = leader_epochs or {}
-    topics: dict[str, list[ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition]] = {}
-    for partition, time_ms in times.items():
-        wanted = topic_of.ListOffsetsPartition(
+    wanted = {
+        partition: topic_of.ListOffsetsPartition(
             partition_index=partition.partition,
             current_leader_epoch=epochs.get(partition, _NO_EPOCH),
             timestamp=time_ms,
         )
-        topics.setdefault(partition.topic, []).append(wanted)
+        for partition, time_ms in times.items()
+    }
     return ListOffsetsRequest(
         replica_id=_CONSUMER,
         isolation_level=int(read_committed),
-        topics=[topic_of(name=name, partitions=partitions) for name, partitions in topics.items()],
+        topics=[topic_of(name=name, partitions=partitions) for name, partitions in _by_topic(wanted).items()],
     )
 
 
@@ -67,15 +70,15 @@ def leader_epochs(answer: ListOffsetsResponse) -> dict[TopicPartition, int]:
 def epoch_ends_request(epochs: Mapping[TopicPartition, int]) -> OffsetForLeaderEpochRequest:
     """A request for the offset up to which each log was written under leaders up to an epoch (KIP-320)."""
     topic_of = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
-    topics: dict[str, list[OffsetForLeaderEpochRequest.OffsetForLeaderTopic.OffsetForLeaderPartition]] = {}
-    for partition, epoch in epochs.items():
-        wanted = topic_of.OffsetForLeaderPartition(
+    wanted = {
+        partition: topic_of.OffsetForLeaderPartition(
             partition=partition.partition, current_leader_epoch=_NO_EPOCH, leader_epoch=epoch
         )
-        topics.setdefault(partition.topic, []).append(wanted)
+        for partition, epoch in epochs.items()
+    }
     return OffsetForLeaderEpochRequest(
         replica_id=_CONSUMER,
-        topics=[topic_of(topic=name, partitions=partitions) for name, partitions in topics.items()],
+        topics=[topic_of(topic=name, partitions=partitions) for name, partitions in _by_topic(wanted).items()],
     )
 
 
@@ -87,3 +90,10 @@ def epoch_ends(answer: OffsetForLeaderEpochResponse) -> dict[TopicPartition, int
         for partition in topic.partitions
         if not partition.error_code and partition.end_offset >= 0
     }
+
+
+def _by_topic(wanted: Mapping[TopicPartition, T]) -> dict[str, list[T]]:
+    topics: dict[str, list[T]] = {}
+    for partition, entry in wanted.items():
+        topics.setdefault(partition.topic, []).append(entry)
+    return topics

@@ -32,10 +32,14 @@ class StartOffset(NamedTuple):
 
 
 class MemberIdentity(NamedTuple):
-    """Who is meant: by its member id, or by its group instance id and perhaps ("": not) the member id, too."""
+    """A member by its id, or a static member by its name; an id beside a name must be the one of that member."""
 
-    member_id: str
-    group_instance_id: str | None
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+#: In LeaveGroup, alone: rebalance the group, and remove static members that are away. Kafka's clients never send it.
+ANYBODY_AWAY = MemberIdentity()
 
 
 def members(row: Mapping[str, Any]) -> tuple[MemberIdentity, ...]:

@@ -80,6 +80,15 @@ def rows(appender: RowAppender, *values: bytes) -> list[asyncio.Future[None]]:
     return [appender.append(TOPIC, b"key", value) for value in values]
 
 
+async def replica_of(broker: ScriptedBroker, cluster: ScriptedCluster, appender: RowAppender) -> ScriptedBroker:
+    """Another broker, which knows the producer of a row that is in the log of the first one."""
+    other = await ScriptedBroker(node_id=2).start()
+    cluster._brokers = (broker, other)
+    await rows(appender, b"1")[0]
+    other.producers |= broker.producers
+    return other
+
+
 NUMBERS = tuple(b"%d" % number for number in range(1_200))
 
 
@@ -222,10 +231,7 @@ def test_an_attempt_without_an_answer_leaves_time_for_another(monkeypatch: pytes
 
 def test_a_leader_that_moves() -> None:
     async def test(broker: ScriptedBroker, cluster: ScriptedCluster, appender: RowAppender) -> None:
-        other = await ScriptedBroker(node_id=2).start()
-        cluster._brokers = (broker, other)
-        await rows(appender, b"1")[0]
-        other.producers |= broker.producers  # it is a replica
+        other = await replica_of(broker, cluster, appender)
         broker.script += [NOT_LEADER]
         cluster.moved = 2
         await asyncio.gather(*rows(appender, b"2", b"3"))
@@ -238,10 +244,7 @@ def test_a_leader_that_moves() -> None:
 
 def test_a_silent_leader_is_left_once_another_broker_leads() -> None:
     async def test(broker: ScriptedBroker, cluster: ScriptedCluster, appender: RowAppender) -> None:
-        other = await ScriptedBroker(node_id=2).start()
-        cluster._brokers = (broker, other)
-        await rows(appender, b"1")[0]
-        other.producers |= broker.producers  # it is a replica
+        other = await replica_of(broker, cluster, appender)
         broker.script += [NEVER_ANSWER]
         sent = rows(appender, b"2")
         await until(lambda: len(broker.produced) == 2)

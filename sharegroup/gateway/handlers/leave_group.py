@@ -15,12 +15,10 @@ from sharegroup.gateway.job_client.group_requests import GroupRequests
 from sharegroup.gateway.security import audit
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.gateway.wire.request import Request
-from sharegroup.protocol.share_group_requests import MemberIdentity
+from sharegroup.protocol.share_group_fields import ANYBODY_AWAY, MemberIdentity
 
 #: The first version with a list of members, each of which has an error of its own.
 MEMBERS_VERSION = 3
-#: The one member of a request for a rebalance.
-ANYBODY_AWAY = MemberIdentity("", None)
 
 _Member = LeaveGroupResponse.MemberResponse
 

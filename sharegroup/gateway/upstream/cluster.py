@@ -107,9 +107,9 @@ class UpstreamCluster:
         return await self._connections.to(node_id).ask(request, response, max_version, timeout_s)
 
     async def while_it_leads(self, leader: Callable[[], Leader | None], asked: Coroutine[Any, Any, T]) -> T:
-        """What a partition's leader was `asked`; one that is silent is left as soon as another one leads.
+        """The answer of a partition's leader to what it was `asked`; a silent one is left once another broker leads.
 
-        `leader` tells who leads the partition by what is known. Raises UpstreamUnavailableError then, too.
+        `leader` returns the leader in the newest metadata. Raises UpstreamUnavailableError, also for one that was left.
         """
         task = quiet_task(asked)
         try:

@@ -10,10 +10,11 @@ import pytest
 from kafka.protocol.consumer import LeaveGroupRequest, LeaveGroupResponse
 
 from sharegroup.errors import ErrorCode, RequestError
-from sharegroup.gateway.handlers.leave_group import ANYBODY_AWAY, LeaveGroup
+from sharegroup.gateway.handlers.leave_group import LeaveGroup
 from sharegroup.gateway.handlers.pass_through import PassThrough
 from sharegroup.gateway.security.authorization import Authorization
 from sharegroup.kafka_clients.headers import MalformedRequestError, encode_request, read_header
+from sharegroup.protocol.share_group_fields import ANYBODY_AWAY
 from sharegroup.protocol.share_group_requests import (
     InvokeConsumerRebalanceRequest,
     MemberIdentity,
