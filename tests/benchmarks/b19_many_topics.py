@@ -114,7 +114,8 @@ def _create(brokers: str, topics: Sequence[str]) -> None:
 
 
 def _delete(brokers: str, topic: str) -> None:
-    AdminClient({"bootstrap.servers": brokers}).delete_topics([topic])[topic].result(_TIMEOUT_S)
+    admin = AdminClient({"bootstrap.servers": brokers})  # named: its requests fail when it is collected
+    admin.delete_topics([topic])[topic].result(_TIMEOUT_S)
 
 
 def _first_look(kafka: EmbeddedKafka) -> float:
