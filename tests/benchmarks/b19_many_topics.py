@@ -7,6 +7,7 @@ job asks for the log offsets of all topics for the first time.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 import uuid
@@ -41,6 +42,7 @@ def run(kafka: EmbeddedKafka, directory: Path, quick: bool) -> tuple[list[Figure
     with Engine(config), GatewayProcess(config, directory / "gateway.log") as gateway:
         for side, servers in zip(_SIDES, (gateway.bootstrap_servers, kafka.bootstrap_servers), strict=True):
             found[side] = _measure(kafka.bootstrap_servers, servers, side, known, new, changes)
+            print(f"{side}: {found[side]}", file=sys.stderr, flush=True)
         found["gateway"]["first look"] = _first_look(kafka)
     return _figures(found["gateway"], found["kafka"], known, new), {**found}
 
@@ -121,7 +123,7 @@ def _delete(brokers: str, topic: str) -> None:
 def _first_look(kafka: EmbeddedKafka) -> float:
     """Seconds until a new client has the log end offsets of all topics."""
     topics = [topic for topic in kafka.topics() if not topic.startswith("__")]
-    logs = LogPoll({"bootstrap_servers": kafka.bootstrap_servers, "client_id": uuid.uuid4().hex})
+    logs = LogPoll({"bootstrap_servers": [kafka.bootstrap_servers], "client_id": uuid.uuid4().hex})
     began = time.monotonic()
     ends = logs.ends([TopicPartition(topic, 0) for topic in topics])
     took = time.monotonic() - began
