@@ -14,6 +14,8 @@ from sharegroup.testkit.jars import QUICK_START
 
 #: None of the tests' JVMs lives for long: to compile queries for speed only takes the cores from the start.
 NO_CODEGEN = ("-Dspark.sql.codegen.wholeStage=false", "-Dspark.sql.codegen.factoryMode=NO_CODEGEN")
+#: A JVM writes its archive before it ends: 20 s of CPU time, several minutes on a busy machine.
+_ARCHIVE_TIMEOUT_S = 600.0
 
 
 def spark_options() -> str:
@@ -37,7 +39,7 @@ def make() -> None:
         job.await_running()
         kafka.create_topic("orders")
         job.warm_up("orders")
-        job.process.terminate()
+        job.process.terminate(_ARCHIVE_TIMEOUT_S)
     if not (SPARK.keep() and BROKER.keep()):
         print("class archive: this Java made none; the tests run without it")
 

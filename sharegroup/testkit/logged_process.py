@@ -115,7 +115,7 @@ class LoggedProcess:
         except subprocess.TimeoutExpired:
             raise self.error(f"the {self._what} goes on after {timeout_s} s:\n{self.log_tail()}") from None
 
-    def terminate(self, timeout_s: float = 60) -> int:
+    def terminate(self, timeout_s: float = 240) -> int:
         """SIGTERM, as a supervisor would; the exit code."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
