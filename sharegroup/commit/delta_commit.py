@@ -25,7 +25,7 @@ _WRITER_KEY = "sharegroup.writer"
 _UPKEEP_KEY = "sharegroup.upkeep"
 #: How many appends a commit of upkeep may meet and go over.
 _UPKEEP_RETRIES = 50
-#: The same by its operation, as upkeep of before had no key: rows in other files, files gone that no version needs.
+#: The same by its operation, for commits of other tools: rows in other files, files gone that no version needs.
 _REARRANGING = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END"})
 
 
