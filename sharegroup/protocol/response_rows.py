@@ -101,7 +101,7 @@ def encode_response(response: Response) -> dict[str, Any]:
 
 
 def decode_responses(value: bytes) -> list[Response]:
-    """Read the rows of a record of the response topic, also of an earlier version; raises ValueError."""
+    """Read the rows of a record of the response topic; raises ValueError."""
     return [_response(row) for row in rows_of(value)]
 
 
