@@ -10,7 +10,7 @@ looked up in the sink by (topic id, topic, partition, offset), and left out when
 
 Nothing is appended without the locks (`lock_guard`): who gets the records then would look them up too early. Delta's
 transaction id only keeps a batch that a process hands over twice from being there twice. It must not be that of an
-earlier run: Delta would skip an append whose records are not those of that run (engine trials, E15).
+earlier run: Delta would skip an append whose records are not those of that run.
 
 So exactly once relies on this:
 
