@@ -46,7 +46,7 @@ class CellsConfig(ConfigFamily):
     names: Annotated[tuple[str, ...], BeforeValidator(_names)] = Field(
         default=(),
         alias="cell.names",
-        description="Cells: jobs side by side, each with its own groups, topics and tables; none: one job.",
+        description="Cells (experimental): jobs side by side, each with own groups, topics and tables; none: one job.",
         json_schema_extra={"allowed": "a list of names of small letters, digits and hyphens"},
     )
     groups: Annotated[dict[str, str], BeforeValidator(_groups)] = Field(

@@ -205,7 +205,7 @@ class GatewayConfig(ConfigFamily):
     ui_allow_changes: Flag = Field(
         default=False,
         alias="gateway.ui.allow.changes",
-        description="Users of the page may reset offsets, remove members and alter configs.",
+        description="Users of the page may reset offsets, remove members and alter configs (experimental).",
     )
     max_share_sessions: Whole = Field(
         default=2_000,
@@ -284,7 +284,7 @@ class GatewayConfig(ConfigFamily):
     upstream_identity: UpstreamIdentity = Field(
         default=UpstreamIdentity.GATEWAY,
         alias="gateway.upstream.identity",
-        description="Who acts at the brokers: the gateway, or each client, so that their own rights hold.",
+        description="Who acts at the brokers: the gateway, or (experimental) each client, so that its own rights hold.",
     )
     acls: str = Field(
         default="",

@@ -111,7 +111,7 @@ class GroupOverrides(ConfigFamily):
     consumer_group_offset_mirror: str = Field(
         default="",
         alias="share.consumer.group.offset.mirror",
-        description="Consumer group whose offsets are kept at the group's start offsets, for lag monitors (ours).",
+        description="Consumer group whose offsets follow the start offsets, for lag monitors (ours; experimental).",
     )
 
 
