@@ -1,8 +1,8 @@
 """What each of our commits to a Delta table carries, and how it is told again from the table's log.
 
 With `max_commit_retries=0` a commit is a compare-and-set on the table's version. Transaction ids do not keep writers
-apart: delta-rs commits the appends of two writers with different ids, and does not skip a repeated one. Upkeep's commits
-go over the appends of others.
+apart: delta-rs commits the appends of two writers with different ids, and does not skip a repeated one. Upkeep's
+commits go over the appends of others.
 """
 
 from __future__ import annotations
