@@ -8,8 +8,6 @@ from typing import Any
 
 from sharegroup.json_text import from_json
 
-__all__ = ["pack_text", "unpack_json"]
-
 
 def pack_text(text: str) -> str:
     """The text, compressed, in characters that JSON need not escape."""

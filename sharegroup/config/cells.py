@@ -13,8 +13,6 @@ from sharegroup.config.family import ConfigFamily, key
 from sharegroup.config.job import JobConfig
 from sharegroup.types import is_topic_name
 
-__all__ = ["NO_CELL", "CellsConfig"]
-
 #: The one job of a configuration without cells.
 NO_CELL = ""
 _NAME = re.compile(r"[a-z0-9](-?[a-z0-9])*")

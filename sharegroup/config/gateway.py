@@ -12,8 +12,6 @@ from sharegroup.config.connection_limits import ALLOWED, check_overrides
 from sharegroup.config.family import ConfigFamily, Flag, Whole, key
 from sharegroup.config.login_names import ALGORITHMS, MECHANISMS, Algorithms, Audiences, Mechanisms
 
-__all__ = ["GatewayConfig", "UpstreamIdentity"]
-
 
 class UpstreamIdentity(str, Enum):
     """In whose name what passes through the gateway comes to the brokers."""

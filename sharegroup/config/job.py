@@ -12,8 +12,6 @@ from sharegroup.config.family import ConfigFamily, Flag, Whole, key
 from sharegroup.config.storage_options import checked_options, delta_options
 from sharegroup.types import is_topic_name
 
-__all__ = ["JobConfig"]
-
 _DAY_MS = 86_400_000
 #: Of retentions: a hundred years, which dates can still be reckoned with.
 _FOR_EVER_MS = 36_500 * _DAY_MS

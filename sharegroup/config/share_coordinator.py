@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from sharegroup.config.family import ConfigFamily, Whole, key
 
-__all__ = ["ShareCoordinatorConfig"]
-
 
 class ShareCoordinatorConfig(ConfigFamily):
     """Keys `share.coordinator.*` of the section `group`."""

@@ -10,8 +10,6 @@ from pydantic import BeforeValidator
 from sharegroup.config.family import ConfigFamily, Whole, key
 from sharegroup.config.offset_reset import ALLOWED, AutoOffsetReset, OffsetResetStrategy
 
-__all__ = ["BUILT_IN_ASSIGNORS", "MAX_RECORD_LOCKS", "AssignorName", "IsolationLevel", "Reset", "ShareGroupConfig"]
-
 #: Kafka stops at 10,000; a window here is ranges, whose cost does not grow with the number of records.
 MAX_RECORD_LOCKS = 10_000_000
 #: The cap of KIP-345: longer than any restart takes.

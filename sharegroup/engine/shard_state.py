@@ -23,8 +23,6 @@ from sharegroup.protocol.share_partition_responses import FetchResponse
 from sharegroup.share_partition.share_partition_config import SharePartitionConfig
 from sharegroup.types import AcquiredRange, SharePartitionKey
 
-__all__ = ["GONE_MS", "ShardState"]
-
 FORMAT_VERSION = 1
 #: For how long it is remembered that a topic is no more: requests of its time may still come.
 GONE_MS = 600_000

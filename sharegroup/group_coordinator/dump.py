@@ -19,8 +19,6 @@ from sharegroup.group_coordinator.records import (
 )
 from sharegroup.range_map import RangeMap
 
-__all__ = ["FORMAT_VERSION", "dump", "restore"]
-
 FORMAT_VERSION = 1
 
 

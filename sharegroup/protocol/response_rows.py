@@ -41,15 +41,6 @@ from sharegroup.protocol.share_partition_responses import (
 from sharegroup.protocol.typed_rows import field_names, row_values
 from sharegroup.types import AcquiredRange
 
-__all__ = [
-    "Response",
-    "decode_responses",
-    "encode_response",
-    "share_group_refusal",
-    "share_partition_refusal",
-    "without_content",
-]
-
 Response = SharePartitionResponse | ShareGroupResponse
 
 

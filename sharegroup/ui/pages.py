@@ -46,8 +46,6 @@ from sharegroup.ui.window import (
     zoomed,
 )
 
-__all__ = ["Pages", "Parts"]
-
 _SORTS = ("group", "lag", "members", "acquired", "oldest")
 _HOURS = (1, 24, 168, 720)
 _CAUSES = {"rejected": REJECTED_CAUSES, "limit": LIMIT_CAUSES}
