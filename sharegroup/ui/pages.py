@@ -82,7 +82,6 @@ class Pages:
             "combined": lambda query, name, value: {**query, name: value},
             "number": words.number,
             "moment": words.moment,
-            "time": words.time_text,
             "rate": words.rate,
         }
         self._templates.filters |= filters
