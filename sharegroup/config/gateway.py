@@ -131,12 +131,6 @@ class GatewayConfig(ConfigFamily):
         "Lock time that must be left for an acknowledgement to be answered before the job has run it.",
         ge=0,
     )
-    demand_wait_ms: Whole = key(
-        "gateway.demand.wait.ms",
-        300_000,
-        "How long a member's demand for records stands at the job before it is renewed.",
-        ge=1_000,
-    )
     read_ahead_min_records: Whole = key(
         "gateway.read.ahead.min.records",
         0,

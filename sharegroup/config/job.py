@@ -169,9 +169,6 @@ class JobConfig(ConfigFamily):
     delivery_log_retention_ms: Whole = key(
         "delivery.log.retention.ms", 7 * _DAY_MS, "How long rows of delivery_log are kept.", ge=1, le=_FOR_EVER_MS
     )
-    state_min_batches_to_retain: Whole = key(
-        "state.min.batches.to.retain", 20, "Batches kept in the state store for a restart.", ge=2
-    )
 
     metrics_host: str = key("metrics.host", "127.0.0.1", "Address to show metrics at.", min_length=1)
     metrics_port: Whole = key(
