@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def job(
     config: Annotated[Path, typer.Option(help="The job's configuration file.")],
     driver_memory: Annotated[str, typer.Option(help="Of Spark's JVM.")] = "1g",
-    cell: Annotated[str, typer.Option(help="The cell whose job this is, where the file has cells.")] = "",
+    cell: Annotated[str, typer.Option(help="The cell whose job this is, if the file has cells (experimental).")] = "",
 ) -> None:
     """Run the share-group job on this machine; on a cluster, spark-submit runs jobs/run_share_group.py."""
     from sharegroup.testkit.jars import JarsError

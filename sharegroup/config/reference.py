@@ -8,8 +8,6 @@ from sharegroup.config.family import ConfigFamily, ConfigKey, text_of
 from sharegroup.config.group import JOB_KEYS, GroupOverrides
 from sharegroup.config.loading import SECTIONS
 
-__all__ = ["default_text", "reference"]
-
 
 def reference() -> str:
     """Markdown tables of key, default, allowed values and doc, one for each section of the file."""

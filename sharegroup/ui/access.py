@@ -31,8 +31,6 @@ from sharegroup.gateway.security.kept import Kept, KeptFiles
 from sharegroup.gateway.security.listener import is_loopback
 from sharegroup.gateway.wire.request import Caller
 
-__all__ = ["Access", "Tokens"]
-
 #: Logins that are known to be right; more are proved again.
 _MOST_KNOWN = 256
 _ANONYMOUS = "User:ANONYMOUS"

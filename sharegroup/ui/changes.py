@@ -21,8 +21,6 @@ from sharegroup.ui.looks import PartitionLook
 from sharegroup.ui.pages import Parts, caller_of
 from sharegroup.ui.words import address
 
-__all__ = ["Changes"]
-
 #: How long a browser is kept waiting for the job.
 _TIMEOUT_S = 30.0
 _MOST_BYTES = 65_536

@@ -46,8 +46,6 @@ from sharegroup.ui.window import (
     zoomed,
 )
 
-__all__ = ["Pages", "Parts"]
-
 _SORTS = ("group", "lag", "members", "acquired", "oldest")
 _HOURS = (1, 24, 168, 720)
 _CAUSES = {"rejected": REJECTED_CAUSES, "limit": LIMIT_CAUSES}
@@ -84,7 +82,6 @@ class Pages:
             "combined": lambda query, name, value: {**query, name: value},
             "number": words.number,
             "moment": words.moment,
-            "time": words.time_text,
             "rate": words.rate,
         }
         self._templates.filters |= filters

@@ -22,8 +22,6 @@ from sharegroup.gateway.upstream.listeners import Listeners
 from sharegroup.gateway.wire.request import Caller
 from sharegroup.protocol.gateway_rows import GatewayAddress, GatewayRow
 
-__all__ = ["Fleet"]
-
 logger = logging.getLogger(__name__)
 
 #: A gateway says so often that it is there, and is gone when it has not for `LIVES_MS`; clients find out sooner.

@@ -17,8 +17,6 @@ from sharegroup.gateway.upstream.cluster import Leader, UpstreamCluster
 from sharegroup.gateway.wire.request import Caller
 from sharegroup.types import AcknowledgementBatch
 
-__all__ = ["ShareAcknowledgements", "wait_for_all"]
-
 
 class ShareAcknowledgements:
     """Sends them by partition. `margin_ms` has to be left of a lock for an answer before the job's own."""

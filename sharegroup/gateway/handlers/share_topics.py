@@ -11,8 +11,6 @@ from sharegroup.gateway.sessions.share_session import TopicIdPartition
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.wire.request import Caller
 
-__all__ = ["ShareTopics"]
-
 
 class ShareTopics:
     """By the upstream cluster's metadata and what the caller may read."""
