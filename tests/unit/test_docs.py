@@ -17,7 +17,7 @@ TABLES = {"docs/rules.md": 100, "docs/glossary.md": 60}
 _FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 #: A link to a file of code, and the names in it that follow.
-_PLACE = re.compile(r"\]\(([^)\s]+\.py)\)((?:,? `[A-Za-z_.]+`)*)")
+_PLACE = re.compile(r"\]\(([^)\s]+\.py)\)((?:,?\s`[A-Za-z_.]+`)*)")
 
 
 @cache
