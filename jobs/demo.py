@@ -32,6 +32,7 @@ from deltalake.exceptions import TableNotFoundError
 from rich.console import Console
 
 from sharegroup.command_parser import CommandParser
+from sharegroup.spark.jars import JarsError
 from sharegroup.testkit.class_archive import BROKER, SPARK
 from sharegroup.testkit.delivery_audit import Progress, audit, progress
 from sharegroup.testkit.demo.display import Display
@@ -52,7 +53,6 @@ from sharegroup.testkit.demo.parts import (
 )
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka, EmbeddedKafkaError
 from sharegroup.testkit.gateway_process import GatewayProcess
-from sharegroup.testkit.jars import JarsError
 from sharegroup.testkit.logged_process import LoggedProcess, LoggedProcessError
 from sharegroup.testkit.table_sql import query, shown
 

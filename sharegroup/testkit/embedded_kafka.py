@@ -33,9 +33,9 @@ from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
 from sharegroup.command_parser import CommandParser
+from sharegroup.spark.jars import QUICK_START, JarsError, jars, java
 from sharegroup.testkit.class_archive import BROKER
 from sharegroup.testkit.guarded_process import GuardedProcess
-from sharegroup.testkit.jars import QUICK_START, JarsError, jars, java
 from sharegroup.topics.cluster_description import describe_cluster
 
 HOST = "127.0.0.1"  # not localhost: clients would try ::1 first, where the broker does not listen

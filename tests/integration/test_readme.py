@@ -15,9 +15,9 @@ import psutil
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 
+from sharegroup.spark.jars import IVY_XML
 from sharegroup.testkit.delivery_audit import audit, progress
 from sharegroup.testkit.embedded_kafka import HOST
-from sharegroup.testkit.jars import IVY_XML
 from sharegroup.testkit.logged_process import LoggedProcess
 from sharegroup.testkit.submitted_job import ROOT
 from tests.integration.ports import named_ports

@@ -56,7 +56,8 @@ COMMANDS += ("invoke-consumer-rebalance", "remove-member")
 #: Commands that are no part of `sharegroup`.
 PROGRAMS = (
     *(f"jobs/{path.name}" for path in sorted((ROOT / "jobs").glob("*.py"))),
-    *(f"-m sharegroup.testkit.{name}" for name in ("embedded_kafka", "jars", "simulate", "table_sql", "trace")),
+    *(f"-m sharegroup.testkit.{name}" for name in ("embedded_kafka", "simulate", "table_sql", "trace")),
+    "-m sharegroup.spark.jars",
     "-m sharegroup.commit.move_command",
     "-m sharegroup.spark.job.run_job",
 )
