@@ -1,4 +1,4 @@
-"""The reference of every key, made from the families: `python -m sharegroup.config` prints it, README shows it."""
+"""The reference of every key, made from the families: `sharegroup config` prints it, README shows it."""
 
 from __future__ import annotations
 

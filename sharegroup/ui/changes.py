@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse, Response
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.security import audit
 from sharegroup.gateway.security.acl import Resource
-from sharegroup.gateway.wire.request import Caller
+from sharegroup.gateway.security.caller import Caller
 from sharegroup.protocol.share_group_requests import MemberIdentity
 from sharegroup.topics.group_administration import alter_configs, alter_offsets
 from sharegroup.topics.member_administration import remove_members

@@ -11,8 +11,8 @@ from kafka import KafkaAdminClient
 
 from sharegroup.config.storage_options import hadoop_properties
 from sharegroup.errors import ErrorCode
+from sharegroup.spark.local_spark import local_settings
 from sharegroup.testkit.gateway_process import GatewayProcess
-from sharegroup.testkit.local_spark import local_settings
 from sharegroup.testkit.raw_member import RawMember
 from sharegroup.testkit.share_group_job import QUERY_FAILED, ShareGroupJobRun
 from sharegroup.testkit.submitted_job import SubmittedJob
