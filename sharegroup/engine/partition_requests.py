@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import assert_never
 
 from sharegroup.engine.answers import refusal, request_named
@@ -36,10 +36,10 @@ Responses = Sequence[SharePartitionResponse]
 
 
 class PartitionRequests:
-    """Carries requests out, one after the other. `note` takes sentences for the job's log."""
+    """Carries requests out, one after the other."""
 
-    def __init__(self, state: ShardState, note: Callable[[str], None]) -> None:
-        self._state, self._note = state, note
+    def __init__(self, state: ShardState) -> None:
+        self._state = state
 
     def take(self, row: RequestRow) -> tuple[Responses, str]:
         """The responses to a row, and to others that it ends; and what is wrong with it, if nobody can be told ("")."""
@@ -72,9 +72,6 @@ class PartitionRequests:
         led = state.led(request.partition)
         if led is None:
             return self._park(row, request)
-        is_mixed = self._takes_from(row, request)
-        if not is_mixed:
-            led.expire(row.append_ms, state.config(request.partition))
         self._check_process(request)
         if isinstance(request, ReleaseMemberRequest):
             return self._release_member(row, request, led)
@@ -83,26 +80,13 @@ class PartitionRequests:
             case FetchRequest():
                 return self._demand(row, request, led)
             case AcknowledgeRequest():
-                if is_mixed:
-                    led.refuse_late(request, row.append_ms)
+                led.refuse_late(request, row.append_ms)
                 return (self._acknowledge(row, request, led),)
             case UnacquireRequest():
                 led.unacquire(request)
                 return (UnacquireResponse(*request_named(request)),)
             case _:
                 assert_never(request)
-
-    def _takes_from(self, row: RequestRow, request: SharePartitionRequest) -> bool:
-        """Whether earlier rows of the share-partition may be unread in another partition of the request topic."""
-        known, partition = self._state.row_partitions, request.partition
-        before = known.arrived(partition, row.kafka_partition, row.append_ms)
-        if before is not None:
-            self._note(
-                f"rows of {request.topic}-{partition} in group {request.group_id} come from partition "
-                f"{row.kafka_partition} of the request topic now, before from {before}: the topic has got more "
-                "partitions, or somebody writes with another partitioner; for ten minutes locks end by ticks only"
-            )
-        return known.is_mixed(partition, row.append_ms)
 
     def _check_member(self, request: SharePartitionRequest) -> None:
         """A request that was on its way when its member left comes too late."""
