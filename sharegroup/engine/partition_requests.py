@@ -72,7 +72,7 @@ class PartitionRequests:
         led = state.led(request.partition)
         if led is None:
             return self._park(row, request)
-        self._check_process(request)
+        self._check_process(request, row.append_ms)
         if isinstance(request, ReleaseMemberRequest):
             return self._release_member(row, request, led)
         self._check_member(request)
@@ -94,9 +94,10 @@ class PartitionRequests:
             message = f"member {request.member_id} left with epoch {request.member_epoch} or a later one"
             raise RequestError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, message)
 
-    def _check_process(self, request: SharePartitionRequest) -> None:
+    def _check_process(self, request: SharePartitionRequest, append_ms: int) -> None:
         """A request of a process whose place as the member another one has taken (KIP-345)."""
-        if self._state.incarnations.is_fenced(request.partition, request.member_id, request.incarnation_id):
+        process = request.incarnation_id
+        if self._state.incarnations.is_fenced(request.partition, request.member_id, process, append_ms):
             message = f"another process has joined as member {request.member_id}"
             raise RequestError(ErrorCode.FENCED_INSTANCE_ID, message)
 

@@ -72,6 +72,7 @@ class Shard:
         self._requests = PartitionRequests(self._state)
         self._of_source: dict[str, Callable[[Any], None]] = {
             rows.CONFIG: self._configure,
+            rows.FENCES: self._fence,
             rows.GONE: self._lose_topic,
             rows.UNLOAD: self._unload,
             rows.DELETE: self._delete,
@@ -137,6 +138,11 @@ class Shard:
         state.configs.set_all(PartitionConfig.of(GroupConfig.from_json(values)))
         for partition in state.here():
             state.look_again(partition)
+
+    def _fence(self, fences: list[tuple[str, str, int]]) -> None:
+        """What the tables say of processes that have taken the place of others: this state may know of none."""
+        for member_id, incarnation_id, joined_ms in fences:
+            self._state.incarnations.joined(None, member_id, incarnation_id, joined_ms)
 
     def _unload(self, partitions: list[int]) -> None:
         for partition in partitions:
