@@ -135,8 +135,9 @@ class PartitionRequests:
         """One demand stands for each member: a new one takes the old one's place, which is answered with nothing."""
         deadline_ms = row.append_ms + request.max_wait_ms
         is_first = request.opened_ms >= 0 and self._reopened(request, led)
+        asked_ms = max(row.append_ms, request.opened_ms)  # a gateway knows the brokers' time but roughly
         demand = Demand(
-            request.id, request.reply_to, request.member_id, request.max_records, deadline_ms, row.append_ms,
+            request.id, request.reply_to, request.member_id, request.max_records, deadline_ms, asked_ms,
             request.is_static, request.incarnation_id, is_first,
         )  # fmt: skip
         replaced = self._state.demands.add(request.partition, demand)
