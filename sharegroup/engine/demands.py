@@ -18,7 +18,7 @@ class Demand(NamedTuple):
     member_id: str
     max_records: int
     deadline_ms: int
-    append_ms: int = 0
+    asked_ms: int = 0
     is_static: bool = False
     incarnation_id: str | None = None
     is_first: bool = False

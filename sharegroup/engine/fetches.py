@@ -29,7 +29,7 @@ def meet_demands(state: ShardState, partition: int) -> list[FetchResponse | Want
             share = demand.max_records if demand.is_first else led.fair_share(len(demands) - index, config)
             acquired = led.acquire(demand.member_id, min(demand.max_records, share), state.now_ms, own)
         if acquired:
-            state.requesters.acquired(partition, demand.member_id, demand.reply_to, demand.append_ms)
+            state.requesters.acquired(partition, demand.member_id, demand.reply_to, demand.asked_ms)
             deadline_ms = state.now_ms + own.record_lock_duration_ms
             responses.append(state.demand_response(partition, demand, acquired, deadline_ms))
         elif demand.deadline_ms <= state.earliest_ms:

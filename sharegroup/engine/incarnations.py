@@ -10,7 +10,10 @@ MAX_REMEMBERED = 1_000
 
 class Incarnations:
     """(share-partition, member) to the process that joined as it last, and when; of members whose process was another
-    before. Bounded, the oldest entry goes first: its member's older process is then fenced by its heartbeats alone."""
+    before. What is loaded from the tables is for all share-partitions of the shard (partition None).
+
+    Bounded, the oldest entry goes first: its member's older process is then fenced by its heartbeats alone.
+    """
 
     def __init__(self, dumped: Mapping[str, Sequence[Any]]) -> None:
         self._entries: dict[str, tuple[str, int]] = {key: (entry[0], entry[1]) for key, entry in dumped.items()}
@@ -19,10 +22,11 @@ class Incarnations:
         """JSON-able; the constructor reads it back."""
         return dict(self._entries)
 
-    def joined(self, partition: int, member_id: str, incarnation_id: str, joined_ms: int) -> bool:
+    def joined(self, partition: int | None, member_id: str, incarnation_id: str, joined_ms: int) -> bool:
         """The process joined as the member at this time; False if a later one is known."""
         key = _key(partition, member_id)
-        if key in self._entries and joined_ms < self._entries[key][1]:
+        known = (self._entries.get(key), self._entries.get(_key(None, member_id)))
+        if any(joined_ms < entry[1] for entry in known if entry is not None):
             return False
         self._entries.pop(key, None)
         if len(self._entries) >= MAX_REMEMBERED:
@@ -30,15 +34,24 @@ class Incarnations:
         self._entries[key] = incarnation_id, joined_ms
         return True
 
-    def is_fenced(self, partition: int, member_id: str, incarnation_id: str | None) -> bool:
-        """Whether another process is the member by now; never for one that does not say which it is."""
-        known = self._entries.get(_key(partition, member_id))
+    def is_fenced(self, partition: int, member_id: str, incarnation_id: str | None, append_ms: int) -> bool:
+        """Whether another process was the member when the request was appended; never for a process that does not say
+        which it is.
+
+        The `fence_member` row of a share-partition stands in front of what is refused. What is loaded has no place
+        among the requests: it refuses what was appended from the join on.
+        """
+        known, loaded = self._entries.get(_key(partition, member_id)), self._entries.get(_key(None, member_id))
+        if loaded is not None and (known is None or known[1] < loaded[1]):
+            is_after = append_ms >= loaded[1] or incarnation_id == loaded[0]
+            known = loaded if is_after else known
         return known is not None and incarnation_id not in (None, known[0])
 
     def forget(self, partition: int, member_id: str) -> None:
         """The member has left its group."""
         self._entries.pop(_key(partition, member_id), None)
+        self._entries.pop(_key(None, member_id), None)
 
 
-def _key(partition: int, member_id: str) -> str:
-    return f"{partition} {member_id}"
+def _key(partition: int | None, member_id: str) -> str:
+    return f"{'' if partition is None else partition} {member_id}"

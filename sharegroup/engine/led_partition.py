@@ -150,8 +150,10 @@ class LedPartition:
         return self._replay(self.window.acknowledge(member_id, batches, now_ms, config, request.is_renew_ack, grants))
 
     def refuse_late(self, request: AcknowledgeRequest, append_ms: int) -> None:
-        """Raise RequestError for an acknowledgement that came after a lock that nothing has ended yet."""
-        if any(self.window.has_lock_before(append_ms, batch) for batch in request.batches):
+        """Raise RequestError for an acknowledgement that was appended after its lock's end, before a tick ends it."""
+        if self.window.is_due(append_ms) and any(
+            self.window.has_lock_before(append_ms, batch) for batch in request.batches
+        ):
             raise RequestError(ErrorCode.INVALID_RECORD_STATE, "the lock was over")
 
     def unacquire(self, request: UnacquireRequest) -> None:

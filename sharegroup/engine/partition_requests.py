@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import assert_never
 
 from sharegroup.engine.answers import refusal, request_named
@@ -36,10 +36,10 @@ Responses = Sequence[SharePartitionResponse]
 
 
 class PartitionRequests:
-    """Carries requests out, one after the other. `note` takes sentences for the job's log."""
+    """Carries requests out, one after the other."""
 
-    def __init__(self, state: ShardState, note: Callable[[str], None]) -> None:
-        self._state, self._note = state, note
+    def __init__(self, state: ShardState) -> None:
+        self._state = state
 
     def take(self, row: RequestRow) -> tuple[Responses, str]:
         """The responses to a row, and to others that it ends; and what is wrong with it, if nobody can be told ("")."""
@@ -72,10 +72,7 @@ class PartitionRequests:
         led = state.led(request.partition)
         if led is None:
             return self._park(row, request)
-        is_mixed = self._takes_from(row, request)
-        if not is_mixed:
-            led.expire(row.append_ms, state.config(request.partition))
-        self._check_process(request)
+        self._check_process(request, row.append_ms)
         if isinstance(request, ReleaseMemberRequest):
             return self._release_member(row, request, led)
         self._check_member(request)
@@ -83,8 +80,7 @@ class PartitionRequests:
             case FetchRequest():
                 return self._demand(row, request, led)
             case AcknowledgeRequest():
-                if is_mixed:
-                    led.refuse_late(request, row.append_ms)
+                led.refuse_late(request, row.append_ms)
                 return (self._acknowledge(row, request, led),)
             case UnacquireRequest():
                 led.unacquire(request)
@@ -92,27 +88,16 @@ class PartitionRequests:
             case _:
                 assert_never(request)
 
-    def _takes_from(self, row: RequestRow, request: SharePartitionRequest) -> bool:
-        """Whether earlier rows of the share-partition may be unread in another partition of the request topic."""
-        known, partition = self._state.row_partitions, request.partition
-        before = known.arrived(partition, row.kafka_partition, row.append_ms)
-        if before is not None:
-            self._note(
-                f"rows of {request.topic}-{partition} in group {request.group_id} come from partition "
-                f"{row.kafka_partition} of the request topic now, before from {before}: the topic has got more "
-                "partitions, or somebody writes with another partitioner; for ten minutes locks end by ticks only"
-            )
-        return known.is_mixed(partition, row.append_ms)
-
     def _check_member(self, request: SharePartitionRequest) -> None:
         """A request that was on its way when its member left comes too late."""
         if self._state.departed.has_left(request.partition, request.member_id, request.member_epoch):
             message = f"member {request.member_id} left with epoch {request.member_epoch} or a later one"
             raise RequestError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, message)
 
-    def _check_process(self, request: SharePartitionRequest) -> None:
+    def _check_process(self, request: SharePartitionRequest, append_ms: int) -> None:
         """A request of a process whose place as the member another one has taken (KIP-345)."""
-        if self._state.incarnations.is_fenced(request.partition, request.member_id, request.incarnation_id):
+        process = request.incarnation_id
+        if self._state.incarnations.is_fenced(request.partition, request.member_id, process, append_ms):
             message = f"another process has joined as member {request.member_id}"
             raise RequestError(ErrorCode.FENCED_INSTANCE_ID, message)
 
@@ -150,8 +135,9 @@ class PartitionRequests:
         """One demand stands for each member: a new one takes the old one's place, which is answered with nothing."""
         deadline_ms = row.append_ms + request.max_wait_ms
         is_first = request.opened_ms >= 0 and self._reopened(request, led)
+        asked_ms = max(row.append_ms, request.opened_ms)  # a gateway knows the brokers' time but roughly
         demand = Demand(
-            request.id, request.reply_to, request.member_id, request.max_records, deadline_ms, row.append_ms,
+            request.id, request.reply_to, request.member_id, request.max_records, deadline_ms, asked_ms,
             request.is_static, request.incarnation_id, is_first,
         )  # fmt: skip
         replaced = self._state.demands.add(request.partition, demand)

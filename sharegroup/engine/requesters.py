@@ -20,7 +20,7 @@ class Requesters:
     """The requesters of each share-partition's members, and when they were told last that others wait.
 
     For each member there are the `reply_to` of its fetches that got records since the member was released last, each
-    with the newest of their append times.
+    with the newest of their times.
     """
 
     def __init__(self, dumped: Mapping[str, Sequence[Any]]) -> None:
@@ -33,10 +33,11 @@ class Requesters:
         """JSON-able; the constructor reads it back."""
         return {str(p): (members, self._told_ms.get(p, 0)) for p, members in self._members.items() if members}
 
-    def acquired(self, partition: int, member_id: str, reply_to: str, append_ms: int) -> None:
-        """A fetch of the member, appended at `append_ms`, got records."""
+    def acquired(self, partition: int, member_id: str, reply_to: str, asked_ms: int) -> None:
+        """A fetch of the member got records: it was appended at `asked_ms`, or is of a session that was opened then."""
         if reply_to != member_id:
-            self._asked(partition, member_id)[reply_to] = append_ms
+            asked = self._asked(partition, member_id)
+            asked[reply_to] = max(asked_ms, asked.get(reply_to, 0))
 
     def ended(self, partition: int, member_id: str, requester: str) -> bool:
         """The requester's session with the member has ended ("": nobody's in particular); whether that is the last.
@@ -51,9 +52,12 @@ class Requesters:
         return False
 
     def has_asked_since(self, partition: int, member_id: str, opened_ms: int) -> bool:
-        """Whether records were for a fetch of the member after this time: a session that was opened then is old."""
+        """Whether records were for a fetch of the member since this time: a session that was opened then is old.
+
+        The first fetch of a session may be appended in the millisecond in which that was opened.
+        """
         asked = self._members.get(partition, {}).get(member_id, {})
-        return 0 <= opened_ms < max(asked.values(), default=-1)
+        return 0 <= opened_ms <= max(asked.values(), default=-1)
 
     def to_tell(self, partition: int, waiting: Collection[str], holds: Callable[[str], bool], now_ms: int) -> list[str]:
         """Who else than those `waiting` has members that hold records, not oftener than each `TELL_INTERVAL_MS`."""

@@ -2,6 +2,7 @@
 
 kind      | body                                                    | from
 config    | effective config of the group, a JSON object            | source
+fences    | [[member id, process, joined_ms], ...]                  | source
 gone      | the name of the topic, which is no more, a JSON text     | source
 unload    | [partition, ...]                                        | source
 delete    | [[partition, state_epoch, topic], ...]                  | source
@@ -21,6 +22,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 CONFIG = "config"
+FENCES = "fences"
 GONE = "gone"
 UNLOAD = "unload"
 DELETE = "delete"
@@ -31,7 +33,7 @@ TICK = "tick"
 
 #: In the value of a request that changes the config (`SharePartitionRequest.encode`).
 _CONFIGURE = '"type":"configure"'
-_ORDER = {kind: rank for rank, kind in enumerate((CONFIG, GONE, UNLOAD, DELETE, LOAD, LOG, REQUEST, TICK))}
+_ORDER = {kind: rank for rank, kind in enumerate((CONFIG, FENCES, GONE, UNLOAD, DELETE, LOAD, LOG, REQUEST, TICK))}
 
 
 class RequestRow(NamedTuple):

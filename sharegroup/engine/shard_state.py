@@ -15,7 +15,6 @@ from sharegroup.engine.led_partition import DumpedPartition, LedPartition
 from sharegroup.engine.parked_requests import ParkedRequests
 from sharegroup.engine.partition_configs import PartitionConfigs
 from sharegroup.engine.requesters import Requesters
-from sharegroup.engine.row_partitions import RowPartitions
 from sharegroup.engine.snapshot_rules import SnapshotRules
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.json_text import from_json, to_json
@@ -55,7 +54,6 @@ class ShardState:
         self.departed = DepartedMembers(dumped.get("departed", {}))
         self.incarnations = Incarnations(dumped.get("incarnations", {}))
         self.requesters = Requesters(dumped.get("requesters", {}))
-        self.row_partitions = RowPartitions(dumped.get("row_partitions", {}))
         #: Dumped windows, restored when a row touches them.
         self._idle = _partitions(dumped.get("partitions", {}), iter(texts))
         self._live: dict[int, LedPartition] = {}
@@ -77,7 +75,6 @@ class ShardState:
             "departed": self.departed.dump(),
             "incarnations": self.incarnations.dump(),
             "requesters": self.requesters.dump(),
-            "row_partitions": self.row_partitions.dump(),
         }
         texts = [text for partition in partitions.values() for text in partition.texts]
         return "\n".join([to_json(known), *texts])
@@ -107,7 +104,6 @@ class ShardState:
         self._idle.pop(partition, None)
         self._live.pop(partition, None)
         self.requesters.drop(partition)
-        self.row_partitions.drop(partition)
         self.configs.drop(partition)
         return self.give_up_demands(partition)
 

@@ -139,7 +139,7 @@ class ShareGroupOperator:
     def _handled(self, request: ShareGroupRequest, append_ms: int) -> CoordinatorResult:
         match request:
             case HeartbeatRequest():
-                return self._group.heartbeat(request, self._now_ms, self._config)
+                return self._group.heartbeat(request, self._now_ms, self._config, append_ms)
             case InitializedNotice():
                 return self._group.initialized(request.initialized, self._now_ms)
             case DeletedNotice():
@@ -181,7 +181,7 @@ class ShareGroupOperator:
                 self._output.send(request)
             self._output.tell(MemberLeftBroadcast(release.group_id, release.member_id, release.member_epoch))
         if result.fence is not None:
-            for fencing in _fences(result.fence, append_ms):
+            for fencing in _fences(result.fence):
                 self._output.send(fencing)
         if result.configure is not None:
             for configuring in _configures(result.configure, append_ms):
@@ -202,12 +202,12 @@ def _releases(release: ReleaseMember) -> Iterator[ReleaseMemberRequest]:
         yield ReleaseMemberRequest(id_, *share_partition, release.member_id, release.member_epoch)
 
 
-def _fences(fence: FenceMember, joined_ms: int) -> Iterator[FenceMemberRequest]:
+def _fences(fence: FenceMember) -> Iterator[FenceMemberRequest]:
     """One for each share-partition; the same join gives the same ids."""
     id_ = f"fence-{fence.member_id}-{fence.incarnation_id}"
     for share_partition in _share_partitions(fence):
         yield FenceMemberRequest(
-            id_, *share_partition, fence.member_id, incarnation_id=fence.incarnation_id, joined_ms=joined_ms
+            id_, *share_partition, fence.member_id, incarnation_id=fence.incarnation_id, joined_ms=fence.joined_ms
         )
 
 

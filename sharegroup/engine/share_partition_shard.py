@@ -11,11 +11,10 @@ Time. All times are the brokers' (`topics.job_clock`), and none is read here:
 - `now_ms` starts new locks: the time of the broker that is ahead of the others when the batch begins, or the append
   time of the newest request in the batch, if that is later.
 - `earliest_ms` is the time of the broker that is behind the others. It decides how long a request has waited.
-- The *safe clock* ends locks. It is the append time of each request that is read for a share-partition (whatever was
-  appended earlier has been read), or the time of a tick (all requests appended before it have been read). So an
-  acknowledgement counts from its append: one that was in time is applied before its lock can expire. While its requests
-  come from more than one partition of the request topic, only ticks end the locks of a share-partition
-  (`row_partitions`).
+- The *safe clock* ends locks. It is the time of a tick: all requests appended before it have been read, in every
+  partition of the request topic. So an acknowledgement counts from its append: one that was in time is applied before
+  its lock can expire, and one that was late is refused, even if no tick has ended its lock yet. The append time of a
+  request ends no lock: earlier rows may be unread in another partition of the topic, which may have grown.
 No time is kept as a maximum, so a wrong one has no effect on later batches.
 
 Demands are met after all rows of the batch were seen, in the order in which they came; with several waiting, new
@@ -70,9 +69,10 @@ class Shard:
         self._key, self._records, self._counts = key, records, counts
         self._state = ShardState(group_id, topic_id, state)
         self._output = Output(key, 0)
-        self._requests = PartitionRequests(self._state, lambda text: self._output.notes.append(text))
+        self._requests = PartitionRequests(self._state)
         self._of_source: dict[str, Callable[[Any], None]] = {
             rows.CONFIG: self._configure,
+            rows.FENCES: self._fence,
             rows.GONE: self._lose_topic,
             rows.UNLOAD: self._unload,
             rows.DELETE: self._delete,
@@ -138,6 +138,11 @@ class Shard:
         state.configs.set_all(PartitionConfig.of(GroupConfig.from_json(values)))
         for partition in state.here():
             state.look_again(partition)
+
+    def _fence(self, fences: list[tuple[str, str, int]]) -> None:
+        """What the tables say of processes that have taken the place of others: this state may know of none."""
+        for member_id, incarnation_id, joined_ms in fences:
+            self._state.incarnations.joined(None, member_id, incarnation_id, joined_ms)
 
     def _unload(self, partitions: list[int]) -> None:
         for partition in partitions:

@@ -44,6 +44,7 @@ def dump(group: GroupMetadata) -> dict[str, Any]:
             *group.told[member_id],
             member.group_instance_id,
             member.incarnation_id,
+            member.joined_ms,
         ]
         for member_id, member in sorted(group.members.items())
     ]
@@ -89,12 +90,12 @@ def restore(group_id: str, content: dict[str, Any]) -> GroupMetadata:
     ]
     for (
         member_id, epoch, previous, rack, client_id, host, topics, assignment, target, deadline_ms,
-        reply_to, others_until_ms, instance_id, incarnation_id,
+        reply_to, others_until_ms, instance_id, incarnation_id, joined_ms,
     ) in content["members"]:  # fmt: skip
         group.replay(
             ShareGroupMemberRecord(
                 group_id, member_id, epoch, rack, client_id, host, tuple(topics), assignments[assignment], previous,
-                group_instance_id=instance_id, incarnation_id=incarnation_id,
+                group_instance_id=instance_id, incarnation_id=incarnation_id, joined_ms=joined_ms,
             )
         )  # fmt: skip
         group.targets[member_id] = assignments[target]

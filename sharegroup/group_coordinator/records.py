@@ -64,7 +64,7 @@ class ShareGroupMemberRecord(NamedTuple):
     `assignment` is what the member was told at `member_epoch`. `previous_member_epoch` (-1: not known) is accepted once
     more, from a member that did not get its last response. `group_instance_id` is the name of a static member, None of
     a dynamic one. `incarnation_id` is of the process that joined as the member last: "" when it has left for a restart,
-    None when it did not say.
+    None when it did not say. `joined_ms` is when it took the place of another process, None when it took nobody's.
     """
 
     group_id: str
@@ -79,6 +79,7 @@ class ShareGroupMemberRecord(NamedTuple):
     is_tombstone: bool = False
     group_instance_id: str | None = None
     incarnation_id: str | None = None
+    joined_ms: int | None = None
 
     @property
     def is_static(self) -> bool:

@@ -42,12 +42,13 @@ class ReleaseMember(NamedTuple):
 
 
 class FenceMember(NamedTuple):
-    """Refuse what any other process than `incarnation_id` sends as the member: in every initialized share-partition of
-    the group."""
+    """Refuse what any other process than `incarnation_id` sends as the member, which it became by a join that was
+    appended at `joined_ms`: in every initialized share-partition of the group."""
 
     group_id: str
     member_id: str
     incarnation_id: str
+    joined_ms: int
     topics: tuple[TopicPartitions, ...]
 
 

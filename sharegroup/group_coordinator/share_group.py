@@ -147,11 +147,14 @@ class ShareGroup:
         for record in (*result.records, *result.soft_records):
             self.replay(record)
 
-    def heartbeat(self, request: HeartbeatRequest, now_ms: int, config: GroupConfig) -> CoordinatorResult:
+    def heartbeat(
+        self, request: HeartbeatRequest, now_ms: int, config: GroupConfig, append_ms: int | None = None
+    ) -> CoordinatorResult:
         """Join (epoch 0), leave (-1, or -2 for a restart) or stay (n).
 
-        A refusal is a response with an error code, and no records. Codes: INVALID_REQUEST, INVALID_TOPIC_EXCEPTION,
-        GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED.
+        `append_ms` is when the request was appended (None: now). A refusal is a response with an error code, and no
+        records. Codes: INVALID_REQUEST, INVALID_TOPIC_EXCEPTION, GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID,
+        FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID, GROUP_MAX_SIZE_REACHED.
         """
         try:
             check_request(request)
@@ -161,7 +164,7 @@ class ShareGroup:
                 return self._leave(known, now_ms)
             if request.member_epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
                 return self._leave_for_a_restart(known, now_ms, config)
-            return self._join_or_stay(known, now_ms, config)
+            return self._join_or_stay(known, now_ms, config, now_ms if append_ms is None else append_ms)
         except RequestError as error:
             return refused(request, error)
 
@@ -295,9 +298,11 @@ class ShareGroup:
         releases = [ReleaseMember(m.group_id, m.member_id, m.member_epoch, assignable) for m in leaving if assignable]
         return CoordinatorResult(*change.records(), releases=tuple(releases))
 
-    def _join_or_stay(self, request: HeartbeatRequest, now_ms: int, config: GroupConfig) -> CoordinatorResult:
+    def _join_or_stay(
+        self, request: HeartbeatRequest, now_ms: int, config: GroupConfig, append_ms: int
+    ) -> CoordinatorResult:
         before = self._member(request, config)
-        change = self._joined_or_stayed(before, request, now_ms, config)
+        change = self._joined_or_stayed(before, _with_request(before, request, append_ms), request, now_ms, config)
         told = change.after.members[before.member_id]
         deadline_ms = self._session_deadline_ms(told, now_ms, config)
         records, soft_records = change.records()
@@ -320,7 +325,8 @@ class ShareGroup:
         if before is None or before.incarnation_id in (None, told.incarnation_id) or not topics:
             return None
         assert told.incarnation_id is not None
-        return FenceMember(told.group_id, told.member_id, told.incarnation_id, topics)
+        assert told.joined_ms is not None
+        return FenceMember(told.group_id, told.member_id, told.incarnation_id, told.joined_ms, topics)
 
     def _told_to_others_ms(self, request: HeartbeatRequest) -> int:
         """The latest session deadline that other gateways than this requester were told for the member.
@@ -333,11 +339,18 @@ class ShareGroup:
         return max(others_until_ms, self.metadata.session_deadlines[request.member_id])
 
     def _joined_or_stayed(
-        self, before: ShareGroupMemberRecord, request: HeartbeatRequest, now_ms: int, config: GroupConfig
+        self,
+        before: ShareGroupMemberRecord,
+        member: ShareGroupMemberRecord,
+        request: HeartbeatRequest,
+        now_ms: int,
+        config: GroupConfig,
     ) -> Change:
-        """The steps of a heartbeat: member, partitions, group epoch, assignor, and the member at the new epoch."""
+        """The steps of a heartbeat: member, partitions, group epoch, assignor, and the member at the new epoch.
+
+        `member` is the one `before` with what the request says.
+        """
         change = Change(self.metadata)
-        member = _with_request(before, request)
         is_new = member.member_id not in self.metadata.members
         if is_new or member != before:
             change.add(member)
@@ -375,7 +388,7 @@ class ShareGroup:
         )  # fmt: skip
 
 
-def _with_request(member: ShareGroupMemberRecord, request: HeartbeatRequest) -> ShareGroupMemberRecord:
+def _with_request(member: ShareGroupMemberRecord, request: HeartbeatRequest, append_ms: int) -> ShareGroupMemberRecord:
     """The member with what the request says; None means unchanged, and the order of topics means nothing.
 
     It reads nothing that it does not subscribe to any more, also before the assignor runs (KIP-848).
@@ -385,11 +398,14 @@ def _with_request(member: ShareGroupMemberRecord, request: HeartbeatRequest) -> 
         member = member._replace(
             subscribed_topic_names=tuple(sorted(set(names))), assignment=_subscribed(member.assignment, names)
         )
+    incarnation_id = member.incarnation_id if request.incarnation_id is None else request.incarnation_id
+    if member.incarnation_id not in (None, incarnation_id):
+        member = member._replace(joined_ms=append_ms)
     return member._replace(
         rack_id=member.rack_id if request.rack_id is None else request.rack_id,
         client_id=request.client_id,
         client_host=request.client_host,
-        incarnation_id=member.incarnation_id if request.incarnation_id is None else request.incarnation_id,
+        incarnation_id=incarnation_id,
     )
 
 

@@ -8,8 +8,14 @@ from typing import Any
 from deltalake import DeltaTable
 
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
+from sharegroup.tables.fences import Fence, read_fences
 from sharegroup.tables.rows_by_file import DeltaFiles, RowsByFile, TableFiles
-from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_GROUP_STATE_BASE, SHARE_PARTITIONS
+from sharegroup.tables.schemas import (
+    SHARE_GROUP_MEMBERS,
+    SHARE_GROUP_STATE,
+    SHARE_GROUP_STATE_BASE,
+    SHARE_PARTITIONS,
+)
 from sharegroup.tables.share_partition_row import SharePartitionChanges, SharePartitionRow
 from sharegroup.tables.state_base import StateBases
 from sharegroup.tables.state_table import read_states
@@ -78,6 +84,10 @@ class PinnedTables:
         found = {key: read[key] for key in keys if key in read}
         self._states = version, frozenset(keys), found
         return found
+
+    def fences(self, group_ids: Collection[str]) -> dict[str, list[Fence]]:
+        """By group, those of its members of now whose process has taken the place of another one."""
+        return read_fences(self._open(SHARE_GROUP_MEMBERS.name, None), group_ids)
 
     def _go_to(self, version: int) -> tuple[list[SharePartitionRow], list[SharePartitionRow]]:
         if version == self._listed_at:

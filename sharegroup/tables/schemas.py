@@ -194,6 +194,12 @@ SHARE_GROUP_MEMBERS = TableSpec(
                 "process that joined last as this member; empty while a static member is away for a restart; "
                 "null if the process sent none",
             ),
+            _column(
+                "joined_ms",
+                pa.int64(),
+                "append time of the join by which that process replaced another one, in ms since 1970; null if it "
+                "replaced none",
+            ),
             _column("time", _TIMESTAMP, "when the row was written"),
             _CHUNK,
         ]

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from sharegroup.engine import rows
+from sharegroup.tables.fences import Fence
 from sharegroup.tables.share_partition_row import SharePartitionRow
 from sharegroup.types import SharePartitionKey
 from sharegroup.watch.led_shards import LedShards
@@ -48,6 +49,10 @@ class BatchPlan:
         """The config of a group is this one."""
         self._say(rows.CONFIG, config, sorted(shard_keys))
 
+    def fence(self, fences: list[Fence], shard_keys: Iterable[str]) -> None:
+        """Members of a group are these processes, and no longer others."""
+        self._say(rows.FENCES, [list(fence) for fence in fences], sorted(shard_keys))
+
     def load(self, shard_key: str, loads: list[dict[str, Any]]) -> None:
         """A shard leads these from now on; `batch_rows` adds what their states say."""
         self._say(rows.LOAD, loads, [shard_key])
@@ -66,7 +71,7 @@ class BatchPlan:
 
     def rows(self) -> tuple[SourceRow, ...]:
         """All of it, in a fixed order."""
-        order = (rows.GONE, rows.UNLOAD, rows.DELETE, rows.CONFIG, rows.LOAD, rows.LOG, rows.TICK)
+        order = (rows.GONE, rows.UNLOAD, rows.DELETE, rows.CONFIG, rows.FENCES, rows.LOAD, rows.LOG, rows.TICK)
         return tuple(row for kind in order for row in self._rows.get(kind, ()))
 
     def _say(self, kind: str, body: Any, shard_keys: Collection[str]) -> None:

@@ -126,7 +126,17 @@ class LogOffsetsPlanner:
         if not loads:
             return None
         _tell_loads(look, loads, starts)
+        self._tell_fences(look, loads)
         return self._tables.newest_version(SHARE_GROUP_STATE.name) if version is None else version
+
+    def _tell_fences(self, look: SourceLook, loads: Collection[SharePartitionRow]) -> None:
+        """The operator may not know who was fenced in what it loads; of what is new there is nobody."""
+        groups = {row.key.group_id for row in loads if not row.initializing}
+        if not groups:
+            return
+        for group_id, fences in sorted(self._tables.fences(groups).items()):
+            loading = [key for key in look.batch.loading if ShardKey.decode(key).group_id == group_id]
+            look.batch.fence(fences, loading)
 
 
 def _needs_state(known: SourceKnowledge, row: SharePartitionRow) -> bool:

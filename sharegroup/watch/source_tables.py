@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
+from sharegroup.tables.fences import Fence
 from sharegroup.tables.share_partition_row import SharePartitionChanges, SharePartitionRow
 from sharegroup.types import SharePartitionKey
 
@@ -24,6 +25,9 @@ class SourceTables(Protocol):
 
     def states(self, version: int, keys: Collection[SharePartitionKey]) -> Mapping[SharePartitionKey, ShareGroupOffset]:
         """The folded states of those of these share-partitions that have one, at a version."""
+
+    def fences(self, group_ids: Collection[str]) -> Mapping[str, list[Fence]]:
+        """By group, those of its members of now whose process has taken the place of another one."""
 
 
 class Configs(Protocol):

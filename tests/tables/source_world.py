@@ -11,6 +11,7 @@ from kafka.errors import KafkaConnectionError
 
 from sharegroup.config import Config
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset, ShareGroupOffsetHeader
+from sharegroup.tables.fences import Fence
 from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_PARTITIONS
 from sharegroup.tables.share_partition_row import SharePartitionChanges, SharePartitionRow
 from sharegroup.topics.job_clock import ClockReading
@@ -51,6 +52,8 @@ class World:
         #: The states. An initialized share-partition has one, unless it is `lost`.
         self.saved = dict(states or {})
         self.lost: set[SharePartitionKey] = set()
+        #: By group: processes that have taken the place of others.
+        self.fenced: dict[str, list[Fence]] = {}
         #: By name: id and (log start, log end, last stable offset); None for what is not there.
         self.topics: dict[str, tuple[str, tuple[int, int, int]] | None] = {"orders": ("old", (0, 100, 90))}
         #: By topic, where brokers say it: the leader's epoch; and where each epoch ends.
@@ -95,6 +98,9 @@ class World:
         initialized = {row.key: row.state_epoch for row in self.versions[-1] if not (row.initializing or row.deleting)}
         found = {key: state(epoch=epoch) for key, epoch in initialized.items()} | self.saved
         return {key: found[key] for key in keys if key in found and key not in self.lost}
+
+    def fences(self, group_ids: Collection[str]) -> dict[str, list[Fence]]:
+        return {group_id: found for group_id, found in self.fenced.items() if group_id in group_ids}
 
     def in_force(self, now_ms: int, fresh: bool = False) -> Mapping[str, Mapping[str, Any]]:
         if fresh or self.of_group_polled is None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sharegroup.tables.fences import Fence
 from sharegroup.types import RecordState, StateBatch
 from sharegroup.watch.source_knowledge import waiting_key
 from sharegroup.watch.topic_identities import CONFIRM_MS, LOOK_MS
@@ -50,6 +51,18 @@ def test_what_has_a_state_is_loaded_at_once_when_kafka_cannot_be_asked() -> None
     told = [[partition, 0, 100, None, True] for partition in (0, 1)]
     assert [(kind, body) for _, kind, body in later if kind == "log"] == [("log", told)]
     assert [load["partition"] for load in loads(later)] == [2]
+
+
+def test_what_is_loaded_is_told_which_processes_took_the_place_of_others() -> None:
+    world = World(row(OLD), row(BILLS))
+    world.topics["bills"] = ("bills-id", (0, 100, 90))
+    world.fenced = {"g": [Fence("m1", "p2", 7)], "other": [Fence("m1", "p3", 8)]}
+    shards = ["g\tbills-id\t0", SHARD]
+    assert [(key, body) for key, kind, body in world.read() if kind == "fences"] == [
+        (shard, [["m1", "p2", 7]]) for shard in shards
+    ]
+    world.list(row(OLD), row(BILLS), row(OLD._replace(partition=1), new=True))
+    assert [kind for _, kind, _ in world.read_for(2_000) if kind in ("load", "fences")] == ["load"]
 
 
 def test_a_new_share_partition_waits_for_its_log_and_is_not_read_for_again() -> None:

@@ -15,7 +15,13 @@ from sharegroup.spark.queries.log_offsets_source import READER, SOURCE_NAME, SOU
 from sharegroup.spark.queries.operators import OUTPUT_SCHEMA, STATE_SCHEMA, share_partition_operator
 from sharegroup.spark.shipping import register_source
 from sharegroup.tables.config_poll import file_values
-from sharegroup.tables.schemas import SHARE_GROUP_STATE, SHARE_GROUP_STATE_BASE, SHARE_PARTITIONS, table_path
+from sharegroup.tables.schemas import (
+    SHARE_GROUP_MEMBERS,
+    SHARE_GROUP_STATE,
+    SHARE_GROUP_STATE_BASE,
+    SHARE_PARTITIONS,
+    table_path,
+)
 from sharegroup.topics.client_settings import python_properties
 from sharegroup.topics.kafka_clients import spark_options
 from sharegroup.watch.log_poll import LogPoll
@@ -25,7 +31,7 @@ NAME = "share_partition"
 #: How long a source waits for news before it lets Spark's trigger come round again.
 IDLE_BLOCK_MS = 2_000
 #: What its source reads.
-_READ = (SHARE_PARTITIONS, SHARE_GROUP_STATE, SHARE_GROUP_STATE_BASE)
+_READ = (SHARE_PARTITIONS, SHARE_GROUP_STATE, SHARE_GROUP_STATE_BASE, SHARE_GROUP_MEMBERS)
 _EARLIEST = -2  # Spark's number for it
 
 

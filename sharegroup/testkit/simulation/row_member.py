@@ -35,6 +35,8 @@ from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRang
 
 _UNKNOWN = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND)
 _ANSWER_MS = 20_000
+#: How long after it was replaced a process may still speak, in ms: soon, or after other starts of the job.
+_FENCED_AFTER_MS = (200, 60_000)
 
 
 @dataclass(frozen=True)
@@ -269,17 +271,19 @@ class RowMember:
     def _go_on(self) -> None:
         """Handle what an earlier process was granted: it is still the member's."""
         self._is_back = False
+        goes_on = list(self._held.values())
         if self._random.random() < 0.3:
-            self._in_a_while(self._random.uniform(0, 200), self._fenced_process_goes_on)
-        for key, held in list(self._held.values()):
+            delay_ms = self._random.uniform(0, self._random.choice(_FENCED_AFTER_MS))
+            self._in_a_while(delay_ms, lambda: self._fenced_process_goes_on(goes_on))
+        for key, held in goes_on:
             self._known[row_adapter.response_key(key)] = key
             self._trace.add(self.name, f"goes on with {key} {_ranges(held.acquired)}", str(key))
             work_ms = self._random.uniform(*self.habits.work_ms)
             self._in_a_while(work_ms, lambda key=key, held=held: self._acknowledge(key, held))
 
-    def _fenced_process_goes_on(self) -> None:
-        """The process before is still there, and acknowledges and fetches: the member is another one by now."""
-        for key, held in list(self._held.values()):
+    def _fenced_process_goes_on(self, goes_on: list[tuple[Key, _Held]]) -> None:
+        """The process before is still there, and acknowledges what it had: the member is another one by now."""
+        for key, held in goes_on:
             batches = tuple(AcknowledgementBatch(*a[:2], (AcknowledgeType.REJECT,)) for a in held.acquired)
             named = row_adapter.named(
                 self._next_id(), key, self.member_id, self.epoch, self.reply_to, self._incarnation_before

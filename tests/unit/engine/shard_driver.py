@@ -99,6 +99,11 @@ def config(**values: object) -> str:
     return rows.encode(rows.CONFIG, json.dumps(Config().group_config(GROUP).to_json() | values))
 
 
+def fences(*joined: tuple[str, str, int]) -> str:
+    """What the tables say: (member, process that took another one's place, when in ms after T0)."""
+    return rows.encode(rows.FENCES, json.dumps([[member, process, T0 + at] for member, process, at in joined]))
+
+
 def load(start_offset: int = 0, log: tuple[int, ...] | None = (0, 0), partition: int = 0, **values: object) -> str:
     """A share-partition without state; `log` has the fields of `LogOffsets`, None if nobody could be asked."""
     row = {

@@ -20,6 +20,7 @@ from .shard_driver import (
     answered,
     config,
     fence,
+    fences,
     fetch,
     known,
     load,
@@ -135,6 +136,54 @@ def test_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     assert group.send(of("p1", acknowledge("a", (0, 3, ACCEPT))), at=20).responses == [answered("acknowledge", "a")]
 
 
+# -- what a state that is loaded knows by the tables ----------------------------------------------------------------
+
+
+def loaded(*joined: tuple[str, str, int]) -> ShardDriver:
+    """One that comes back from the tables; its member holds 0..3."""
+    made, held = ShardDriver(), [[0, 3, 1, 1, "m1", T0 + LOCK_MS]]
+    header = [0, 1, 1, 0, 0, T0, 0, 1]
+    made.batch(config(), fences(*joined), load(0, (0, 100), header=header, batches=held), at=0)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("process", "append_ms", "error"), [("p1", 10, FENCED), ("p1", 9, (0, "")), ("p2", 9, (0, "")), ("p2", 10, (0, ""))]
+)
+def test_a_state_that_is_loaded_refuses_what_is_appended_from_the_join_on(
+    process: str, append_ms: int, error: tuple[int, str]
+) -> None:
+    group = loaded(("m1", "p2", 10))
+    line = group.line(of(process, acknowledge("a", (0, 3, ACCEPT))), append_ms)
+    assert group.batch(line, at=20).responses == [answered("acknowledge", "a", error=error)]
+
+
+def test_a_notice_from_before_what_is_loaded_fences_nobody() -> None:
+    group = loaded(("m1", "p3", 20))
+    group.send(fence("p2", 10), at=30)
+    assert group.send(of("p3", acknowledge("a", (0, 3, ACCEPT))), at=40).responses == [answered("acknowledge", "a")]
+
+
+def test_a_notice_from_after_what_is_loaded_fences_its_process() -> None:
+    group = loaded(("m1", "p2", 10))
+    group.send(fence("p3", 20), at=20)
+    assert group.send(of("p2", fetch("r")), at=30).responses == [answered("fetch", "r", error=FENCED)]
+
+
+def test_what_is_loaded_again_is_no_later_notice() -> None:
+    group = loaded(("m1", "p2", 10))
+    group.send(fence("p3", 20), at=20)
+    group.batch(fences(("m1", "p2", 10)), at=30)
+    assert group.send(of("p2", fetch("r")), at=40).responses == [answered("fetch", "r", error=FENCED)]
+
+
+def test_what_is_loaded_of_a_member_goes_when_it_leaves() -> None:
+    group = loaded(("m1", "p2", 10))
+    group.send(release("left", epoch=3), at=20)
+    responses = group.send(of("p1", fetch("f2", max_records=1, epoch=4)), at=30).responses
+    assert responses == [answered("fetch", "f2", acquired=[[0, 0, 2]], until=30 + LOCK_MS)]
+
+
 # -- the first fetch of a process that knows of nothing ----------------------------------------------------------------
 
 
@@ -170,10 +219,12 @@ def test_who_held_nothing_waits_as_all_do() -> None:
     assert (response["id"], response["acquired"]) == ("f1", [[0, 0, 1]])
 
 
-def test_its_first_fetch_that_comes_twice_releases_nothing() -> None:
+@pytest.mark.parametrize("opened", [15, 20, 25])
+def test_its_first_fetch_that_comes_twice_releases_nothing(opened: int) -> None:
+    """The gateway tells when it was opened, by the brokers' time as it knows that: which may be ahead."""
     group = shard()
-    group.send(fence("p2", 10), first("f2", opened=15, max_records=4), at=20)
+    group.send(fence("p2", 10), first("f2", opened, max_records=4), at=20)
     before = group.window()
     assert [entry[:5] for entry in before] == [[0, 3, "ACQUIRED", 2, "m1"]]
-    group.send(first("f2", opened=15, max_records=4), at=30)
+    group.send(first("f2", opened, max_records=4), at=30)
     assert [entry for entry in group.window() if entry[0] == 0] == before

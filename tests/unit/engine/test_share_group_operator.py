@@ -125,6 +125,7 @@ def member_row(epoch: int, partitions: list[int], member: str = "m1") -> dict[st
         "assignment": [{"topic": "orders", "topic_id": "id-orders", "partitions": partitions}] if partitions else [],
         "group_instance_id": None,
         "incarnation_id": None,
+        "joined_ms": None,
     }
 
 
@@ -201,7 +202,9 @@ def test_a_static_member_that_waits_for_its_share_partitions_is_answered_with_it
     assert response["assignment"] == {"orders": ["id-orders", [0, 1]]}
     assert told.requests == []
     later = dataclasses.replace(heartbeat("join-p3", 0, "", ORDERS), group_instance_id="worker", incarnation_id="p3")
-    rows = [decode_share_partition_request(value) for _, value in group.send(later, at=20).requests]
+    output = group.batch(group.line(later, at=20), at=25)
+    assert [row["joined_ms"] for row in output.tables["share_group_members"]] == [T0 + 20]
+    rows = [decode_share_partition_request(value) for _, value in output.requests]
     assert rows == [
         FenceMemberRequest(
             f"fence-{row['member_id']}-p3", GROUP, "orders", "id-orders", partition, row["member_id"],

@@ -330,7 +330,7 @@ def test_of_two_gateways_that_both_got_records_for_a_member_the_first_to_end_rel
     ]
 
 
-@pytest.mark.parametrize(("opened_at", "is_released"), [(1, False), (2, True), (-1 - T0, True)])
+@pytest.mark.parametrize(("opened_at", "is_released"), [(1, False), (2, False), (3, True), (-1 - T0, True)])
 def test_the_opening_of_a_session_that_comes_late_releases_nothing_that_the_member_asked_for_since(
     opened_at: int, is_released: bool
 ) -> None:

@@ -95,8 +95,22 @@ def test_share_partitions_are_told_which_process_the_member_is_now_and_no_epoch_
     join(driver, "p2")
     topics = tuple(driver.group.metadata.assignable().values())
     assert topics
-    assert driver.last.fence == FenceMember(GROUP, member_id, "p2", topics)
+    assert driver.last.fence == FenceMember(GROUP, member_id, "p2", driver.now_ms, topics)
     assert driver.epochs() == epochs
+
+
+def test_a_member_remembers_when_its_process_took_another_ones_place() -> None:
+    driver, member_id = stable()
+    assert driver.group.metadata.members[member_id].joined_ms is None
+    driver.now_ms += 7
+    join(driver, "p2")
+    joined_ms = driver.now_ms
+    driver.now_ms += 7
+    join(driver, "p2", id_="again")
+    beat(driver, "p2")
+    restored = ShareGroup.restore(GROUP, driver.group.dump())
+    for group in (driver.group, restored):
+        assert group.metadata.members[member_id].joined_ms == joined_ms
 
 
 @pytest.mark.parametrize("process", ["p1", "p2"])

@@ -79,7 +79,7 @@ _WRITES = "job_transactions", "slow_members", "dying_members"
 #: The defect, the faults and a seed that show it, and the rule by which it must be found.
 DEFECTS = [
     (readers_stay_in_their_partition, _GROWS, 7, _UNSEEN),
-    (new_request_partitions_are_not_watched, _GROWS, 0, _SAFE),
+    (new_request_partitions_are_not_watched, _GROWS, 2, _SAFE),
     (a_marker_stops_the_safe_clock, _WRITES, 4, "everything is delivered"),
     (the_safe_clock_passes_an_open_transaction, _WRITES, 4, _SAFE),
     (an_unclean_election_is_not_noticed, _ELECTS, 4, _TOLD),

@@ -144,9 +144,11 @@ def the_member_itself_is_fenced(patch: pytest.MonkeyPatch) -> None:
     """Share-partitions take the process that joined for the one that was replaced."""
     is_fenced = Incarnations.is_fenced
 
-    def inverted(known: Incarnations, partition: int, member_id: str, incarnation_id: str | None) -> bool:
-        is_known = is_fenced(known, partition, member_id, "nobody's")
-        return is_known and not is_fenced(known, partition, member_id, incarnation_id)
+    def inverted(
+        known: Incarnations, partition: int, member_id: str, incarnation_id: str | None, append_ms: int
+    ) -> bool:
+        is_known = is_fenced(known, partition, member_id, "nobody's", append_ms)
+        return is_known and not is_fenced(known, partition, member_id, incarnation_id, append_ms)
 
     patch.setattr(Incarnations, "is_fenced", inverted)
 
@@ -165,7 +167,7 @@ def repeated_batches_are_not_compared(patch: pytest.MonkeyPatch) -> None:
 DEFECTS: dict[str, tuple[Plant, str]] = {
     plant.__name__: (plant, rule)
     for plant, rule in (
-        (locks_end_early, "held by another"),
+        (locks_end_early, "an acknowledgement in time counts"),
         (start_passes_what_is_held, "finished below the start offset"),
         (acknowledgements_are_dropped, "finished and delivered again"),
         (counts_stay, "count below deliveries"),
