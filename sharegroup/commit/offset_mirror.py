@@ -16,6 +16,7 @@ from kafka.errors import KafkaError
 
 from sharegroup.errors import ShareGroupError
 from sharegroup.tables.offsets import SharePartitionOffset
+from sharegroup.topics.outage_log import OutageLog
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ class MirrorThread:
     def __init__(self, mirror: OffsetMirror, interval_s: float = INTERVAL_S) -> None:
         self._mirror, self._interval_s = mirror, interval_s
         self._closed = threading.Event()
-        self._failure = ""
+        self._outage = OutageLog(logger, "start offsets are not mirrored", "start offsets are mirrored again")
         self._thread = threading.Thread(target=self._run, name="offset mirror", daemon=True)
 
     def start(self) -> None:
@@ -92,11 +93,9 @@ class MirrorThread:
 
     def _run(self) -> None:
         while not self._closed.wait(self._interval_s):
-            failure = ""
             try:
                 self._mirror.look()
             except (ShareGroupError, KafkaError, OSError) as error:
-                failure = type(error).__name__
-                if failure != self._failure:
-                    logger.warning("start offsets are not mirrored now, will try again: %s", error)
-            self._failure = failure
+                self._outage.began(error)
+            else:
+                self._outage.ended()

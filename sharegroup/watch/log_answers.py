@@ -179,7 +179,7 @@ class LogAnswers:
             logger.debug("log offsets cannot be polled: %s: %s", type(error).__name__, error)
         for (topic, leader), of_leader in askable.items():
             answered = [partition for partition in of_leader if partition in found]
-            self._leaders.answered(topic, answered)
+            self._leaders.answered(topic, answered, now_ms)
             if len(answered) < len(of_leader):
                 self._leaders.unanswered(topic, leader, set(of_leader) - set(answered), now_ms)
         return dict(found)

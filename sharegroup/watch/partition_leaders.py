@@ -25,6 +25,7 @@ _NAMED_IN_LOG = 10
 class _Trouble:
     """The partitions of a topic that cannot be asked or did not answer, and which problems were logged."""
 
+    began_ms: int
     partitions: set[TopicPartition] = field(default_factory=set)
     logged: set[str] = field(default_factory=set)
     wait_ms: int = 0
@@ -49,7 +50,7 @@ class PartitionLeaders:
                 found.setdefault((partition.topic, self._leaders[partition]), []).append(partition)
         return found
 
-    def answered(self, topic: str, partitions: Collection[TopicPartition]) -> None:
+    def answered(self, topic: str, partitions: Collection[TopicPartition], now_ms: int) -> None:
         """The offsets of these partitions of a topic are known."""
         trouble = self._troubles.get(topic)
         if trouble is None:
@@ -58,7 +59,9 @@ class PartitionLeaders:
         if not trouble.partitions:
             del self._troubles[topic]
             if trouble.logged:
-                logger.warning("log offsets of topic %s can be polled again", topic)
+                logger.warning(
+                    "log offsets of topic %s are polled again after %.1f s", topic, (now_ms - trouble.began_ms) / 1000
+                )
 
     def unanswered(self, topic: str, leader: int, partitions: Collection[TopicPartition], now_ms: int) -> None:
         """Ask for these partitions of a topic again after a pause. What else their leader led is looked up again.
@@ -99,7 +102,7 @@ class PartitionLeaders:
         return topic not in self._troubles or now_ms >= self._troubles[topic].retry_at_ms
 
     def _leave_alone(self, topic: str, partitions: Collection[TopicPartition], problem: str, now_ms: int) -> None:
-        trouble = self._troubles.setdefault(topic, _Trouble())
+        trouble = self._troubles.setdefault(topic, _Trouble(now_ms))
         trouble.partitions.update(partitions)
         trouble.wait_ms = min(2 * trouble.wait_ms or FIRST_RETRY_MS, MAX_RETRY_MS)
         trouble.retry_at_ms = now_ms + trouble.wait_ms

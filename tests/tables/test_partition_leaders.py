@@ -46,8 +46,8 @@ def test_a_partition_without_a_leader_is_looked_up_less_and_less_often(caplog: p
     for now_ms in range(0, 60_000, 50):
         before = len(cluster.asked)
         assert leaders.askable(ALL, now_ms) == {("bills", 1): [BILLS], ("orders", 1): [O0]}
-        leaders.answered("bills", [BILLS])
-        leaders.answered("orders", [O0])
+        leaders.answered("bills", [BILLS], now_ms)
+        leaders.answered("orders", [O0], now_ms)
         looked_up_at += [now_ms] * (len(cluster.asked) - before)
     waited = [after - before for before, after in itertools.pairwise(looked_up_at)]
     assert waited == [min(FIRST_RETRY_MS * 2**n, MAX_RETRY_MS) for n in range(len(waited))]
@@ -63,8 +63,8 @@ def test_what_comes_back_is_asked_again_and_soon_the_next_time(caplog: pytest.Lo
     cluster.topics["orders"] = {0: 3}
     found = leaders.askable([O0], 60_000 + MAX_RETRY_MS)
     assert found == {("orders", 3): [O0]}
-    leaders.answered("orders", [O0])
-    assert caplog.messages[1:] == ["log offsets of topic orders can be polled again"]
+    leaders.answered("orders", [O0], 63_500)
+    assert caplog.messages[1:] == ["log offsets of topic orders are polled again after 63.5 s"]
     leaders.unanswered("orders", 3, [O0], 80_000)
     assert leaders.askable([O0], 80_000 + FIRST_RETRY_MS - 1) == {}
     assert leaders.askable([O0], 80_000 + FIRST_RETRY_MS) == {("orders", 3): [O0]}
@@ -87,7 +87,7 @@ def test_one_that_leads_but_never_answers_is_asked_less_and_less_often(caplog: p
     for now_ms in range(0, 60_000, 50):
         found = leaders.askable([O0, O1], now_ms)
         assert found.pop(("orders", 2)) == [O1]
-        leaders.answered("orders", [O1])
+        leaders.answered("orders", [O1], now_ms)
         if found:
             asked += 1
             leaders.unanswered("orders", 1, [O0], now_ms)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 from kafka import TopicPartition
+from kafka.errors import KafkaConnectionError
 
 from sharegroup.commit.delta_table import open_or_create
 from sharegroup.spark.queries import share_groups_source
@@ -120,6 +121,26 @@ def test_a_wrong_wall_clock_ticks_nobody_and_delays_no_tick(
     source.tell({group: T0 - 1})
     assert source.read() == [(group, "tick")]
     assert T0 <= source.offset["clock_ms"] < T0 + 60_000
+    source.close()
+
+
+def test_brokers_that_are_away_at_the_start_are_two_log_lines(
+    root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = Source(root)
+
+    def away(*_: object) -> list[TopicPartition]:
+        raise KafkaConnectionError("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Brokers, "partitions_of", away)
+        for _ in range(3):
+            source.read()
+    source.read()
+    source.read()
+    begin, end = caplog.messages
+    assert begin == "the request topic cannot be polled, will try again: KafkaConnectionError: away"
+    assert end.startswith("the request topic is polled again after ")
     source.close()
 
 

@@ -31,6 +31,7 @@ from sharegroup.protocol.share_group_requests import ShareGroupRequest
 from sharegroup.protocol.share_group_responses import ShareGroupResponse
 from sharegroup.protocol.share_partition_responses import WantedNotice
 from sharegroup.topics.client_settings import ClientSettings
+from sharegroup.topics.outage_log import OutageLog
 from sharegroup.topics.row_channel import RowTopics
 from sharegroup.types import SharePartitionKey
 
@@ -71,6 +72,7 @@ class CellChannel:
         self._is_loading = False
         self._is_closing = False
         self._listening = asyncio.Event()
+        self._outage = OutageLog(logger, "the job's topics cannot be looked up", "the job's topics are looked up again")
         self._ready = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._appender = appender or RowAppender(cluster, settings, timeout_s)
@@ -111,10 +113,12 @@ class CellChannel:
     async def _knows_request_topics(self) -> bool:
         wanted = self._topics.share_group_requests, self._topics.share_partition_requests
         try:
-            return await self._appender.knows(wanted)
+            knows = await self._appender.knows(wanted)
         except Exception as error:  # noqa: BLE001 - whatever it is, without the topics we are of no use
-            logger.warning("the job's topics cannot be looked up, will try again: %s", error)
+            self._outage.began(error)
             return False
+        self._outage.ended()
+        return knows
 
     @property
     def cells(self) -> dict[str, CellChannel]:

@@ -16,6 +16,7 @@ from sharegroup.protocol.broadcasts import EVERYBODY, Broadcast, decode_broadcas
 from sharegroup.protocol.gateway_rows import GATEWAYS, GatewayRow, decode_gateway
 from sharegroup.protocol.response_rows import Response, decode_responses
 from sharegroup.topics.client_settings import ClientSettings
+from sharegroup.topics.outage_log import OutageLog
 from sharegroup.topics.response_partitions import ResponsePartitions, responses_consumer
 
 logger = logging.getLogger(__name__)
@@ -67,6 +68,7 @@ class ResponseReader:
         self._partitions = ResponsePartitions(topic, key)
         self._listening, self._receive = listening, receive
         self._stopping = threading.Event()
+        self._outage = OutageLog(logger, "responses cannot be read", "responses are read again")
         self._thread = threading.Thread(target=self._read, name="job-responses", daemon=True)
 
     def start(self) -> None:
@@ -89,13 +91,15 @@ class ResponseReader:
                 if consumer is None:
                     consumer = self._open()
                 self._partitions.follow(consumer)
-                for partition, messages in consumer.poll(timeout_ms=_POLL_MS).items():
+                polled = consumer.poll(timeout_ms=_POLL_MS)
+                self._outage.ended()
+                for partition, messages in polled.items():
                     self._partitions.took(partition, messages)
                     self._receive(messages)
             except Exception as error:  # noqa: BLE001 - kafka-python raises more than KafkaError
                 if self._stopping.is_set():
                     break
-                logger.warning("responses cannot be read, will try again: %s", error)
+                self._outage.began(error)
                 if consumer is not None and not isinstance(error, KafkaError):
                     consumer.close()
                     consumer = None

@@ -19,6 +19,7 @@ from sharegroup.kafka_clients.connection import Features, UpstreamUnavailableErr
 from sharegroup.kafka_clients.headers import Response
 from sharegroup.kafka_clients.quiet_task import quiet_task
 from sharegroup.topics.client_settings import ClientSettings
+from sharegroup.topics.outage_log import OutageLog
 
 __all__ = ["Leader", "Topic", "UpstreamCluster"]
 
@@ -53,6 +54,8 @@ class UpstreamCluster:
         self._looks: dict[str, asyncio.Task[None]] = {}
         self._next_look: asyncio.Task[None] | None = None
         self._next_names: set[str] = set()
+        self._outage = OutageLog(logger, "the metadata of the brokers cannot be read", "the metadata is read again")
+        self._look_outage = OutageLog(logger, "topics cannot be looked up", "topics are looked up again")
 
     # -- what is known ---------------------------------------------------------------------------------------------
 
@@ -151,8 +154,9 @@ class UpstreamCluster:
         try:
             await self.refresh()
         except UpstreamUnavailableError as error:
-            logger.warning("the upstream cluster's metadata cannot be read: %s", error)
+            self._outage.began(error)
             return False
+        self._outage.ended()
         return True
 
     async def topics(self, names: Iterable[str]) -> dict[str, Topic]:
@@ -217,7 +221,9 @@ class UpstreamCluster:
         try:
             self._known.learn_of(names, await asyncio.wait_for(self._metadata(names), LOOK_TIMEOUT_S))
         except (TimeoutError, UpstreamUnavailableError) as error:
-            logger.warning("%d topics cannot be looked at: %s", len(names), error or "no answer")
+            self._look_outage.began(error or "no answer")
+        else:
+            self._look_outage.ended()
         finally:
             self._seen |= dict.fromkeys(names, asked)
             for name in names:

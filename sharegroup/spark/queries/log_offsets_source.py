@@ -24,6 +24,7 @@ from pyspark.sql.datasource import SimpleDataSourceStreamReader
 from sharegroup.spark.log_set_up import set_up_log
 from sharegroup.tables.config_poll import ConfigPoll
 from sharegroup.tables.pinned_tables import PinnedTables
+from sharegroup.topics.outage_log import OutageLog
 from sharegroup.topics.steady_time import steady_ms
 from sharegroup.watch.batch_rows import rows_between
 from sharegroup.watch.hand_over import HandOver
@@ -62,6 +63,7 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
         rules = LingerRules(options["shards"], options["linger_ms"])
         self._clock = RequestClock(poll, options["requests_topic"], options["idle_poll_ms"], rules)
         self._last: tuple[dict[str, Any], SourceOffset] | None = None
+        self._outage = OutageLog(logger, "the request topic cannot be polled", "the request topic is polled again")
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Nothing read, nothing led: the first batch loads everything from the tables."""
@@ -72,8 +74,7 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
         before = self._offset_of(start)
         try:
             after = self._wait_for_news(before)
-        except KafkaError as error:
-            logger.warning("the request topic cannot be polled, will try again: %s", error)
+        except KafkaError:
             time.sleep(self._options["block_ms"] / 1000)  # brokers that are away are not asked without a pause
             return iter(()), start
         if after is None:
@@ -112,7 +113,9 @@ class LogOffsetsReader(SimpleDataSourceStreamReader):
             try:
                 if requests.must_look(wake):
                     requests = self._look(requests, wake, told, now_ms)
+                    self._outage.ended()
             except KafkaError as error:
+                self._outage.began(error)
                 problem = error
             topics = self._clock.topics_of_unread() if requests.are_wanted else set()
             after = self._planner.next(before, told, topics, requests.safe_ms, now_ms)

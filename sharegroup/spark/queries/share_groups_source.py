@@ -18,6 +18,7 @@ from pyspark.sql.datasource import SimpleDataSourceStreamReader
 from sharegroup.engine import rows
 from sharegroup.spark.log_set_up import set_up_log
 from sharegroup.tables.pinned_groups import PinnedGroups
+from sharegroup.topics.outage_log import OutageLog
 from sharegroup.topics.steady_time import steady_ms
 from sharegroup.watch.hand_over_file import HandOverFileReader
 from sharegroup.watch.log_poll import LogPoll
@@ -45,6 +46,7 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
         self._hand_over = HandOverFileReader(options["hand_over"])
         self._clock = RequestClock(LogPoll(options["kafka"]), options["requests_topic"], options["idle_poll_ms"])
         self._ticked_all = False
+        self._outage = OutageLog(logger, "the request topic cannot be polled", "the request topic is polled again")
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The offset of an empty checkpoint: no group is loaded yet."""
@@ -55,8 +57,9 @@ class ShareGroupsReader(SimpleDataSourceStreamReader):
         versions = start["versions"] or self._tables.newest_versions()
         try:
             due, clock_ms = self._due(bool(start["versions"]))
+            self._outage.ended()
         except KafkaError as error:
-            logger.warning("the request topic cannot be polled, will try again: %s", error)
+            self._outage.began(error)
             time.sleep(self._options["block_ms"] / 1000)  # brokers that are away are not asked without a pause
             due, clock_ms = [], 0
         ticked = pack(due)

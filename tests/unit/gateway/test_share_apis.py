@@ -494,7 +494,11 @@ def test_a_fetch_with_min_bytes_zero_does_not_wait_for_records() -> None:
     async def test(gateway: Gateway) -> None:
         response = await asyncio.wait_for(gateway.fetch(0, ORDERS, max_wait_ms=LONG_MS, min_bytes=0), LONG_MS / 1000)
         assert response.error_code == 0
+        assert acquired(response) == []
         assert len(gateway.sent(FETCH)) == 1  # the demand stays, for the next fetch
+        gateway.job.acquire(0, 9, LOCK_MS)
+        gateway.cluster.answers = [partition_data(log_batches.batch(0, 10))]
+        assert acquired(await gateway.fetch(1, ORDERS, min_bytes=0)) == [(0, 9)]
 
     run(test)
 

@@ -1,0 +1,32 @@
+"""Log lines of work that fails and is tried again, however often."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+
+class OutageLog:
+    """Writes one line when work begins to fail, and one with the duration when it succeeds again.
+
+    `failure` and `recovery` are the two lines' texts: "rows cannot be read", "rows are read again".
+    """
+
+    def __init__(
+        self, logger: logging.Logger, failure: str, recovery: str, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._logger, self._failure, self._recovery, self._now = logger, failure, recovery, now
+        self._began_s: float | None = None
+
+    def began(self, problem: object) -> None:
+        """An attempt failed."""
+        if self._began_s is None:
+            self._began_s = self._now()
+            self._logger.warning("%s, will try again: %s", self._failure, problem)
+
+    def ended(self) -> None:
+        """An attempt succeeded."""
+        if self._began_s is not None:
+            self._logger.warning("%s after %.1f s", self._recovery, self._now() - self._began_s)
+            self._began_s = None
