@@ -124,7 +124,7 @@ def test_the_day_goes_as_it_is_told(shell: Shell, tmp_path: Path) -> None:
     (drain,) = blocks("Drain a worker")
     assert set(re.findall(r"worker-\d", shell.type(drain))) == {"worker-2"}
 
-    (again,) = blocks("Do it again")
+    (again,) = blocks("Process records again")
     said = shell.type(again)
     assert re.search(rf"^{GROUP} +{topic} +1 +{AGAIN_FROM}\b", said, re.MULTILINE)
     assert read_group_configs(tables)[GROUP] == {"share.delivery.count.limit": "5"}
