@@ -1,4 +1,4 @@
-"""The five commit steps of a micro-batch, for both queries (the numbers are those of sharegroup/README.md).
+"""The five commit steps of a micro-batch, for both queries (the numbers are those of docs/commit_steps.md).
 
 1. the operator's output comes to the driver: the batch's only action, always run;
 2. commit the first table (share_group_state, share_groups), with the batch's *outbox* in the commit's info;

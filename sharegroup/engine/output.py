@@ -1,6 +1,6 @@
 """What one key's run of a micro-batch yields: plain JSON, one row of the operator's output.
 
-The driver merges the outputs of all keys and takes them through the commit steps (sharegroup/README.md).
+The driver merges the outputs of all keys and takes them through the commit steps (docs/commit_steps.md).
 """
 
 from __future__ import annotations

@@ -22,7 +22,11 @@ def _column(name: str, kind: pa.DataType, comment: str, nullable: bool = True) -
 
 
 #: Its number says nothing of a row, and changes with the rows around it.
-_CHUNK = _column(CHUNK, pa.int32(), "rows that are written together; the partition column, and the writer's own")
+_CHUNK = _column(
+    CHUNK,
+    pa.int32(),
+    "number of the group of rows that are written together; the partition column, chosen by the writer",
+)
 
 
 @dataclass(frozen=True)
@@ -80,10 +84,10 @@ SHARE_GROUP_STATE = TableSpec(
             _column("day", pa.date32(), "day of `time`; the partition column"),
             _column("group_id", pa.string(), "share group"),
             _column("topic", pa.string(), "topic of the share-partition"),
-            _column("topic_id", pa.string(), "the topic's id: a topic made again under its name has another"),
+            _column("topic_id", pa.string(), "topic id; a topic that is created again under the name has another one"),
             _column("partition", pa.int32(), "partition of the share-partition"),
             _column("record_type", pa.string(), "ShareSnapshot, ShareUpdate (KIP-932) or Tombstone"),
-            _column("snapshot_epoch", pa.int32(), "epoch of the snapshot that this record is or builds on"),
+            _column("snapshot_epoch", pa.int32(), "epoch of this snapshot, or of the one that this update follows"),
             _column("state_epoch", pa.int32(), "raised by each initialisation and offset reset; -1: not updated"),
             _column("leader_epoch", pa.int32(), "leader epoch of the job that wrote the record"),
             _column("start_offset", pa.int64(), "share-partition start offset (SPSO); -1: not updated"),
@@ -112,7 +116,7 @@ SHARE_GROUP_STATE_BASE = TableSpec(
             _column("as_of_batch_id", pa.int64(), "micro-batch of the newest record that is in these rows"),
             _column("group_id", pa.string(), "share group; null in the one row of a base without share-partitions"),
             _column("topic", pa.string(), "topic of the share-partition"),
-            _column("topic_id", pa.string(), "the topic's id: a topic made again under its name has another"),
+            _column("topic_id", pa.string(), "topic id; a topic that is created again under the name has another one"),
             _column("partition", pa.int32(), "partition of the share-partition"),
             _column("snapshot_epoch", pa.int32(), "epoch of the newest snapshot"),
             _column("state_epoch", pa.int32(), "raised by each initialisation and offset reset"),
@@ -136,7 +140,7 @@ DELIVERY_LOG = TableSpec(
             _column("day", pa.date32(), "day of `time`; the partition column"),
             _column("group_id", pa.string(), "share group"),
             _column("topic", pa.string(), "topic"),
-            _column("topic_id", pa.string(), "the topic's id: a topic made again under its name has another"),
+            _column("topic_id", pa.string(), "topic id; a topic that is created again under the name has another one"),
             _column("partition", pa.int32(), "partition"),
             _column("first_offset", pa.int64(), "first offset of the range that changed its state"),
             _column("last_offset", pa.int64(), "last offset of the range, included"),
@@ -197,14 +201,14 @@ SHARE_GROUP_MEMBERS = TableSpec(
                         ]
                     )
                 ),
-                "partitions assigned, by topic",
+                "assigned partitions, by topic",
             ),
             _column("group_instance_id", pa.string(), "name of a static member (KIP-345); null of a dynamic one"),
             _column(
                 "incarnation_id",
                 pa.string(),
-                "of the process that joined as the member last; empty while a static member that left for a restart "
-                "is away; null where it did not say",
+                "process that joined last as this member; empty while a static member is away for a restart; "
+                "null if the process sent none",
             ),
             _column("time", _TIMESTAMP, "when the row was written"),
             _CHUNK,
@@ -221,11 +225,11 @@ SHARE_PARTITIONS = TableSpec(
         [
             _column("group_id", pa.string(), "share group"),
             _column("topic", pa.string(), "topic"),
-            _column("topic_id", pa.string(), "topic id, or one made from the name where the broker has none"),
+            _column("topic_id", pa.string(), "topic id; made from cluster and name if the broker has none"),
             _column("partition", pa.int32(), "partition"),
             _column("status", pa.string(), "initializing, initialized or deleting"),
             _column("state_epoch", pa.int32(), "epoch of the initialisation; a reset raises it"),
-            _column("start_offset", pa.int64(), "where to start; -1: by auto_offset_reset"),
+            _column("start_offset", pa.int64(), "where to start; -1: decided by auto_offset_reset"),
             _column(
                 "auto_offset_reset",
                 pa.string(),
@@ -249,7 +253,7 @@ SHARE_GROUP_CONFIGS = TableSpec(
             _column(
                 "config_source",
                 pa.string(),
-                "DYNAMIC_GROUP_CONFIG: set by a request, which goes first; STATIC_BROKER_CONFIG: from the job's file",
+                "DYNAMIC_GROUP_CONFIG: set by a request, takes precedence; STATIC_BROKER_CONFIG: from the job's file",
             ),
             _column("time", _TIMESTAMP, "when the row was written"),
             _CHUNK,
