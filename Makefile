@@ -49,7 +49,7 @@ $(STAMPS)/demo $(STAMPS)/dev $(STAMPS)/docs: requirements.lock pyproject.toml | 
 
 # JAR sets of conf/ivy.xml, joined by "+": $(STAMPS)/jars-spark+broker. Packages come first: they bring Ivy.
 $(STAMPS)/jars-%: conf/ivy.xml | $(STAMPS)/demo
-	@$(PY) -m sharegroup.testkit.jars $(subst +, ,$*)
+	@$(PY) -m sharegroup.spark.jars $(subst +, ,$*)
 	@touch $@
 
 .PHONY: demo

@@ -31,7 +31,10 @@ import psutil
 from deltalake.exceptions import TableNotFoundError
 from rich.console import Console
 
+from sharegroup.cli.sql import table_of
 from sharegroup.command_parser import CommandParser
+from sharegroup.spark.jars import JarsError
+from sharegroup.tables.sql import query
 from sharegroup.testkit.class_archive import BROKER, SPARK
 from sharegroup.testkit.delivery_audit import Progress, audit, progress
 from sharegroup.testkit.demo.display import Display
@@ -52,9 +55,7 @@ from sharegroup.testkit.demo.parts import (
 )
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka, EmbeddedKafkaError
 from sharegroup.testkit.gateway_process import GatewayProcess
-from sharegroup.testkit.jars import JarsError
 from sharegroup.testkit.logged_process import LoggedProcess, LoggedProcessError
-from sharegroup.testkit.table_sql import query, shown
 
 CLIENTS = 3
 REFRESH_S = 1.0
@@ -72,9 +73,9 @@ SELECT query, leader_epoch, application_id, time FROM share_group_job ORDER BY t
 }
 NEXT = """
 To try next, on the tables that are left in {tables}:
-  .venv/bin/python -m sharegroup.testkit.table_sql {tables} "SELECT time, to_state, cause, delivery_count, member_id \
+  .venv/bin/sharegroup sql {tables} "SELECT time, to_state, cause, delivery_count, member_id \
 FROM delivery_log WHERE partition = 0 AND 5000 BETWEEN first_offset AND last_offset ORDER BY time"
-  .venv/bin/python -m sharegroup.testkit.table_sql {tables}
+  .venv/bin/sharegroup sql {tables}
   cat {home}/job.log
 They show the history of a record that no member could process, the other queries there are, and the job's log."""
 
@@ -194,7 +195,7 @@ class Demo:
     def _show_by_sql(self) -> None:
         for title, statement in QUERIES.items():
             self._console.print(f"\n[bold]{title}[/bold]\n[dim]{statement}[/dim]", highlight=False, soft_wrap=True)
-            self._console.print(shown(query(str(TABLES), statement)))
+            self._console.print(table_of(query(str(TABLES), statement)))
 
     def _verdict(self, problems: list[str]) -> int:
         for problem in problems:

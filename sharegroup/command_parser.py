@@ -7,8 +7,6 @@ from typing import Any
 
 from sharegroup import __version__
 
-__all__ = ["CommandParser"]
-
 
 class CommandParser(argparse.ArgumentParser):
     """An ArgumentParser with the option --version, which each of Kafka's tools has."""

@@ -8,8 +8,6 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["from_json", "to_json"]
-
 _ENCODER, _DECODER = msgspec.json.Encoder(), msgspec.json.Decoder()
 
 

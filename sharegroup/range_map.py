@@ -145,13 +145,6 @@ class RangeMap(Generic[V]):
         """The ranges inside first..last that have no value, in order."""
         return holes_between(self.items(first, last), first, last)
 
-    def value_at(self, offset: int) -> V | None:
-        """The value at `offset`, or None in a hole."""
-        i = bisect_left(self._lasts, offset)
-        if i < len(self._firsts) and self._firsts[i] <= offset:
-            return self._values[i]
-        return None
-
     @property
     def first_offset(self) -> int | None:
         """The lowest offset with a value, or None when empty."""

@@ -9,8 +9,8 @@ import os
 import tempfile
 from pathlib import Path
 
+from sharegroup.spark.jars import QUICK_START
 from sharegroup.testkit.class_archive import BROKER, SPARK
-from sharegroup.testkit.jars import QUICK_START
 
 #: None of the tests' JVMs lives for long: to compile queries for speed only takes the cores from the start.
 NO_CODEGEN = ("-Dspark.sql.codegen.wholeStage=false", "-Dspark.sql.codegen.factoryMode=NO_CODEGEN")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
-from sharegroup.testkit.jars import QUICK_START
+from sharegroup.spark.jars import QUICK_START
 from tests.class_archive import spark_options
 
 if TYPE_CHECKING:
@@ -104,8 +104,8 @@ def share_group_job(kafka: "EmbeddedKafka", tmp_path_factory: pytest.TempPathFac
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     """One session for all tests, small and with the job's own settings."""
+    from sharegroup.spark.jars import jars
     from sharegroup.spark.session import build_session
-    from sharegroup.testkit.jars import jars
 
     session = build_session(
         "sharegroup-tests",

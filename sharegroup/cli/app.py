@@ -7,15 +7,19 @@ from typing import Annotated
 
 import typer
 
+from sharegroup.cli.broker import broker
 from sharegroup.cli.browse import browse
 from sharegroup.cli.configs import configs
 from sharegroup.cli.gateway import gateway
+from sharegroup.cli.hash_password import hash_password
 from sharegroup.cli.invoke_consumer_rebalance import invoke_consumer_rebalance
 from sharegroup.cli.job import job
 from sharegroup.cli.move_group import move_group
 from sharegroup.cli.optional_values import OptionalValues
 from sharegroup.cli.remove_member import remove_member
 from sharegroup.cli.share_groups.command import share_groups
+from sharegroup.cli.show_config import config
+from sharegroup.cli.sql import sql
 from sharegroup.cli.top import top
 from sharegroup.cli.ui import ui
 from sharegroup.cli.version_option import with_version
@@ -50,6 +54,10 @@ app.command()(with_version(top))
 app.command()(with_version(invoke_consumer_rebalance))
 app.command()(with_version(remove_member))
 app.command()(with_version(ui))
+app.command()(with_version(sql))
+app.command()(with_version(config))
+app.command()(with_version(hash_password))
+app.command()(with_version(broker))
 
 
 def main() -> None:

@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sharegroup.config import GatewayConfig
 
-__all__ = ["PORTS_EACH", "run_workers", "worker_commands"]
-
 logger = logging.getLogger(__name__)
 
 #: From one worker's base port to the next one's.

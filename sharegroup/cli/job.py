@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 def job(
     config: Annotated[Path, typer.Option(help="The job's configuration file.")],
     driver_memory: Annotated[str, typer.Option(help="Of Spark's JVM.")] = "1g",
-    cell: Annotated[str, typer.Option(help="The cell whose job this is, where the file has cells.")] = "",
+    cell: Annotated[str, typer.Option(help="The cell whose job this is, if the file has cells (experimental).")] = "",
 ) -> None:
     """Run the share-group job on this machine; on a cluster, spark-submit runs jobs/run_share_group.py."""
-    from sharegroup.testkit.jars import JarsError
+    from sharegroup.spark.jars import JarsError
 
     try:
         _run_job(config, config_of(config).of_cell(cell).job, driver_memory, cell)
@@ -32,7 +32,7 @@ def job(
 
 def _run_job(config: Path, job_config: JobConfig, driver_memory: str, cell: str) -> NoReturn:
     """Become the job: this process goes on as `sharegroup.spark.job.run_job`. Raises JarsError."""
-    from sharegroup.testkit.local_spark import local_settings, pyspark_environment
+    from sharegroup.spark.local_spark import local_settings, pyspark_environment
 
     settings = local_settings([job_config.tables_path, job_config.checkpoint_path])
     environment = pyspark_environment("local[*]", driver_memory, settings)

@@ -19,7 +19,7 @@ def move_group(
         str, typer.Option("--from", help="The cell whose tables have the group; left out: the job without cells.")
     ] = "",
 ) -> None:
-    """Move a group to another cell, while its members and the jobs of both cells are stopped."""
+    """Move a group to another cell (experimental), while its members and the jobs of both cells are stopped."""
     config_of(config)
     arguments = ["--config", str(config), "--group", group, "--from", source]
     os.execv(sys.executable, [sys.executable, "-m", "sharegroup.commit.move_command", *arguments])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from sharegroup.ui.payloads import visible
+from sharegroup.ui.words import moment
 
 MIN_WIDTH = 15
 MISSING = "-"
@@ -88,15 +89,9 @@ def table_text(columns: Sequence[Column], rows: Iterable[Row]) -> str:
     )
 
 
-def time_text(moment: datetime | int | None) -> str | None:
-    """A time, or ms since 1970, in UTC with milliseconds; a number that no calendar has, in ms; None for none."""
-    if moment is None:
-        return None
-    try:
-        at = datetime.fromtimestamp(moment / 1000, UTC) if isinstance(moment, int) else moment.astimezone(UTC)
-    except (ValueError, OverflowError, OSError):  # producers may send any number
-        return f"{moment} ms"
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def time_text(at: datetime | int | None) -> str | None:
+    """Return a time, or ms since 1970, in UTC with milliseconds; None for None."""
+    return None if at is None else moment(at, "T", "milliseconds", "Z")
 
 
 def _shown(column: Column, value: Any) -> str:

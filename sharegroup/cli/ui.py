@@ -25,7 +25,9 @@ def ui(
     bootstrap_servers: Annotated[str | None, typer.Option(help="Instead of the file's bootstrap.servers.")] = None,
     allow_changes: Annotated[
         bool,
-        typer.Option("--allow-changes", help="Users may reset offsets, remove members and alter configs."),
+        typer.Option(
+            "--allow-changes", help="Users may reset offsets, remove members and alter configs (experimental)."
+        ),
     ] = False,
 ) -> None:
     """Show groups, windows, records and dead ends on a page, for browsers."""

@@ -235,9 +235,7 @@ class CommitSteps:
     def time_of(self, batch_id: int) -> BrokersTime | None:
         """Return the time that the newest committed batch was given, if it is this batch of this query."""
         info = self._first.last_info or {}
-        if not self._is_of(info, batch_id):
-            return None
-        return BrokersTime(*(info.get("time") or (info["now_ms"], info["now_ms"])))  # earlier versions had one time
+        return BrokersTime(*info["time"]) if self._is_of(info, batch_id) else None
 
     def _is_of(self, info: Info, batch_id: int) -> bool:
         return (info.get("query_id"), info.get("batch_id")) == (self.query_id, batch_id)
@@ -269,7 +267,7 @@ class CommitSteps:
 
     def _refuse_other_effects(self, batch: Batch) -> None:
         info = self._first.last_info or {}
-        if self._is_of(info, batch.batch_id) and ENTRY in info:
+        if self._is_of(info, batch.batch_id):
             refuse_other_effects(info[ENTRY], batch_entry(batch, self.rules), batch.batch_id)
 
     def _info(self, batch: Batch) -> Info:

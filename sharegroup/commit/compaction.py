@@ -15,8 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["TIERS", "due_target"]
-
 #: The sizes in bytes from which a file has left a tier.
 TIERS = (256 * 1024, 4 * 1_048_576, 64 * 1_048_576)
 

@@ -26,11 +26,6 @@ _Key = tuple[object, ...]
 _Chunk = dict[_Key, Row]
 
 
-def in_chunks(rows: Iterable[Row]) -> list[Row]:
-    """The rows of a table that has no chunks yet, in the ones that it is to have."""
-    return [{**row, CHUNK: number // CHUNK_ROWS} for number, row in enumerate(rows)]
-
-
 class CurrentRows:
     """All rows as of the last commit; `rows` are the table's, each with its chunk.
 

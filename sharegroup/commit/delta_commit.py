@@ -1,8 +1,8 @@
 """What each of our commits to a Delta table carries, and how it is told again from the table's log.
 
-With `max_commit_retries=0` a commit is a compare-and-set on the table's version. Two writers with different transaction
-ids are not kept apart by these (engine trials), and delta-rs does not skip a repeated one. Upkeep's commits go over the
-appends of others.
+With `max_commit_retries=0` a commit is a compare-and-set on the table's version. Transaction ids do not keep writers
+apart: delta-rs commits the appends of two writers with different ids, and does not skip a repeated one. Upkeep's
+commits go over the appends of others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WRITER_KEY = "sharegroup.writer"
 _UPKEEP_KEY = "sharegroup.upkeep"
 #: How many appends a commit of upkeep may meet and go over.
 _UPKEEP_RETRIES = 50
-#: The same by its operation, as upkeep of before had no key: rows in other files, files gone that no version needs.
+#: The same by its operation, for commits of other tools: rows in other files, files gone that no version needs.
 _REARRANGING = frozenset({"OPTIMIZE", "VACUUM START", "VACUUM END"})
 
 

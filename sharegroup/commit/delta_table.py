@@ -17,7 +17,8 @@ from sharegroup.commit.delta_upkeep import LEAST_HOURS, DeltaUpkeep, retention_p
 from sharegroup.commit.local_sync import LocalSync
 from sharegroup.commit.table_writer import TableWriter
 from sharegroup.commit.versioned_table import Commit, NotCommittedError, Row, Stamp, TableStoreError, Upkeep, Write
-from sharegroup.tables.schemas import CHUNK, TableSpec, table_path
+from sharegroup.tables.rows import check_format
+from sharegroup.tables.schemas import CHUNK, FORMAT_PROPERTY, FORMAT_VERSION, TableSpec, table_path
 from sharegroup.tables.store_outage import one_line
 
 logger = logging.getLogger(__name__)
@@ -27,11 +28,11 @@ def open_or_create(root: str, spec: TableSpec, options: dict[str, str] | None = 
     """The table's handle at its newest version; the table is created when missing.
 
     No table feature is used that delta-rs or delta-spark does not understand; old versions stay, so that a pinned one
-    can be read again: for 24 hours, until the writer's first upkeep says otherwise.
+    can be read again: for 24 hours, until the writer's first upkeep says otherwise. Raises TableFormatError.
     """
     path = table_path(root, spec)
     try:
-        return DeltaTable(path, storage_options=options)
+        table = DeltaTable(path, storage_options=options)
     except TableNotFoundError:
         if "://" not in path:
             Path(path).mkdir(parents=True, exist_ok=True)
@@ -41,11 +42,14 @@ def open_or_create(root: str, spec: TableSpec, options: dict[str, str] | None = 
             mode="ignore",
             partition_by=list(spec.partition_by) or None,
             name=spec.name,
-            configuration=dict(retention_properties(LEAST_HOURS)),
+            configuration={FORMAT_PROPERTY: FORMAT_VERSION, **retention_properties(LEAST_HOURS)},
+            raise_if_key_not_exists=False,  # delta-rs does not know the format's property
             storage_options=options,
         )
         LocalSync(path).sync(0)
-        return DeltaTable(path, storage_options=options)
+        table = DeltaTable(path, storage_options=options)
+    check_format(table, spec)
+    return table
 
 
 class DeltaVersions:

@@ -29,7 +29,6 @@ from sharegroup.commit.commit_steps import Batch, CommitSteps, RowProducer
 from sharegroup.commit.delta_table import DeltaTableWriter, DeltaVersions, open_or_create
 from sharegroup.commit.job_lead import JobLead
 from sharegroup.commit.table_rows import DELETED
-from sharegroup.commit.table_upgrade import upgrade_tables
 from sharegroup.commit.torn_log import recover_torn_tables
 from sharegroup.commit.versioned_table import Row
 from sharegroup.engine.durable_rows import state_row, tombstone_row
@@ -85,7 +84,6 @@ class CellTables:
         specs = *SHARE_PARTITION_TABLES, *GROUP_COORDINATOR_TABLES
         led = [DeltaVersions(tables_path, spec, options) for spec in specs]
         epoch = JobLead(DeltaTableWriter(tables_path, SHARE_GROUP_JOB, options), led).take()
-        upgrade_tables(tables_path, _now_ms(), options)
         group_requests, partition_requests, _ = topics
         self.groups = self._led(GROUP_COORDINATOR_TABLES, producer(partition_requests), epoch)
         self.states = self._led(SHARE_PARTITION_TABLES, producer(group_requests), epoch)

@@ -65,7 +65,7 @@ class JobLead:
         self._refuse(self._deciding.leader_epoch)
 
     def _newest(self) -> int:
-        """Of all tables: those that were led by an earlier version are not in the deciding one."""
+        """The newest leader epoch in any table."""
         self._deciding.refresh()
         for table in self._tables:
             table.refresh()

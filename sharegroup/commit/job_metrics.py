@@ -19,8 +19,6 @@ from sharegroup.metrics.job_counts import FinishedBatch, JobCounts, RowChange
 from sharegroup.metrics.metric import Family, gauge
 from sharegroup.tables.schemas import SHARE_GROUP_MEMBERS, SHARE_GROUPS, SHARE_PARTITIONS
 
-__all__ = ["JobMetrics", "QueryMetrics"]
-
 #: What is done before each of the commit steps' fault points, by its number.
 _PARTS = {1: "operator", 2: "commit", 3: "tables", 4: "answer"}
 #: A row's label is its group's, so groups come first.

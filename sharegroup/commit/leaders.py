@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import DeltaTable, write_deltalake
+from deltalake import write_deltalake
 
 from sharegroup.commit.delta_table import open_or_create
 from sharegroup.commit.local_sync import LocalSync
@@ -32,10 +32,9 @@ def record_leader(
         "positions": list(positions.items()),
         "time": datetime.now(UTC),
     }
-    table = pa.Table.from_pylist([row], schema=SHARE_GROUP_JOB.schema)
-    path = table_path(tables_path, SHARE_GROUP_JOB)
-    write_deltalake(path, table, mode="append", storage_options=options)
-    LocalSync(path).sync(DeltaTable(path, storage_options=options).version())
+    table = open_or_create(tables_path, SHARE_GROUP_JOB, options)
+    write_deltalake(table, pa.Table.from_pylist([row], schema=SHARE_GROUP_JOB.schema), mode="append")
+    LocalSync(table_path(tables_path, SHARE_GROUP_JOB)).sync(table.version())
 
 
 def last_leader_epoch(tables_path: str, query_id: str, options: dict[str, str] | None = None) -> int:

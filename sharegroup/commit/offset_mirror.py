@@ -17,8 +17,6 @@ from kafka.errors import KafkaError
 from sharegroup.errors import ShareGroupError
 from sharegroup.tables.offsets import SharePartitionOffset
 
-__all__ = ["INTERVAL_S", "MirrorThread", "OffsetMirror"]
-
 logger = logging.getLogger(__name__)
 
 INTERVAL_S = 10.0

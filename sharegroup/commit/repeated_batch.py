@@ -22,7 +22,7 @@ from sharegroup.json_text import to_json
 if TYPE_CHECKING:
     from sharegroup.commit.commit_steps import Batch
 
-#: The key of the entry in a commit's info. Commits of earlier versions do not have it.
+#: The key of the entry in a commit's info.
 ENTRY = "batch"
 _DIGEST_BYTES = 8
 

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from typing import Self
 
-__all__ = ["STANDBY", "AdvertisedListeners"]
-
 #: What the port for clients of other gateways is called, in the place of a broker's id.
 STANDBY = "standby"
 _ENTRY = re.compile(r"(?:(\d+|standby)=)?([^\s,=]+)")

@@ -7,13 +7,11 @@ import re
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator
 
-from sharegroup.config.family import ConfigFamily
+from sharegroup.config.family import ConfigFamily, key
 from sharegroup.config.job import JobConfig
 from sharegroup.types import is_topic_name
-
-__all__ = ["NO_CELL", "CellsConfig"]
 
 #: The one job of a configuration without cells.
 NO_CELL = ""
@@ -43,17 +41,17 @@ def _groups(value: object) -> object:
 class CellsConfig(ConfigFamily):
     """Keys of the section `cells`; without names there is one job, `NO_CELL`."""
 
-    names: Annotated[tuple[str, ...], BeforeValidator(_names)] = Field(
-        default=(),
-        alias="cell.names",
-        description="Cells: jobs side by side, each with its own groups, topics and tables; none: one job.",
-        json_schema_extra={"allowed": "a list of names of small letters, digits and hyphens"},
+    names: Annotated[tuple[str, ...], BeforeValidator(_names)] = key(
+        "cell.names",
+        (),
+        "Cells (experimental): jobs side by side, each with own groups, topics and tables; none: one job.",
+        allowed="a list of names of small letters, digits and hyphens",
     )
-    groups: Annotated[dict[str, str], BeforeValidator(_groups)] = Field(
-        default={},
-        alias="group.cells",
-        description="The cells of groups, by group id; a group that is not here has one by its id.",
-        json_schema_extra={"allowed": "mapping of group ids to cells"},
+    groups: Annotated[dict[str, str], BeforeValidator(_groups)] = key(
+        "group.cells",
+        {},
+        "The cells of groups, by group id; a group that is not here has one by its id.",
+        allowed="mapping of group ids to cells",
     )
 
     def cell_of(self, group_id: str) -> str:

@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 
 from sharegroup.config.nearest_name import nearest_hint
 
-__all__ = ["PYTHON_PROPERTIES", "PythonProperty", "is_read", "property_problems"]
-
 _INT_MAX = 2**31 - 1
 
 

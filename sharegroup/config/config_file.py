@@ -17,8 +17,6 @@ from sharegroup.config.share_coordinator import ShareCoordinatorConfig
 from sharegroup.config.share_group import ShareGroupConfig
 from sharegroup.errors import InvalidConfigError
 
-__all__ = ["Config", "EffectiveGroupConfig"]
-
 
 class EffectiveGroupConfig(NamedTuple):
     """A group's values in force, with one sentence for each stored value that could not be used as it is."""

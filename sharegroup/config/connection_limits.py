@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 
-__all__ = ["ALLOWED", "check_overrides", "connection_overrides"]
-
 ALLOWED = "address:number, several with commas between them"
 
 

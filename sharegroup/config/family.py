@@ -13,11 +13,10 @@ from enum import Enum
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar, Union, get_args, get_origin
 
 from annotated_types import Ge, Le
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
-
-__all__ = ["CheckedFamily", "ConfigFamily", "ConfigKey", "Flag", "Whole", "check_family", "text_of"]
 
 
 def _whole_number(value: object) -> object:
@@ -43,6 +42,12 @@ def _flag(value: object) -> object:
 
 Whole = Annotated[int, BeforeValidator(_whole_number)]
 Flag = Annotated[bool, BeforeValidator(_flag)]
+
+
+def key(name: str, default: Any, doc: str, *, allowed: str | None = None, **checks: Any) -> Any:
+    """A key's field. `checks` are those of pydantic's `Field`; `allowed` describes them where they do not do so."""
+    extra: JsonDict | None = {"allowed": allowed} if allowed is not None else None
+    return Field(default=default, alias=name, description=doc, json_schema_extra=extra, **checks)
 
 
 class ConfigKey(NamedTuple):

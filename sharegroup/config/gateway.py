@@ -5,14 +5,12 @@ from __future__ import annotations
 from enum import Enum
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator
 
 from sharegroup.config.advertised_listeners import AdvertisedListeners
 from sharegroup.config.connection_limits import ALLOWED, check_overrides
-from sharegroup.config.family import ConfigFamily, Flag, Whole
+from sharegroup.config.family import ConfigFamily, Flag, Whole, key
 from sharegroup.config.login_names import ALGORITHMS, MECHANISMS, Algorithms, Audiences, Mechanisms
-
-__all__ = ["GatewayConfig", "UpstreamIdentity"]
 
 
 class UpstreamIdentity(str, Enum):
@@ -30,281 +28,232 @@ def _advertised(text: str) -> str:
 class GatewayConfig(ConfigFamily):
     """Keys of the section `gateway`. An empty path means off; what files hold is read again when they change."""
 
-    listener_host: str = Field(
-        default="127.0.0.1", alias="gateway.listener.host", min_length=1, description="Address to listen on."
-    )
-    listener_port: Whole = Field(
-        default=9192,
-        alias="gateway.listener.port",
+    listener_host: str = key("gateway.listener.host", "127.0.0.1", "Address to listen on.", min_length=1)
+    listener_port: Whole = key(
+        "gateway.listener.port",
+        9192,
+        "Bootstrap port. Port + n serves broker n, port - 1 clients of other gateways. 0: any free ports.",
         ge=0,
         le=65535,
-        description="Bootstrap port. Port + n serves broker n, port - 1 clients of other gateways. 0: any free ports.",
     )
-    listener_name: str = Field(
-        default="",
-        alias="gateway.listener.name",
-        description="Gateways of one name stand in for each other; empty: the security protocol's, such as SASL_SSL.",
+    listener_name: str = key(
+        "gateway.listener.name",
+        "",
+        "Gateways of one name stand in for each other; empty: the security protocol's, such as SASL_SSL.",
     )
-    advertised_host: str = Field(
-        default="",
-        alias="gateway.advertised.host",
-        description="Host that clients are told; empty: gateway.listener.host.",
+    advertised_host: str = key(
+        "gateway.advertised.host", "", "Host that clients are told; empty: gateway.listener.host."
     )
-    advertised_listeners: Annotated[str, AfterValidator(_advertised)] = Field(
-        default="",
-        alias="gateway.advertised.listeners",
-        description="Addresses that clients are told, where they are others (docs/gateways.md); empty: the host above.",
-        json_schema_extra={"allowed": "[BROKER=]HOST:PORT, ..., with {broker}, {port}, {hostname}"},
+    advertised_listeners: Annotated[str, AfterValidator(_advertised)] = key(
+        "gateway.advertised.listeners",
+        "",
+        "Addresses that clients are told, where they are others (docs/gateways.md); empty: the host above.",
+        allowed="[BROKER=]HOST:PORT, ..., with {broker}, {port}, {hostname}",
     )
-    allow_everyone: Flag = Field(
-        default=False,
-        alias="gateway.allow.everyone",
-        description="Listen on other addresses than loopback without authentication or without an access control list.",
+    allow_everyone: Flag = key(
+        "gateway.allow.everyone",
+        False,
+        "Listen on other addresses than loopback without authentication or without an access control list.",
     )
-    max_connections: Whole = Field(
-        default=5_000, alias="gateway.max.connections", ge=1, description="Most client connections of this gateway."
+    max_connections: Whole = key("gateway.max.connections", 5_000, "Most client connections of this gateway.", ge=1)
+    max_connections_per_ip: Whole = key(
+        "gateway.max.connections.per.ip", 2_500, "Most connections of one address.", ge=0
     )
-    max_connections_per_ip: Whole = Field(
-        default=2_500,
-        alias="gateway.max.connections.per.ip",
+    max_connections_per_ip_overrides: Annotated[str, AfterValidator(check_overrides)] = key(
+        "gateway.max.connections.per.ip.overrides",
+        "",
+        "Most connections of these addresses, in place of the limit and the rate for any.",
+        allowed=ALLOWED,
+    )
+    max_connection_creation_rate_per_ip: Whole = key(
+        "gateway.max.connection.creation.rate.per.ip",
+        0,
+        "Most new connections a second of one address. 0: any number.",
         ge=0,
-        description="Most connections of one address.",
     )
-    max_connections_per_ip_overrides: Annotated[str, AfterValidator(check_overrides)] = Field(
-        default="",
-        alias="gateway.max.connections.per.ip.overrides",
-        description="Most connections of these addresses, in place of the limit and the rate for any.",
-        json_schema_extra={"allowed": ALLOWED},
+    connections_max_idle_ms: Whole = key(
+        "gateway.connections.max.idle.ms", 600_000, "A connection without a request for so long is closed.", ge=1_000
     )
-    max_connection_creation_rate_per_ip: Whole = Field(
-        default=0,
-        alias="gateway.max.connection.creation.rate.per.ip",
-        ge=0,
-        description="Most new connections a second of one address. 0: any number.",
-    )
-    connections_max_idle_ms: Whole = Field(
-        default=600_000,
-        alias="gateway.connections.max.idle.ms",
-        ge=1_000,
-        description="A connection without a request for so long is closed.",
-    )
-    tcp_keepalive_ms: Whole = Field(
-        default=45_000,
-        alias="gateway.tcp.keepalive.ms",
+    tcp_keepalive_ms: Whole = key(
+        "gateway.tcp.keepalive.ms",
+        45_000,
+        "A client whose machine answers nothing to TCP for so long is gone. 0: left to TCP.",
         ge=0,
         le=3_600_000,
-        description="A client whose machine answers nothing to TCP for so long is gone. 0: left to TCP.",
     )
-    first_request_timeout_ms: Whole = Field(
-        default=10_000,
-        alias="gateway.first.request.timeout.ms",
+    first_request_timeout_ms: Whole = key(
+        "gateway.first.request.timeout.ms",
+        10_000,
+        "A new connection has to send its first request (and to authenticate) within this time.",
         ge=100,
-        description="A new connection has to send its first request (and to authenticate) within this time.",
     )
-    failed_authentication_delay_ms: Whole = Field(
-        default=100,
-        alias="gateway.connection.failed.authentication.delay.ms",
+    failed_authentication_delay_ms: Whole = key(
+        "gateway.connection.failed.authentication.delay.ms",
+        100,
+        "After a failed login its answer, and other logins of its address, wait so long.",
         ge=0,
         le=10_000,
-        description="After a failed login its answer, and other logins of its address, wait so long.",
     )
-    request_max_bytes: Whole = Field(
-        default=104_857_600,
-        alias="gateway.request.max.bytes",
+    request_max_bytes: Whole = key(
+        "gateway.request.max.bytes",
+        104_857_600,
+        "Largest request that passes through; those that do not are limited to 1 MiB.",
         ge=1_024,
         le=2_147_483_647,
-        description="Largest request that passes through; those that do not are limited to 1 MiB.",
     )
-    queued_max_request_bytes: Whole = Field(
-        default=134_217_728,
-        alias="gateway.queued.max.request.bytes",
+    queued_max_request_bytes: Whole = key(
+        "gateway.queued.max.request.bytes",
+        134_217_728,
+        "Memory for requests above 64 KiB, of all connections, while they are read and handled.",
         ge=1_048_576,
-        description="Memory for requests above 64 KiB, of all connections, while they are read and handled.",
     )
-    request_stall_timeout_ms: Whole = Field(
-        default=10_000,
-        alias="gateway.request.stall.timeout.ms",
+    request_stall_timeout_ms: Whole = key(
+        "gateway.request.stall.timeout.ms",
+        10_000,
+        "A connection that holds some of this memory has to send 64 KiB more within this time.",
         ge=100,
-        description="A connection that holds some of this memory has to send 64 KiB more within this time.",
     )
-    drain_timeout_ms: Whole = Field(
-        default=10_000,
-        alias="gateway.drain.timeout.ms",
+    drain_timeout_ms: Whole = key(
+        "gateway.drain.timeout.ms",
+        10_000,
+        "How long a gateway that is told to end waits for its clients to finish what they hold, and to go.",
         ge=0,
-        description="How long a gateway that is told to end waits for its clients to finish what they hold, and to go.",
     )
-    job_timeout_ms: Whole = Field(
-        default=20_000,
-        alias="gateway.job.timeout.ms",
+    job_timeout_ms: Whole = key(
+        "gateway.job.timeout.ms",
+        20_000,
+        "How long a request waits for the job before it is answered with a retriable error.",
         ge=100,
-        description="How long a request waits for the job before it is answered with a retriable error.",
     )
-    ack_margin_ms: Whole = Field(
-        default=5_000,
-        alias="gateway.ack.margin.ms",
+    ack_margin_ms: Whole = key(
+        "gateway.ack.margin.ms",
+        5_000,
+        "Lock time that must be left for an acknowledgement to be answered before the job has run it.",
         ge=0,
-        description="Lock time that must be left for an acknowledgement to be answered before the job has run it.",
     )
-    demand_wait_ms: Whole = Field(
-        default=300_000,
-        alias="gateway.demand.wait.ms",
-        ge=1_000,
-        description="How long a member's demand for records stands at the job before it is renewed.",
-    )
-    read_ahead_min_records: Whole = Field(
-        default=0,
-        alias="gateway.read.ahead.min.records",
+    read_ahead_min_records: Whole = key(
+        "gateway.read.ahead.min.records",
+        0,
+        "Least records acquired at a time for a member; 0: as many as its fetch asks for.",
         ge=0,
-        description="Least records acquired at a time for a member; 0: as many as its fetch asks for.",
     )
-    read_ahead_max_records: Whole = Field(
-        default=200_000,
-        alias="gateway.read.ahead.max.records",
+    read_ahead_max_records: Whole = key(
+        "gateway.read.ahead.max.records",
+        200_000,
+        "Most records acquired ahead for one member of one share-partition.",
         ge=1,
-        description="Most records acquired ahead for one member of one share-partition.",
     )
-    read_ahead_linger_ms: Whole = Field(
-        default=0,
-        alias="gateway.read.ahead.linger.ms",
+    read_ahead_linger_ms: Whole = key(
+        "gateway.read.ahead.linger.ms",
+        0,
+        "How long asking ahead may wait for others at the job; more is read ahead for it.",
         ge=0,
         le=5_000,
-        description="How long asking ahead may wait for others at the job; more is read ahead for it.",
     )
-    read_ahead_idle_ms: Whole = Field(
-        default=500,
-        alias="gateway.read.ahead.idle.ms",
+    read_ahead_idle_ms: Whole = key(
+        "gateway.read.ahead.idle.ms",
+        500,
+        "Records acquired ahead go back when the member is away this long, and four of its usual pauses.",
         ge=1,
-        description="Records acquired ahead go back when the member is away this long, and four of its usual pauses.",
     )
-    batch_cache_max_bytes: Whole = Field(
-        default=67_108_864,
-        alias="gateway.batch.cache.max.bytes",
-        ge=1,
-        description="Memory for record batches read from the brokers.",
+    batch_cache_max_bytes: Whole = key(
+        "gateway.batch.cache.max.bytes", 67_108_864, "Memory for record batches read from the brokers.", ge=1
     )
-    metrics_host: str = Field(
-        default="127.0.0.1", alias="gateway.metrics.host", min_length=1, description="Address to show metrics at."
+    metrics_host: str = key("gateway.metrics.host", "127.0.0.1", "Address to show metrics at.", min_length=1)
+    metrics_port: Whole = key(
+        "gateway.metrics.port", 0, "Port of /metrics, /healthz and /readyz. 0: off.", ge=0, le=65535
     )
-    metrics_port: Whole = Field(
-        default=0,
-        alias="gateway.metrics.port",
+    ui_host: str = key("gateway.ui.host", "127.0.0.1", "Address to show the page at.", min_length=1)
+    ui_port: Whole = key(
+        "gateway.ui.port", 0, "Port of the page, in a process of its own beside the gateway. 0: off.", ge=0, le=65535
+    )
+    ui_allow_changes: Flag = key(
+        "gateway.ui.allow.changes",
+        False,
+        "Users of the page may reset offsets, remove members and alter configs (experimental).",
+    )
+    max_share_sessions: Whole = key(
+        "group.share.max.share.sessions", 2_000, "Most share sessions of each upstream broker.", ge=1
+    )
+    tls_certificate: str = key("gateway.ssl.certificate.location", "", "Certificate chain (PEM); set: TLS only.")
+    tls_key: str = key("gateway.ssl.key.location", "", "Private key (PEM).")
+    tls_client_ca: str = key(
+        "gateway.ssl.client.ca.location",
+        "",
+        "Certificate authorities (PEM) of clients; set: clients must have a certificate.",
+    )
+    sasl_users: str = key(
+        "gateway.sasl.users.location",
+        "",
+        "Users and their credentials (YAML); set: clients authenticate, by PLAIN or SCRAM.",
+    )
+    sasl_mechanisms: Mechanisms = key(
+        "gateway.sasl.enabled.mechanisms",
+        (),
+        "How clients may authenticate; empty: by all for which there are users or keys of tokens.",
+        allowed=f"a list of {', '.join(MECHANISMS)}",
+    )
+    max_reauth_ms: Whole = key(
+        "gateway.connections.max.reauth.ms",
+        0,
+        "Clients have to authenticate again after this time (KIP-368). 0: only when their token ends.",
         ge=0,
-        le=65535,
-        description="Port of /metrics, /healthz and /readyz. 0: off.",
     )
-    ui_host: str = Field(
-        default="127.0.0.1", alias="gateway.ui.host", min_length=1, description="Address to show the page at."
+    token_keys: str = key(
+        "gateway.sasl.oauthbearer.jwks.endpoint.url",
+        "",
+        "Keys of tokens, a JWKS (file: or https:); set: clients may authenticate by OAUTHBEARER.",
     )
-    ui_port: Whole = Field(
-        default=0,
-        alias="gateway.ui.port",
-        ge=0,
-        le=65535,
-        description="Port of the page, in a process of its own beside the gateway. 0: off.",
-    )
-    ui_allow_changes: Flag = Field(
-        default=False,
-        alias="gateway.ui.allow.changes",
-        description="Users of the page may reset offsets, remove members and alter configs.",
-    )
-    max_share_sessions: Whole = Field(
-        default=2_000,
-        alias="group.share.max.share.sessions",
-        ge=1,
-        description="Most share sessions of each upstream broker.",
-    )
-    tls_certificate: str = Field(
-        default="", alias="gateway.ssl.certificate.location", description="Certificate chain (PEM); set: TLS only."
-    )
-    tls_key: str = Field(default="", alias="gateway.ssl.key.location", description="Private key (PEM).")
-    tls_client_ca: str = Field(
-        default="",
-        alias="gateway.ssl.client.ca.location",
-        description="Certificate authorities (PEM) of clients; set: clients must have a certificate.",
-    )
-    sasl_users: str = Field(
-        default="",
-        alias="gateway.sasl.users.location",
-        description="Users and their credentials (YAML); set: clients authenticate, by PLAIN or SCRAM.",
-    )
-    sasl_mechanisms: Mechanisms = Field(
-        default=(),
-        alias="gateway.sasl.enabled.mechanisms",
-        description="How clients may authenticate; empty: by all for which there are users or keys of tokens.",
-        json_schema_extra={"allowed": f"a list of {', '.join(MECHANISMS)}"},
-    )
-    max_reauth_ms: Whole = Field(
-        default=0,
-        alias="gateway.connections.max.reauth.ms",
-        ge=0,
-        description="Clients have to authenticate again after this time (KIP-368). 0: only when their token ends.",
-    )
-    token_keys: str = Field(
-        default="",
-        alias="gateway.sasl.oauthbearer.jwks.endpoint.url",
-        description="Keys of tokens, a JWKS (file: or https:); set: clients may authenticate by OAUTHBEARER.",
-    )
-    token_keys_refresh_ms: Whole = Field(
-        default=3_600_000,
-        alias="gateway.sasl.oauthbearer.jwks.endpoint.refresh.ms",
+    token_keys_refresh_ms: Whole = key(
+        "gateway.sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        3_600_000,
+        "How often keys are asked for by https. A file is read again when it changes.",
         ge=10_000,
-        description="How often keys are asked for by https. A file is read again when it changes.",
     )
-    token_issuer: str = Field(
-        default="",
-        alias="gateway.sasl.oauthbearer.expected.issuer",
-        description="Who has to have issued a token (`iss`).",
+    token_issuer: str = key("gateway.sasl.oauthbearer.expected.issuer", "", "Who has to have issued a token (`iss`).")
+    token_audiences: Audiences = key(
+        "gateway.sasl.oauthbearer.expected.audience",
+        (),
+        "For whom a token has to be (`aud`): one of these.",
+        allowed="a list of texts",
     )
-    token_audiences: Audiences = Field(
-        default=(),
-        alias="gateway.sasl.oauthbearer.expected.audience",
-        description="For whom a token has to be (`aud`): one of these.",
-        json_schema_extra={"allowed": "a list of texts"},
+    token_claim: str = key(
+        "gateway.sasl.oauthbearer.sub.claim.name", "sub", "The claim of a token that has the user's name.", min_length=1
     )
-    token_claim: str = Field(
-        default="sub",
-        alias="gateway.sasl.oauthbearer.sub.claim.name",
+    token_algorithms: Algorithms = key(
+        "gateway.sasl.oauthbearer.algorithms",
+        ALGORITHMS,
+        "How tokens may be signed.",
         min_length=1,
-        description="The claim of a token that has the user's name.",
+        allowed=f"a list of {', '.join(ALGORITHMS)}",
     )
-    token_algorithms: Algorithms = Field(
-        default=ALGORITHMS,
-        alias="gateway.sasl.oauthbearer.algorithms",
-        min_length=1,
-        description="How tokens may be signed.",
-        json_schema_extra={"allowed": f"a list of {', '.join(ALGORITHMS)}"},
-    )
-    token_clock_skew_s: Whole = Field(
-        default=30,
-        alias="gateway.sasl.oauthbearer.clock.skew.seconds",
+    token_clock_skew_s: Whole = key(
+        "gateway.sasl.oauthbearer.clock.skew.seconds",
+        30,
+        "How far the clock of a token's issuer may be off.",
         ge=0,
         le=300,
-        description="How far the clock of a token's issuer may be off.",
     )
-    upstream_identity: UpstreamIdentity = Field(
-        default=UpstreamIdentity.GATEWAY,
-        alias="gateway.upstream.identity",
-        description="Who acts at the brokers: the gateway, or each client, so that their own rights hold.",
+    upstream_identity: UpstreamIdentity = key(
+        "gateway.upstream.identity",
+        UpstreamIdentity.GATEWAY,
+        "Who acts at the brokers: the gateway, or (experimental) each client, so that its own rights hold.",
     )
-    acls: str = Field(
-        default="",
-        alias="gateway.acls.location",
-        description="Access control list (YAML); set: what it does not allow is denied.",
+    acls: str = key("gateway.acls.location", "", "Access control list (YAML); set: what it does not allow is denied.")
+    quotas: str = key(
+        "gateway.quota.location",
+        "",
+        "Quotas of users and client ids (YAML); what they do not say is as the next two keys say.",
     )
-    quotas: str = Field(
-        default="",
-        alias="gateway.quota.location",
-        description="Quotas of users and client ids (YAML); what they do not say is as the next two keys say.",
-    )
-    quota_consumer_byte_rate: Whole = Field(
-        default=0,
-        alias="gateway.quota.consumer.byte.rate",
+    quota_consumer_byte_rate: Whole = key(
+        "gateway.quota.consumer.byte.rate",
+        0,
+        "Bytes a second of a client's ShareFetch responses, before it is throttled. 0: any number.",
         ge=0,
-        description="Bytes a second of a client's ShareFetch responses, before it is throttled. 0: any number.",
     )
-    quota_request_rate: Whole = Field(
-        default=0,
-        alias="gateway.quota.request.rate",
+    quota_request_rate: Whole = key(
+        "gateway.quota.request.rate",
+        0,
+        "Requests a second of a client that the gateway answers, before it is throttled. 0: any number.",
         ge=0,
-        description="Requests a second of a client that the gateway answers, before it is throttled. 0: any number.",
     )

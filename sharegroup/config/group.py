@@ -10,9 +10,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import Field
-
-from sharegroup.config.family import ConfigFamily, Flag, Whole
+from sharegroup.config.family import ConfigFamily, Flag, Whole, key
 from sharegroup.config.offset_reset import ALLOWED, AutoOffsetReset
 from sharegroup.config.share_group import AssignorName, IsolationLevel, Reset, ShareGroupConfig
 
@@ -38,80 +36,54 @@ JOB_KEYS = {f"share.{end}": f"group.share.{end}" for end in (*BOUNDED, "auto.off
 class GroupOverrides(ConfigFamily):
     """Keys `share.*` of one group. None: the job's value `group.share.*` applies."""
 
-    session_timeout_ms: Whole | None = Field(
-        default=None,
-        alias="share.session.timeout.ms",
-        ge=1,
-        description="A member without heartbeat for so long has left.",
+    session_timeout_ms: Whole | None = key(
+        "share.session.timeout.ms", None, "A member without heartbeat for so long has left.", ge=1
     )
-    static_session_timeout_ms: Whole | None = Field(
-        default=None,
-        alias="share.static.session.timeout.ms",
-        ge=1,
-        description="The same of a static member (KIP-345; ours).",
+    static_session_timeout_ms: Whole | None = key(
+        "share.static.session.timeout.ms", None, "The same of a static member (KIP-345; ours).", ge=1
     )
-    heartbeat_interval_ms: Whole | None = Field(
-        default=None, alias="share.heartbeat.interval.ms", ge=1, description="How often members are told to heartbeat."
+    heartbeat_interval_ms: Whole | None = key(
+        "share.heartbeat.interval.ms", None, "How often members are told to heartbeat.", ge=1
     )
-    record_lock_duration_ms: Whole | None = Field(
-        default=None,
-        alias="share.record.lock.duration.ms",
+    record_lock_duration_ms: Whole | None = key(
+        "share.record.lock.duration.ms", None, "How long an acquired record is locked for its member.", ge=1_000
+    )
+    static_record_lock_duration_ms: Whole | None = key(
+        "share.static.record.lock.duration.ms",
+        None,
+        "How long a record is locked for a static member, if that is longer (ours).",
         ge=1_000,
-        description="How long an acquired record is locked for its member.",
     )
-    static_record_lock_duration_ms: Whole | None = Field(
-        default=None,
-        alias="share.static.record.lock.duration.ms",
-        ge=1_000,
-        description="How long a record is locked for a static member, if that is longer (ours).",
+    client_id_as_instance_id: Flag = key(
+        "share.client.id.as.instance.id",
+        False,
+        "Whether members at a gateway are static ones, with their client.id as group.instance.id (ours).",
     )
-    client_id_as_instance_id: Flag = Field(
-        default=False,
-        alias="share.client.id.as.instance.id",
-        description="Whether members at a gateway are static ones, with their client.id as group.instance.id (ours).",
+    auto_offset_reset: Reset | None = key(
+        "share.auto.offset.reset", None, "Where the group starts in a topic that is new to it.", allowed=ALLOWED
     )
-    auto_offset_reset: Reset | None = Field(
-        default=None,
-        alias="share.auto.offset.reset",
-        description="Where the group starts in a topic that is new to it.",
-        json_schema_extra={"allowed": ALLOWED},
+    isolation_level: IsolationLevel | None = key(
+        "share.isolation.level", None, "Whether records of open and aborted transactions are delivered."
     )
-    isolation_level: IsolationLevel | None = Field(
-        default=None,
-        alias="share.isolation.level",
-        description="Whether records of open and aborted transactions are delivered.",
+    delivery_count_limit: Whole | None = key(
+        "share.delivery.count.limit", None, "Delivery attempts before a record is archived.", ge=2
     )
-    delivery_count_limit: Whole | None = Field(
-        default=None,
-        alias="share.delivery.count.limit",
-        ge=2,
-        description="Delivery attempts before a record is archived.",
+    partition_max_record_locks: Whole | None = key(
+        "share.partition.max.record.locks", None, "Most records in flight of a share-partition.", ge=100
     )
-    partition_max_record_locks: Whole | None = Field(
-        default=None,
-        alias="share.partition.max.record.locks",
-        ge=100,
-        description="Most records in flight of a share-partition.",
+    renew_acknowledge_enable: Flag = key(
+        "share.renew.acknowledge.enable", True, "Whether members may renew locks (KIP-1222)."
     )
-    renew_acknowledge_enable: Flag = Field(
-        default=True, alias="share.renew.acknowledge.enable", description="Whether members may renew locks (KIP-1222)."
+    assignment_interval_ms: Whole | None = key(
+        "share.assignment.interval.ms", None, "Least time between two runs of the assignor.", ge=0
     )
-    assignment_interval_ms: Whole | None = Field(
-        default=None,
-        alias="share.assignment.interval.ms",
-        ge=0,
-        description="Least time between two runs of the assignor.",
+    assignor: AssignorName | None = key(
+        "share.assignor", None, "Who decides which member reads what (ours).", allowed="one of group.share.assignors"
     )
-    assignor: AssignorName | None = Field(
-        default=None,
-        alias="share.assignor",
-        description="Who decides which member reads what (ours).",
-        json_schema_extra={"allowed": "one of group.share.assignors"},
-    )
-    consumer_group_offset_mirror: str = Field(
-        default="",
-        alias="share.consumer.group.offset.mirror",
-        description="Consumer group whose offsets are kept at the group's start offsets, for lag monitors (ours).",
+    consumer_group_offset_mirror: str = key(
+        "share.consumer.group.offset.mirror",
+        "",
+        "Consumer group whose offsets follow the start offsets, for lag monitors (ours; experimental).",
     )
 
 

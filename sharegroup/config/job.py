@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer
 
 from sharegroup.config.client_properties import property_problems
-from sharegroup.config.family import ConfigFamily, Flag, Whole
+from sharegroup.config.family import ConfigFamily, Flag, Whole, key
 from sharegroup.config.storage_options import checked_options, delta_options
 from sharegroup.types import is_topic_name
-
-__all__ = ["JobConfig"]
 
 _DAY_MS = 86_400_000
 #: Of retentions: a hundred years, which dates can still be reckoned with.
@@ -63,187 +61,132 @@ ReplicationFactor = Annotated[Whole, AfterValidator(_replication_factor)]
 class JobConfig(ConfigFamily):
     """Keys of the section `job`. Paths may be relative; the job makes them absolute."""
 
-    bootstrap_servers: str = Field(
-        default="localhost:9092",
-        alias="bootstrap.servers",
-        min_length=1,
-        description="Kafka brokers as host:port, with commas.",
+    bootstrap_servers: str = key(
+        "bootstrap.servers", "localhost:9092", "Kafka brokers as host:port, with commas.", min_length=1
     )
-    tables_path: str = Field(
-        default="./data/tables",
-        alias="tables.path",
-        min_length=1,
-        description="Directory of the Delta tables (public API).",
+    tables_path: str = key("tables.path", "./data/tables", "Directory of the Delta tables (public API).", min_length=1)
+    checkpoint_path: str = key(
+        "checkpoint.path", "./data/checkpoint", "Directory of the queries' checkpoints.", min_length=1
     )
-    checkpoint_path: str = Field(
-        default="./data/checkpoint",
-        alias="checkpoint.path",
-        min_length=1,
-        description="Directory of the queries' checkpoints.",
-    )
-    tables_storage_options: StorageOptions = Field(
-        default={},
-        alias="tables.storage.options",
+    tables_storage_options: StorageOptions = key(
+        "tables.storage.options",
+        {},
+        "How both are reached on an object store (AWS_ENDPOINT_URL, ...; fs.*: for Spark alone).",
         repr=False,
-        description="How both are reached on an object store (AWS_ENDPOINT_URL, ...; fs.*: for Spark alone).",
-        json_schema_extra={"allowed": "mapping of texts"},
+        allowed="mapping of texts",
     )
-    kafka: ClientProperties = Field(
-        default={},
-        alias="kafka",
+    kafka: ClientProperties = key(
+        "kafka",
+        {},
+        "Properties for every Kafka client (security.protocol, sasl.*, ...).",
         repr=False,
-        description="Properties for every Kafka client (security.protocol, sasl.*, ...).",
-        json_schema_extra={"allowed": "mapping of texts"},
+        allowed="mapping of texts",
     )
-    operator_shards: Whole = Field(
-        default=1,
-        alias="operator.shards",
-        ge=1,
-        le=1024,
-        description="Operator keys per (group, topic): partition % shards.",
+    operator_shards: Whole = key(
+        "operator.shards", 1, "Operator keys per (group, topic): partition % shards.", ge=1, le=1024
     )
-    shuffle_partitions: Whole = Field(
-        default=0,
-        alias="shuffle.partitions",
+    shuffle_partitions: Whole = key(
+        "shuffle.partitions",
+        0,
+        "Tasks of a micro-batch, which its checkpoint pins; 0: what that has, or one a core, 8 at most.",
         ge=0,
         le=10_000,
-        description="Tasks of a micro-batch, which its checkpoint pins; 0: what that has, or one a core, 8 at most.",
     )
-    trigger_interval_ms: Whole = Field(
-        default=0,
-        alias="trigger.interval.ms",
+    trigger_interval_ms: Whole = key(
+        "trigger.interval.ms",
+        0,
+        "Least time between the starts of two micro-batches; an idle query waits for news anyway.",
         ge=0,
-        description="Least time between the starts of two micro-batches; an idle query waits for news anyway.",
     )
-    max_requests_per_batch: Whole = Field(
-        default=20_000,
-        alias="max.requests.per.batch",
-        ge=1,
-        description="Most request rows of a micro-batch (maxOffsetsPerTrigger).",
+    max_requests_per_batch: Whole = key(
+        "max.requests.per.batch", 20_000, "Most request rows of a micro-batch (maxOffsetsPerTrigger).", ge=1
     )
-    log_poll_interval_ms: Whole = Field(
-        default=200,
-        alias="log.poll.interval.ms",
-        ge=1,
-        description="How often log offsets are polled while members wait.",
+    log_poll_interval_ms: Whole = key(
+        "log.poll.interval.ms", 200, "How often log offsets are polled while members wait.", ge=1
     )
-    log_idle_poll_interval_ms: Whole = Field(
-        default=5_000,
-        alias="log.idle.poll.interval.ms",
-        ge=1,
-        description="How often log offsets are polled otherwise.",
+    log_idle_poll_interval_ms: Whole = key(
+        "log.idle.poll.interval.ms", 5_000, "How often log offsets are polled otherwise.", ge=1
     )
-    request_linger_ms: Whole = Field(
-        default=500,
-        alias="request.linger.ms",
+    request_linger_ms: Whole = key(
+        "request.linger.ms",
+        500,
+        "How long requests that nobody waits for wait for others, which spares micro-batches.",
         ge=0,
         le=5_000,
-        description="How long requests that nobody waits for wait for others, which spares micro-batches.",
     )
-    topic_deletion_grace_ms: Whole = Field(
-        default=30_000,
-        alias="topic.deletion.grace.ms",
+    topic_deletion_grace_ms: Whole = key(
+        "topic.deletion.grace.ms",
+        30_000,
+        "A topic that the brokers have not known for so long is deleted, and its states with it.",
         ge=0,
-        description="A topic that the brokers have not known for so long is deleted, and its states with it.",
     )
-    request_topic_partitions: Whole = Field(
-        default=4,
-        alias="request.topic.partitions",
-        ge=1,
-        description="Partitions of the request topics, if the job creates them.",
+    request_topic_partitions: Whole = key(
+        "request.topic.partitions", 4, "Partitions of the request topics, if the job creates them.", ge=1
     )
-    request_topic_replication_factor: ReplicationFactor = Field(
-        default=-1,
-        alias="request.topic.replication.factor",
+    request_topic_replication_factor: ReplicationFactor = key(
+        "request.topic.replication.factor",
+        -1,
+        "Replicas of the topics that the job creates; -1: 3, or as many as there are brokers. With 3 or "
+        "more their min.insync.replicas is 2.",
         ge=-1,
         le=32767,
-        description="Replicas of the topics that the job creates; -1: 3, or as many as there are brokers. With 3 or "
-        "more their min.insync.replicas is 2.",
-        json_schema_extra={"allowed": "-1, 1..32767"},
+        allowed="-1, 1..32767",
     )
-    request_topic_retention_ms: Whole = Field(
-        default=_DAY_MS,
-        alias="request.topic.retention.ms",
-        ge=1,
-        description="Retention of the request and response topics.",
+    request_topic_retention_ms: Whole = key(
+        "request.topic.retention.ms", _DAY_MS, "Retention of the request and response topics.", ge=1
     )
-    group_requests_topic: TopicName = Field(
-        default="__share_group_requests",
-        alias="share.group.requests.topic",
-        description="Topic of the requests to the group coordinator.",
+    group_requests_topic: TopicName = key(
+        "share.group.requests.topic", "__share_group_requests", "Topic of the requests to the group coordinator."
     )
-    partition_requests_topic: TopicName = Field(
-        default="__share_partition_requests",
-        alias="share.partition.requests.topic",
-        description="Topic of the requests to the share-partitions.",
+    partition_requests_topic: TopicName = key(
+        "share.partition.requests.topic", "__share_partition_requests", "Topic of the requests to the share-partitions."
     )
-    responses_topic: TopicName = Field(
-        default="__share_group_responses",
-        alias="share.group.responses.topic",
-        description="Topic of the responses to both.",
+    responses_topic: TopicName = key(
+        "share.group.responses.topic", "__share_group_responses", "Topic of the responses to both."
     )
-    upkeep_interval_commits: Whole = Field(
-        default=100,
-        alias="upkeep.interval.commits",
-        ge=1,
-        description="Commits to a table between two upkeeps (compact, prune).",
+    upkeep_interval_commits: Whole = key(
+        "upkeep.interval.commits", 100, "Commits to a table between two upkeeps (compact, prune).", ge=1
     )
-    tables_retention_ms: Whole = Field(
-        default=_DAY_MS,
-        alias="tables.retention.ms",
+    tables_retention_ms: Whole = key(
+        "tables.retention.ms",
+        _DAY_MS,
+        "How long old versions of the tables are kept (on a local disk, see tables.local.versions).",
         ge=_DAY_MS,
         le=_FOR_EVER_MS,
-        description="How long old versions of the tables are kept (on a local disk, see tables.local.versions).",
     )
-    tables_local_versions: Whole = Field(
-        default=1_000,
-        alias="tables.local.versions",
+    tables_local_versions: Whole = key(
+        "tables.local.versions",
+        1_000,
+        "Versions that stay on a local disk, where each commit lists them all (4 ms for 1,000).",
         ge=100,
-        description="Versions that stay on a local disk, where each commit lists them all (4 ms for 1,000).",
     )
-    tables_local_sync: Flag = Field(
-        default=True,
-        alias="tables.local.sync",
-        description="Whether a commit waits until it is on the disk, where the tables are on a local one. If not, a "
+    tables_local_sync: Flag = key(
+        "tables.local.sync",
+        True,
+        "Whether a commit waits until it is on the disk, where the tables are on a local one. If not, a "
         "power loss may take the last seconds of what was answered.",
     )
-    delivery_log_retention_ms: Whole = Field(
-        default=7 * _DAY_MS,
-        alias="delivery.log.retention.ms",
-        ge=1,
-        le=_FOR_EVER_MS,
-        description="How long rows of delivery_log are kept.",
-    )
-    state_min_batches_to_retain: Whole = Field(
-        default=20,
-        alias="state.min.batches.to.retain",
-        ge=2,
-        description="Batches kept in the state store for a restart.",
+    delivery_log_retention_ms: Whole = key(
+        "delivery.log.retention.ms", 7 * _DAY_MS, "How long rows of delivery_log are kept.", ge=1, le=_FOR_EVER_MS
     )
 
-    metrics_host: str = Field(
-        default="127.0.0.1", alias="metrics.host", min_length=1, description="Address to show metrics at."
-    )
-    metrics_port: Whole = Field(
-        default=0,
-        alias="metrics.port",
+    metrics_host: str = key("metrics.host", "127.0.0.1", "Address to show metrics at.", min_length=1)
+    metrics_port: Whole = key(
+        "metrics.port",
+        0,
+        "Port of /metrics, /healthz and /readyz; of cells the first one's, the next ones follow. 0: off.",
         ge=0,
         le=65535,
-        description="Port of /metrics, /healthz and /readyz; of cells the first one's, the next ones follow. 0: off.",
     )
-    metrics_max_groups: Whole = Field(
-        default=100,
-        alias="metrics.max.groups",
-        ge=0,
-        le=10_000,
-        description="Most groups with metrics of their own; the others are added up.",
+    metrics_max_groups: Whole = key(
+        "metrics.max.groups", 100, "Most groups with metrics of their own; the others are added up.", ge=0, le=10_000
     )
-    metrics_max_partitions: Whole = Field(
-        default=0,
-        alias="metrics.max.partitions",
+    metrics_max_partitions: Whole = key(
+        "metrics.max.partitions",
+        0,
+        "Most share-partitions with metrics of their own, beside their group's. 0: none.",
         ge=0,
         le=100_000,
-        description="Most share-partitions with metrics of their own, beside their group's. 0: none.",
     )
 
     @property

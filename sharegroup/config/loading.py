@@ -20,8 +20,6 @@ from sharegroup.config.share_coordinator import ShareCoordinatorConfig
 from sharegroup.config.share_group import ShareGroupConfig
 from sharegroup.errors import InvalidConfigError
 
-__all__ = ["SECTIONS", "check_group_overrides", "load_config", "parse_config"]
-
 #: Sections with flat keys, and the families whose keys they hold; `groups` holds GroupOverrides by group id.
 SECTIONS: Mapping[str, tuple[type[ConfigFamily], ...]] = {
     "job": (JobConfig,),

@@ -7,8 +7,6 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
-__all__ = ["ALGORITHMS", "MECHANISMS", "Algorithms", "Audiences", "Mechanisms"]
-
 PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-512", "SCRAM-SHA-256")
 #: In the order in which clients are told of them.
 MECHANISMS = (*PASSWORD_MECHANISMS, "OAUTHBEARER")

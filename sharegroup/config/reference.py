@@ -1,4 +1,4 @@
-"""The reference of every key, made from the families: `python -m sharegroup.config` prints it, README shows it."""
+"""The reference of every key, made from the families: `sharegroup config` prints it, README shows it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Iterator, Mapping
 from sharegroup.config.family import ConfigFamily, ConfigKey, text_of
 from sharegroup.config.group import JOB_KEYS, GroupOverrides
 from sharegroup.config.loading import SECTIONS
-
-__all__ = ["default_text", "reference"]
 
 
 def reference() -> str:

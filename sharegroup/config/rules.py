@@ -12,8 +12,6 @@ from sharegroup.config.family import text_of
 from sharegroup.config.group import BOUNDED, GroupOverrides
 from sharegroup.config.share_group import ShareGroupConfig
 
-__all__ = ["Clamped", "clamp", "group_problems", "job_problems"]
-
 _SESSIONS, _HEARTBEAT = ("session.timeout.ms", "static.session.timeout.ms"), "heartbeat.interval.ms"
 _ASSIGNOR, _ASSIGNORS = "share.assignor", "group.share.assignors"
 

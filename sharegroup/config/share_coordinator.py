@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from pydantic import Field
-
-from sharegroup.config.family import ConfigFamily, Whole
-
-__all__ = ["ShareCoordinatorConfig"]
+from sharegroup.config.family import ConfigFamily, Whole, key
 
 
 class ShareCoordinatorConfig(ConfigFamily):
     """Keys `share.coordinator.*` of the section `group`."""
 
-    snapshot_update_records_per_snapshot: Whole = Field(
-        default=500,
-        alias="share.coordinator.snapshot.update.records.per.snapshot",
+    snapshot_update_records_per_snapshot: Whole = key(
+        "share.coordinator.snapshot.update.records.per.snapshot",
+        500,
+        "ShareUpdate records before the next ShareSnapshot; 0 writes snapshots only.",
         ge=0,
         le=500,
-        description="ShareUpdate records before the next ShareSnapshot; 0 writes snapshots only.",
     )
-    cold_partition_snapshot_interval_ms: Whole = Field(
-        default=300_000,
-        alias="share.coordinator.cold.partition.snapshot.interval.ms",
+    cold_partition_snapshot_interval_ms: Whole = key(
+        "share.coordinator.cold.partition.snapshot.interval.ms",
+        300_000,
+        "A state whose last ShareSnapshot is older is written anew, so that older rows can go.",
         ge=1,
-        description="A state whose last ShareSnapshot is older is written anew, so that older rows can go.",
     )

@@ -5,12 +5,10 @@ from __future__ import annotations
 from enum import Enum
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator
 
-from sharegroup.config.family import ConfigFamily, Whole
+from sharegroup.config.family import ConfigFamily, Whole, key
 from sharegroup.config.offset_reset import ALLOWED, AutoOffsetReset, OffsetResetStrategy
-
-__all__ = ["BUILT_IN_ASSIGNORS", "MAX_RECORD_LOCKS", "AssignorName", "IsolationLevel", "Reset", "ShareGroupConfig"]
 
 #: Kafka stops at 10,000; a window here is ranges, whose cost does not grow with the number of records.
 MAX_RECORD_LOCKS = 10_000_000
@@ -70,174 +68,136 @@ AssignorName = Annotated[str, BeforeValidator(_assignor)]
 class ShareGroupConfig(ConfigFamily):
     """Keys `group.share.*` of the section `group`. A min and a max key frame what a group may set for itself."""
 
-    max_size: Whole = Field(
-        default=200, alias="group.share.max.size", ge=1, le=1000, description="Most members of a group."
+    max_size: Whole = key("group.share.max.size", 200, "Most members of a group.", ge=1, le=1000)
+
+    assignors: Annotated[tuple[str, ...], BeforeValidator(_assignors)] = key(
+        "group.share.assignors",
+        BUILT_IN_ASSIGNORS[:1],
+        "Assignors that a group may choose from; the first is that of the others.",
+        allowed=f"a list of {_ALLOWED_ASSIGNORS}",
     )
 
-    assignors: Annotated[tuple[str, ...], BeforeValidator(_assignors)] = Field(
-        default=BUILT_IN_ASSIGNORS[:1],
-        alias="group.share.assignors",
-        description="Assignors that a group may choose from; the first is that of the others.",
-        json_schema_extra={"allowed": f"a list of {_ALLOWED_ASSIGNORS}"},
+    session_timeout_ms: Whole = key(
+        "group.share.session.timeout.ms", 45_000, "A member without heartbeat for so long has left.", ge=1
     )
+    min_session_timeout_ms: Whole = key("group.share.min.session.timeout.ms", 45_000, "Least session timeout.", ge=1)
+    max_session_timeout_ms: Whole = key("group.share.max.session.timeout.ms", 60_000, "Greatest session timeout.", ge=1)
 
-    session_timeout_ms: Whole = Field(
-        default=45_000,
-        alias="group.share.session.timeout.ms",
-        ge=1,
-        description="A member without heartbeat for so long has left.",
-    )
-    min_session_timeout_ms: Whole = Field(
-        default=45_000, alias="group.share.min.session.timeout.ms", ge=1, description="Least session timeout."
-    )
-    max_session_timeout_ms: Whole = Field(
-        default=60_000, alias="group.share.max.session.timeout.ms", ge=1, description="Greatest session timeout."
-    )
-
-    static_session_timeout_ms: Whole = Field(
-        default=300_000,
-        alias="group.share.static.session.timeout.ms",
+    static_session_timeout_ms: Whole = key(
+        "group.share.static.session.timeout.ms",
+        300_000,
+        "The same of a static member (KIP-345; ours).",
         ge=1,
         le=MAX_STATIC_MS,
-        description="The same of a static member (KIP-345; ours).",
     )
-    min_static_session_timeout_ms: Whole = Field(
-        default=45_000,
-        alias="group.share.min.static.session.timeout.ms",
+    min_static_session_timeout_ms: Whole = key(
+        "group.share.min.static.session.timeout.ms",
+        45_000,
+        "Least session timeout of static members.",
         ge=1,
         le=MAX_STATIC_MS,
-        description="Least session timeout of static members.",
     )
-    max_static_session_timeout_ms: Whole = Field(
-        default=MAX_STATIC_MS,
-        alias="group.share.max.static.session.timeout.ms",
+    max_static_session_timeout_ms: Whole = key(
+        "group.share.max.static.session.timeout.ms",
+        MAX_STATIC_MS,
+        "Greatest session timeout of static members.",
         ge=1,
         le=MAX_STATIC_MS,
-        description="Greatest session timeout of static members.",
     )
 
-    heartbeat_interval_ms: Whole = Field(
-        default=5_000,
-        alias="group.share.heartbeat.interval.ms",
-        ge=1,
-        description="How often members are told to heartbeat.",
+    heartbeat_interval_ms: Whole = key(
+        "group.share.heartbeat.interval.ms", 5_000, "How often members are told to heartbeat.", ge=1
     )
-    min_heartbeat_interval_ms: Whole = Field(
-        default=5_000, alias="group.share.min.heartbeat.interval.ms", ge=1, description="Least heartbeat interval."
+    min_heartbeat_interval_ms: Whole = key(
+        "group.share.min.heartbeat.interval.ms", 5_000, "Least heartbeat interval.", ge=1
     )
-    max_heartbeat_interval_ms: Whole = Field(
-        default=15_000, alias="group.share.max.heartbeat.interval.ms", ge=1, description="Greatest heartbeat interval."
+    max_heartbeat_interval_ms: Whole = key(
+        "group.share.max.heartbeat.interval.ms", 15_000, "Greatest heartbeat interval.", ge=1
     )
 
-    assignment_interval_ms: Whole = Field(
-        default=1_000,
-        alias="group.share.assignment.interval.ms",
-        ge=0,
-        description="Least time between two runs of the assignor.",
+    assignment_interval_ms: Whole = key(
+        "group.share.assignment.interval.ms", 1_000, "Least time between two runs of the assignor.", ge=0
     )
-    min_assignment_interval_ms: Whole = Field(
-        default=0, alias="group.share.min.assignment.interval.ms", ge=0, description="Least assignment interval."
+    min_assignment_interval_ms: Whole = key(
+        "group.share.min.assignment.interval.ms", 0, "Least assignment interval.", ge=0
     )
-    max_assignment_interval_ms: Whole = Field(
-        default=15_000,
-        alias="group.share.max.assignment.interval.ms",
-        ge=0,
-        description="Greatest assignment interval.",
+    max_assignment_interval_ms: Whole = key(
+        "group.share.max.assignment.interval.ms", 15_000, "Greatest assignment interval.", ge=0
     )
 
-    partition_max_record_locks: Whole = Field(
-        default=10_000,
-        alias="group.share.partition.max.record.locks",
+    partition_max_record_locks: Whole = key(
+        "group.share.partition.max.record.locks",
+        10_000,
+        "Most records in flight of a share-partition.",
         ge=100,
         le=MAX_RECORD_LOCKS,
-        description="Most records in flight of a share-partition.",
     )
-    min_partition_max_record_locks: Whole = Field(
-        default=100,
-        alias="group.share.min.partition.max.record.locks",
-        ge=100,
-        le=2_000,
-        description="Least limit of records in flight.",
+    min_partition_max_record_locks: Whole = key(
+        "group.share.min.partition.max.record.locks", 100, "Least limit of records in flight.", ge=100, le=2_000
     )
-    max_partition_max_record_locks: Whole = Field(
-        default=10_000,
-        alias="group.share.max.partition.max.record.locks",
+    max_partition_max_record_locks: Whole = key(
+        "group.share.max.partition.max.record.locks",
+        10_000,
+        "Greatest limit of records in flight.",
         ge=2_000,
         le=MAX_RECORD_LOCKS,
-        description="Greatest limit of records in flight.",
     )
 
-    delivery_count_limit: Whole = Field(
-        default=5,
-        alias="group.share.delivery.count.limit",
-        ge=2,
-        le=10,
-        description="Delivery attempts before a record is archived.",
+    delivery_count_limit: Whole = key(
+        "group.share.delivery.count.limit", 5, "Delivery attempts before a record is archived.", ge=2, le=10
     )
-    min_delivery_count_limit: Whole = Field(
-        default=2, alias="group.share.min.delivery.count.limit", ge=2, le=5, description="Least delivery count limit."
+    min_delivery_count_limit: Whole = key(
+        "group.share.min.delivery.count.limit", 2, "Least delivery count limit.", ge=2, le=5
     )
-    max_delivery_count_limit: Whole = Field(
-        default=10,
-        alias="group.share.max.delivery.count.limit",
-        ge=5,
-        le=25,
-        description="Greatest delivery count limit.",
+    max_delivery_count_limit: Whole = key(
+        "group.share.max.delivery.count.limit", 10, "Greatest delivery count limit.", ge=5, le=25
     )
 
-    record_lock_duration_ms: Whole = Field(
-        default=30_000,
-        alias="group.share.record.lock.duration.ms",
+    record_lock_duration_ms: Whole = key(
+        "group.share.record.lock.duration.ms",
+        30_000,
+        "How long an acquired record is locked for its member.",
         ge=1_000,
         le=3_600_000,
-        description="How long an acquired record is locked for its member.",
     )
-    min_record_lock_duration_ms: Whole = Field(
-        default=15_000,
-        alias="group.share.min.record.lock.duration.ms",
-        ge=1_000,
-        le=30_000,
-        description="Least lock duration.",
+    min_record_lock_duration_ms: Whole = key(
+        "group.share.min.record.lock.duration.ms", 15_000, "Least lock duration.", ge=1_000, le=30_000
     )
-    max_record_lock_duration_ms: Whole = Field(
-        default=60_000,
-        alias="group.share.max.record.lock.duration.ms",
-        ge=30_000,
-        le=3_600_000,
-        description="Greatest lock duration.",
+    max_record_lock_duration_ms: Whole = key(
+        "group.share.max.record.lock.duration.ms", 60_000, "Greatest lock duration.", ge=30_000, le=3_600_000
     )
 
-    auto_offset_reset: Reset = Field(
-        default=AutoOffsetReset(OffsetResetStrategy.LATEST),
-        alias="group.share.auto.offset.reset",
-        description="Where groups start in a topic that is new to them (ours: Kafka has it for a group alone).",
-        json_schema_extra={"allowed": ALLOWED},
+    auto_offset_reset: Reset = key(
+        "group.share.auto.offset.reset",
+        AutoOffsetReset(OffsetResetStrategy.LATEST),
+        "Where groups start in a topic that is new to them (ours: Kafka has it for a group alone).",
+        allowed=ALLOWED,
     )
-    isolation_level: IsolationLevel = Field(
-        default=IsolationLevel.READ_UNCOMMITTED,
-        alias="group.share.isolation.level",
-        description="Whether records of open and aborted transactions are delivered (ours, too).",
+    isolation_level: IsolationLevel = key(
+        "group.share.isolation.level",
+        IsolationLevel.READ_UNCOMMITTED,
+        "Whether records of open and aborted transactions are delivered (ours, too).",
     )
-    static_record_lock_duration_ms: Whole = Field(
-        default=300_000,
-        alias="group.share.static.record.lock.duration.ms",
+    static_record_lock_duration_ms: Whole = key(
+        "group.share.static.record.lock.duration.ms",
+        300_000,
+        "How long a record is locked for a static member, if that is longer (ours).",
         ge=1_000,
         le=MAX_STATIC_MS,
-        description="How long a record is locked for a static member, if that is longer (ours).",
     )
-    min_static_record_lock_duration_ms: Whole = Field(
-        default=15_000,
-        alias="group.share.min.static.record.lock.duration.ms",
+    min_static_record_lock_duration_ms: Whole = key(
+        "group.share.min.static.record.lock.duration.ms",
+        15_000,
+        "Least lock duration of static members.",
         ge=1_000,
         le=MAX_STATIC_MS,
-        description="Least lock duration of static members.",
     )
-    max_static_record_lock_duration_ms: Whole = Field(
-        default=MAX_STATIC_MS,
-        alias="group.share.max.static.record.lock.duration.ms",
+    max_static_record_lock_duration_ms: Whole = key(
+        "group.share.max.static.record.lock.duration.ms",
+        MAX_STATIC_MS,
+        "Greatest lock duration of static members.",
         ge=1_000,
         le=MAX_STATIC_MS,
-        description="Greatest lock duration of static members.",
     )
 
     @property

@@ -13,8 +13,6 @@ from collections.abc import Mapping
 from sharegroup.config.family import text_of
 from sharegroup.config.nearest_name import nearest_hint
 
-__all__ = ["checked_options", "delta_options", "hadoop_properties", "is_s3"]
-
 _HADOOP = "fs."
 _S3_SCHEMES = ("s3://", "s3a://")
 

@@ -24,8 +24,6 @@ from sharegroup.protocol.share_partition_responses import (
 from sharegroup.share_partition.acknowledgement import RenewalsOff
 from sharegroup.types import SharePartitionKey
 
-__all__ = ["demand_refusal", "refusal", "request_named"]
-
 #: What a response begins with: whom it is for and what it is about.
 Named = tuple[str, str, str, str, str, int, str]
 

@@ -10,8 +10,6 @@ from sharegroup.engine.shard_state import ShardState
 from sharegroup.protocol.share_partition_responses import FetchResponse, WantedNotice
 from sharegroup.types import AcquiredRange
 
-__all__ = ["meet_demands"]
-
 
 def meet_demands(state: ShardState, partition: int) -> list[FetchResponse | WantedNotice]:
     """Give what is available to the waiting demands, first come first served, in even shares of what is new.

@@ -12,8 +12,6 @@ from sharegroup.engine.rows import RequestRow
 from sharegroup.errors import ErrorCode
 from sharegroup.protocol.response_rows import Response
 
-__all__ = ["ForeignRequests", "Refusal"]
-
 #: `share_group_refusal` or `share_partition_refusal`.
 Refusal = Callable[[Mapping[str, Any], int, str], Response]
 

@@ -195,7 +195,7 @@ class LedPartition:
     # -- the durable record ----------------------------------------------------------------------------------------
 
     def snapshot_when_cold(self, now_ms: int, records: SnapshotRules) -> None:
-        """Ask for a snapshot when the last one is old (kafka_semantics: cold snapshot)."""
+        """Ask for a snapshot when the last one is older than share.coordinator.cold.partition.snapshot.interval.ms."""
         self._must_snapshot |= now_ms >= self.header.snapshot_due_ms(records.cold_snapshot_interval_ms)
 
     def record(self, key: SharePartitionKey, records: SnapshotRules, now_ms: int) -> dict[str, Any] | None:

@@ -7,8 +7,6 @@ from typing import Protocol
 
 from sharegroup.engine.output import Output
 
-__all__ = ["Operator"]
-
 
 class Operator(Protocol):
     """Restored from the key's state by its constructor: one JSON text, None for a key that has none.

@@ -32,8 +32,6 @@ from sharegroup.protocol.share_partition_responses import (
     UnacquireResponse,
 )
 
-__all__ = ["PartitionRequests"]
-
 Responses = Sequence[SharePartitionResponse]
 
 

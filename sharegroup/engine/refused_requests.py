@@ -9,8 +9,6 @@ from sharegroup.engine import rows
 from sharegroup.engine.output import Output
 from sharegroup.protocol.probe import PROBE
 
-__all__ = ["RefusedRequests"]
-
 
 class RefusedRequests(ABC):
     """The operator of a key that has only such rows; it keeps nothing."""

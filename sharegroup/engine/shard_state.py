@@ -10,7 +10,6 @@ from typing import Any
 
 from sharegroup.engine.demands import Demand, Demands
 from sharegroup.engine.departed_members import DepartedMembers
-from sharegroup.engine.earlier_shard_state import FORMAT_2, partition_of_format_2
 from sharegroup.engine.incarnations import Incarnations
 from sharegroup.engine.led_partition import DumpedPartition, LedPartition
 from sharegroup.engine.parked_requests import ParkedRequests
@@ -24,9 +23,7 @@ from sharegroup.protocol.share_partition_responses import FetchResponse
 from sharegroup.share_partition.share_partition_config import SharePartitionConfig
 from sharegroup.types import AcquiredRange, SharePartitionKey
 
-__all__ = ["GONE_MS", "ShardState"]
-
-FORMAT_VERSION = 3
+FORMAT_VERSION = 1
 #: For how long it is remembered that a topic is no more: requests of its time may still come.
 GONE_MS = 600_000
 
@@ -43,7 +40,7 @@ class ShardState:
     def __init__(self, group_id: str, topic_id: str, state: str | None) -> None:
         first_line, *texts = state.split("\n") if state else ("{}",)
         dumped = from_json(first_line)
-        if dumped and dumped["version"] not in (FORMAT_VERSION, FORMAT_2):
+        if dumped and dumped["version"] != FORMAT_VERSION:
             raise ValueError(
                 f"operator state of format {dumped['version']}, this job reads {FORMAT_VERSION}: remove the checkpoint "
                 "of the query share_partition (below checkpoint.path), and the job comes back from the tables"
@@ -60,7 +57,7 @@ class ShardState:
         self.requesters = Requesters(dumped.get("requesters", {}))
         self.row_partitions = RowPartitions(dumped.get("row_partitions", {}))
         #: Dumped windows, restored when a row touches them.
-        self._idle = {int(p): partition for p, partition in _partitions(dumped, iter(texts))}
+        self._idle = _partitions(dumped.get("partitions", {}), iter(texts))
         self._live: dict[int, LedPartition] = {}
 
     def dump(self) -> str | None:
@@ -162,8 +159,6 @@ class ShardState:
         return min([*deadlines, *self.parked.deadlines_ms(), *self.departed.deadlines_ms()], default=None)
 
 
-def _partitions(dumped: dict[str, Any], lines: Iterator[str]) -> Iterator[tuple[str, DumpedPartition]]:
-    """Of the state's JSON, and the lines behind it."""
-    for partition, values in dumped.get("partitions", {}).items():
-        of_before = dumped["version"] == FORMAT_2
-        yield partition, partition_of_format_2(values) if of_before else DumpedPartition.taken(values, lines)
+def _partitions(dumped: dict[str, Any], lines: Iterator[str]) -> dict[int, DumpedPartition]:
+    """The share-partitions of the state's JSON, with their lines behind it."""
+    return {int(partition): DumpedPartition.taken(values, lines) for partition, values in dumped.items()}

@@ -9,8 +9,6 @@ from sharegroup.errors import InvalidRequestRow
 from sharegroup.protocol.response_rows import share_partition_refusal
 from sharegroup.protocol.share_partition_requests import AnswerableError, decode_share_partition_request
 
-__all__ = ["UnkeyedRequests"]
-
 
 class UnkeyedRequests(RefusedRequests):
     """The operator of that key: answers where the requester is known, rejects in any case, keeps nothing."""

@@ -13,8 +13,6 @@ from prometheus_client.registry import Collector
 from sharegroup import __version__
 from sharegroup.metrics.metric import Family, Kind, Observations
 
-__all__ = ["Exposition"]
-
 
 class Exposition:
     """The text of a scrape: what `families` gives, and what there is to say of any Python process."""

@@ -19,8 +19,6 @@ from sharegroup.errors import ShareGroupError
 from sharegroup.exporter.exposition import Exposition
 from sharegroup.metrics.metric import Family
 
-__all__ = ["FRESH_S", "MetricsServer", "MetricsUnavailableError"]
-
 logger = logging.getLogger(__name__)
 
 #: For so long a text is shown again: who scrapes faster is told nothing newer, and costs nothing.

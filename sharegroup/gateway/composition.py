@@ -25,6 +25,7 @@ from sharegroup.gateway.clients.login import Logins, time_ms
 from sharegroup.gateway.clients.ports import Ports
 from sharegroup.gateway.clients.quotas import Quotas, load_quotas
 from sharegroup.gateway.clients.request_loop import Service
+from sharegroup.gateway.clients.sasl_server import sasl_is_off
 from sharegroup.gateway.clients.tls_connection import TlsConnection
 from sharegroup.gateway.fleet.fleet import Fleet
 from sharegroup.gateway.fleet.reachability import Reachability
@@ -47,7 +48,6 @@ from sharegroup.gateway.job_client.job_channel import JobChannel
 from sharegroup.gateway.job_client.row_appender import RowAppender
 from sharegroup.gateway.security import Security
 from sharegroup.gateway.security.listener import listener_name
-from sharegroup.gateway.security.sasl_server import sasl_is_off
 from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
@@ -95,7 +95,7 @@ class Parts:
         self._upstream_groups = UpstreamGroups(self.cluster, self._stored)
         self.pass_through = PassThrough(self.cluster, settings, self._security, self._upstream_groups)
         delay_s = config.gateway.failed_authentication_delay_ms / 1000
-        self.logins = Logins(self._security, delay_s, time_ms, self._acting(settings))
+        self.logins = Logins(self._security, delay_s, config.gateway.max_reauth_ms, time_ms, self._acting(settings))
         self.connections = Connections(
             _connection_limits(config.gateway), self.share.sessions.disconnected, self.counts
         )

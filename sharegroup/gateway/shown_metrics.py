@@ -12,8 +12,6 @@ from sharegroup.gateway.composition import Parts
 from sharegroup.metrics import gateway_catalogue as catalogue
 from sharegroup.metrics.metric import Family, Labels, Metric, gauge
 
-__all__ = ["ShownMetrics"]
-
 #: The event loop says so often that it gets on; one that has not for `_HANGS_S` hangs.
 TICK_S, _HANGS_S = 1.0, 30.0
 

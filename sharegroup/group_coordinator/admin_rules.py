@@ -8,8 +8,6 @@ from __future__ import annotations
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.group_coordinator.group_metadata import GroupMetadata
 
-__all__ = ["check_alterable", "check_deletable", "check_existing"]
-
 
 def check_alterable(group: GroupMetadata) -> None:
     """Raise RequestError: INVALID_GROUP_ID for a blank id, NON_EMPTY_GROUP for members, who would lose what they hold.

@@ -23,8 +23,6 @@ from sharegroup.group_coordinator.records import (
     TargetAssignmentMetadataRecord,
 )
 
-__all__ = ["Change", "Records"]
-
 
 class Records(NamedTuple):
     """What a handler call changes: rows of the tables, and soft records for the operator's state alone."""

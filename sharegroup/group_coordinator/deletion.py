@@ -35,8 +35,6 @@ from sharegroup.group_coordinator.results import CoordinatorResult, named
 from sharegroup.protocol.share_group_requests import DeleteGroupRequest, DeleteOffsetsRequest
 from sharegroup.protocol.share_group_responses import DeleteGroupResponse, DeleteOffsetsResponse, TopicError
 
-__all__ = ["delete_group", "delete_offsets", "deleted", "deleting", "topic_deleted"]
-
 
 def delete_offsets(group: GroupMetadata, request: DeleteOffsetsRequest) -> CoordinatorResult:
     """Delete what the group has of some topics, and tell of each topic; one that is being deleted already is fine.

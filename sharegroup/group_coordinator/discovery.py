@@ -18,8 +18,6 @@ from sharegroup.group_coordinator.records import (
 )
 from sharegroup.protocol.share_group_requests import TopicMetadata
 
-__all__ = ["discovered_partitions"]
-
 
 def discovered_partitions(
     group: GroupMetadata,

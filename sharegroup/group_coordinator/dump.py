@@ -1,7 +1,6 @@
 """A group's state as compact JSON, for the operator's state store: it is written anew with every heartbeat.
 
-Partitions are ranges, share-partitions runs of equal ones, and each distinct assignment is written once. In version 2
-topics go by their ids.
+Partitions are ranges, share-partitions runs of equal ones, and each distinct assignment is written once.
 """
 
 from __future__ import annotations
@@ -20,9 +19,7 @@ from sharegroup.group_coordinator.records import (
 )
 from sharegroup.range_map import RangeMap
 
-__all__ = ["FORMAT_VERSION", "dump", "restore"]
-
-FORMAT_VERSION = 2
+FORMAT_VERSION = 1
 
 
 def dump(group: GroupMetadata) -> dict[str, Any]:
@@ -83,19 +80,17 @@ def restore(group_id: str, content: dict[str, Any]) -> GroupMetadata:
     )
     group.configs.update(content["configs"])
     group.deleted_topics.update(content["deleted_topics"])
-    # The state of a job that had no choice of assignors says nothing of it.
-    group.assignor, group.assignment_timestamp_ms, departed = content.get("assignor", ("", None, ()))
+    group.assignor, group.assignment_timestamp_ms, departed = content["assignor"]
     group.departed.update(departed)
-    group.initialized_since_ms = content.get("initialized_since_ms")
+    group.initialized_since_ms = content["initialized_since_ms"]
     assignments = [
         tuple(TopicPartitions(topic, topic_id, tuple(_partitions(ranges))) for topic, topic_id, ranges in item)
         for item in content["assignments"]
     ]
-    for member_id, epoch, previous, rack, client_id, host, topics, assignment, target, deadline_ms, *rest in content[
-        "members"
-    ]:
-        reply_to, others_until_ms, *static = rest  # the state of a job without static members ends here
-        instance_id, incarnation_id = static or (None, None)
+    for (
+        member_id, epoch, previous, rack, client_id, host, topics, assignment, target, deadline_ms,
+        reply_to, others_until_ms, instance_id, incarnation_id,
+    ) in content["members"]:  # fmt: skip
         group.replay(
             ShareGroupMemberRecord(
                 group_id, member_id, epoch, rack, client_id, host, tuple(topics), assignments[assignment], previous,

@@ -25,8 +25,6 @@ from sharegroup.group_coordinator.results import Configure, CoordinatorResult, n
 from sharegroup.protocol.share_group_requests import AlterConfigsRequest
 from sharegroup.protocol.share_group_responses import AlterConfigsResponse
 
-__all__ = ["alter_configs"]
-
 
 def alter_configs(group: GroupMetadata, request: AlterConfigsRequest, job: Config) -> CoordinatorResult:
     """Set the named values, or take them away where they are None; all or nothing.

@@ -21,8 +21,6 @@ from sharegroup.group_coordinator.records import (
     TopicPartitions,
 )
 
-__all__ = ["GroupMetadata"]
-
 #: Deleted topics that are remembered, and for how long: longer than anybody keeps metadata. Kafka gives no id twice;
 #: one that was made from a name (brokers without ids) means the next topic of that name.
 MAX_DELETED_TOPICS = 1_000

@@ -9,16 +9,6 @@ from sharegroup.protocol.row_fields import MAX_MEMBER_ID_LENGTH
 from sharegroup.protocol.share_group_requests import HeartbeatRequest
 from sharegroup.types import is_topic_name
 
-__all__ = [
-    "JOIN_GROUP_EPOCH",
-    "LEAVE_GROUP_EPOCH",
-    "LEAVE_GROUP_STATIC_MEMBER_EPOCH",
-    "check_capacity",
-    "check_request",
-    "existing_member",
-    "fence",
-]
-
 JOIN_GROUP_EPOCH = 0
 LEAVE_GROUP_EPOCH = -1
 #: A static member leaves, and will be back (KIP-848).

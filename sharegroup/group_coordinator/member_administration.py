@@ -32,8 +32,6 @@ from sharegroup.protocol.share_group_responses import (
     RemoveMembersResponse,
 )
 
-__all__ = ["invoke_consumer_rebalance", "remove_members"]
-
 
 def invoke_consumer_rebalance(
     group: GroupMetadata, request: InvokeConsumerRebalanceRequest, append_ms: int, now_ms: int, config: GroupConfig

@@ -21,8 +21,6 @@ from sharegroup.group_coordinator.results import CoordinatorResult, named
 from sharegroup.protocol.share_group_requests import AlterOffsetsRequest, StartOffset, TopicMetadata
 from sharegroup.protocol.share_group_responses import AlterOffsetsResponse, PartitionError
 
-__all__ = ["alter_offsets"]
-
 
 def alter_offsets(group: GroupMetadata, request: AlterOffsetsRequest, now_ms: int) -> CoordinatorResult:
     """Alter what can be altered, and tell of each share-partition; an unknown group is made, empty.

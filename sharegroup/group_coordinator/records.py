@@ -11,24 +11,6 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
-__all__ = [
-    "Assignment",
-    "DeletedTopicRecord",
-    "GroupState",
-    "Record",
-    "SessionRecord",
-    "ShareGroupConfigRecord",
-    "ShareGroupMemberRecord",
-    "ShareGroupRecord",
-    "SharePartitionRecord",
-    "SharePartitionStatus",
-    "SoftRecord",
-    "TableRecord",
-    "TargetAssignmentMetadataRecord",
-    "TargetAssignmentRecord",
-    "TopicPartitions",
-]
-
 #: Start offset of a share-partition whose topic is new to the group: share.auto.offset.reset decides.
 BY_AUTO_OFFSET_RESET = -1
 #: Start offset of a partition added to a topic that the group already reads: all of its records are new to the group.

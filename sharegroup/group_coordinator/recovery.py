@@ -19,8 +19,6 @@ from sharegroup.group_coordinator.records import (
 from sharegroup.group_coordinator.static_membership import session_timeout_ms
 from sharegroup.group_coordinator.target_assignment import assigned
 
-__all__ = ["load"]
-
 
 def load(group_id: str, rows: Iterable[TableRecord], now_ms: int, config: GroupConfig) -> GroupMetadata:
     """Replay rows (of each key at least the last one, tombstones included or not) and give members a fresh session.

@@ -28,8 +28,6 @@ from sharegroup.protocol.share_group_responses import (
     ShareGroupResponse,
 )
 
-__all__ = ["Configure", "CoordinatorResult", "FenceMember", "ReleaseMember", "named", "refused"]
-
 
 class ReleaseMember(NamedTuple):
     """Release what a member that is gone has acquired: in every initialized share-partition of the group.

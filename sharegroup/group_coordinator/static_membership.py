@@ -25,8 +25,6 @@ from sharegroup.group_coordinator.group_metadata import GroupMetadata
 from sharegroup.group_coordinator.records import ShareGroupMemberRecord
 from sharegroup.protocol.share_group_requests import HeartbeatRequest
 
-__all__ = ["GONE", "check_identity", "check_incarnation", "member_id_of", "session_timeout_ms"]
-
 #: The incarnation of a member that has left for a restart: no process's.
 GONE = ""
 

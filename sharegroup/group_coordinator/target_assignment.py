@@ -24,8 +24,6 @@ from sharegroup.group_coordinator.records import (
     TopicPartitions,
 )
 
-__all__ = ["assigned", "is_pending", "next_run_ms", "update_target_assignment"]
-
 
 def is_pending(group: GroupMetadata) -> bool:
     """Whether the group has changed since the assignor ran."""

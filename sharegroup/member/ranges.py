@@ -85,9 +85,7 @@ class OfferedBatch(NamedTuple):
 
     @classmethod
     def from_json(cls, row: Mapping[str, Any]) -> OfferedBatch:
-        """The inverse of `to_json`. Raises ValueError for a batch of a version without topic ids."""
-        if any(len(r) != len(HeldRange._fields) for r in row["ranges"]):
-            raise ValueError("its ranges do not name their topics by id")
+        """The inverse of `to_json`."""
         return cls(row["seq"], row["incarnation"], tuple(HeldRange(*r) for r in row["ranges"]))
 
     def rows(self) -> list[tuple[Any, ...]]:

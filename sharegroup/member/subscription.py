@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-__all__ = ["Subscription"]
-
 #: Kafka's own topics, and the job's: no pattern means them, as with Kafka's exclude.internal.topics.
 _INTERNAL = "__"
 

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from sharegroup.metrics import gateway_catalogue as catalogue
 from sharegroup.metrics.metric import Counter, Family, Histogram
 
-__all__ = ["PASSED_THROUGH", "ClientCounts"]
-
 #: The `api` of all requests that go to the upstream brokers undecoded.
 PASSED_THROUGH = "passed_through"
 #: The gateway is full.

@@ -10,8 +10,6 @@ from sharegroup.metrics.group_labels import GroupLabels
 from sharegroup.metrics.metric import Counter, Family, Histogram
 from sharegroup.types import Cause, RecordState
 
-__all__ = ["DELIVERY_LIMIT", "Deliveries"]
-
 #: Why a record is archived that would have come again.
 DELIVERY_LIMIT = "delivery_limit"
 _ACKNOWLEDGED = {cause.value for cause in (Cause.ACCEPT, Cause.RELEASE, Cause.REJECT, Cause.RENEW, Cause.GAP)}

@@ -10,8 +10,6 @@ from sharegroup.metrics import job_catalogue as catalogue
 from sharegroup.metrics.group_labels import GroupLabels
 from sharegroup.metrics.metric import Counter, Family, gauge
 
-__all__ = ["GroupCounts"]
-
 _Row = Mapping[str, Any]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["OTHER", "GroupLabels"]
-
 #: The `group` of what all groups without series of their own add up to.
 OTHER = "(other)"
 

@@ -18,8 +18,6 @@ from sharegroup.metrics.metric import Counter, Family, Histogram, Kind, Labels, 
 from sharegroup.metrics.share_partitions import SharePartitionSizes
 from sharegroup.metrics.window_sizes import WindowSizes
 
-__all__ = ["FinishedBatch", "JobCounts", "RowChange"]
-
 #: A table, and a row of it as it was and as it becomes; None: it is not there.
 RowChange = tuple[str, Mapping[str, Any] | None, Mapping[str, Any] | None]
 

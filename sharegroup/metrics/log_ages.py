@@ -12,8 +12,6 @@ A flat tuple (end, seen_ms, end, seen_ms, ...), ascending, as there may be one f
 
 from __future__ import annotations
 
-__all__ = ["MOST_ENDS", "Ages", "seen", "since_ms"]
-
 Ages = tuple[int, ...]
 #: So many ends are kept; then every other one goes, and the age is known to within a larger part of it.
 MOST_ENDS = 8

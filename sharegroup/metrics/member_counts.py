@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-__all__ = ["FETCH_MANAGER", "MemberCounts"]
-
 CONSUMER = "consumer-share-metrics"
 COORDINATOR = "consumer-share-coordinator-metrics"
 FETCH_MANAGER = "consumer-share-fetch-manager-metrics"

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-__all__ = ["Counter", "Family", "Histogram", "Kind", "Labels", "Metric", "Observations", "gauge"]
-
 Labels = tuple[str, ...]
 
 

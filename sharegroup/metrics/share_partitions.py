@@ -15,8 +15,6 @@ from sharegroup.metrics.log_ages import Ages, seen, since_ms
 from sharegroup.metrics.metric import Family, Labels, Metric, gauge
 from sharegroup.metrics.window_sizes import WindowSizes
 
-__all__ = ["SharePartitionSizes"]
-
 _Key = tuple[str, str, int]
 #: Lag, available, acquired, in flight, share-partitions.
 _Sums = tuple[int, int, int, int, int]

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["WindowSizes"]
-
 
 class WindowSizes(NamedTuple):
     """Offsets as in `share_group_state`. `log_end_offset` is -1 while nobody has told it; `is_led` is False for a

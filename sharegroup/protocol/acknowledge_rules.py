@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType
 
-__all__ = ["asks_for_renewal", "check_batches", "check_renewing_fetch"]
-
 _TYPES = frozenset(AcknowledgeType)
 
 

@@ -8,8 +8,6 @@ from collections.abc import Iterator, Sequence
 from sharegroup.protocol.share_partition_requests import MAX_RANGES_PER_ROW
 from sharegroup.types import AcknowledgementBatch, AcquiredRange
 
-__all__ = ["MAX_ROW_BYTES", "acknowledgement_rows"]
-
 #: Of the JSON of batches and grants; well below what a topic takes by default (1 MiB).
 MAX_ROW_BYTES = 600_000
 #: Of one batch in one row; together with MAX_RANGES_PER_ROW grants they fit into a row.

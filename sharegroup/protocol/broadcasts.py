@@ -7,17 +7,6 @@ from typing import Any, ClassVar
 
 from sharegroup.json_text import from_json, to_json
 
-__all__ = [
-    "EVERYBODY",
-    "Broadcast",
-    "MemberLeftBroadcast",
-    "NewLeaderBroadcast",
-    "TopicDeletedBroadcast",
-    "broadcast_row",
-    "decode_broadcast",
-    "encode_broadcast",
-]
-
 #: Key, and `reply_to`, of such a row.
 EVERYBODY = "*"
 

@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from sharegroup.json_text import from_json, to_json
 
-__all__ = ["GATEWAYS", "GatewayAddress", "GatewayRow", "decode_gateway", "encode_gateway"]
-
 #: Key of such a row.
 GATEWAYS = "gateways"
 _MOST_PORT = 65_535

@@ -7,8 +7,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-__all__ = ["attempts_together"]
-
 
 class _Delivered(Protocol):
     @property

@@ -11,8 +11,6 @@ from typing import Any
 
 from sharegroup.json_text import from_json, to_json
 
-__all__ = ["LISTS", "as_record", "records_of", "rows_of"]
-
 LISTS = "[]"
 #: Characters of a list: far below the size that brokers take by default, and enough for some hundred rows.
 _MOST_CHARACTERS = 200_000

@@ -41,15 +41,6 @@ from sharegroup.protocol.share_partition_responses import (
 from sharegroup.protocol.typed_rows import field_names, row_values
 from sharegroup.types import AcquiredRange
 
-__all__ = [
-    "Response",
-    "decode_responses",
-    "encode_response",
-    "share_group_refusal",
-    "share_partition_refusal",
-    "without_content",
-]
-
 Response = SharePartitionResponse | ShareGroupResponse
 
 
@@ -101,7 +92,7 @@ def encode_response(response: Response) -> dict[str, Any]:
 
 
 def decode_responses(value: bytes) -> list[Response]:
-    """Read the rows of a record of the response topic, also of an earlier version; raises ValueError."""
+    """Read the rows of a record of the response topic; raises ValueError."""
     return [_response(row) for row in rows_of(value)]
 
 

@@ -14,13 +14,13 @@ from sharegroup.errors import ErrorCode, InvalidRequestRow, RequestError
 from sharegroup.json_text import from_json
 from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange
 
-#: MemberId is a UUID in its text form (kafka_surface: ShareGroupHeartbeat, at most 36 characters).
+#: MemberId is a UUID in its text form (ShareGroupHeartbeat: at most 36 characters).
 MAX_MEMBER_ID_LENGTH = 36
 #: As many characters as any text may have that answers repeat, or tables keep; Kafka's own names are far shorter.
 MAX_TEXT_LENGTH = 1_024
 MAX_OFFSET = 2**63 - 1
 MAX_INT32 = 2**31 - 1
-#: DeliveryCount is an int16 (kafka_surface: ShareFetchResponse).
+#: DeliveryCount is an int16 in ShareFetchResponse.
 MAX_DELIVERY_COUNT = 2**15 - 1
 
 

@@ -18,21 +18,6 @@ from sharegroup.protocol.share_group_requests import (
     MemberIdentity,
 )
 
-__all__ = [
-    "AlterConfigsResponse",
-    "AlterOffsetsResponse",
-    "DeleteGroupResponse",
-    "DeleteOffsetsResponse",
-    "HeartbeatResponse",
-    "InvokeConsumerRebalanceResponse",
-    "MemberError",
-    "PartitionError",
-    "RemoveMembersResponse",
-    "ShareGroupRefusal",
-    "ShareGroupResponse",
-    "TopicError",
-]
-
 
 class PartitionError(NamedTuple):
     """What happened to one share-partition of alter_offsets; error code 0 where it was altered."""

@@ -10,17 +10,6 @@ from sharegroup.errors import ErrorCode
 from sharegroup.protocol.share_partition_requests import ACKNOWLEDGE, FETCH, RELEASE_MEMBER, UNACQUIRE
 from sharegroup.types import AcquiredRange
 
-__all__ = [
-    "WANTED",
-    "AcknowledgeResponse",
-    "FetchResponse",
-    "ReleaseMemberResponse",
-    "SharePartitionRefusal",
-    "SharePartitionResponse",
-    "UnacquireResponse",
-    "WantedNotice",
-]
-
 #: Type of a row that answers nothing: members of others wait for records while this requester's hold some.
 WANTED = "wanted"
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
-__all__ = ["field_names", "row_values"]
-
 _FIELD_NAMES: dict[type[Any], tuple[str, ...]] = {}
 
 

@@ -171,11 +171,6 @@ class SharePartition:
         return self._window.terminal_count
 
     @property
-    def in_flight_ranges(self) -> int:
-        """The number of ranges that the window consists of: what memory and time follow."""
-        return len(self._window)
-
-    @property
     def available_count(self) -> int:
         """Records in flight that wait to be delivered again."""
         return self._window.available_count

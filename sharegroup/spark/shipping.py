@@ -1,7 +1,7 @@
 """How the package reaches every Python process of a Spark application, whether or not it is installed there.
 
 Executors get it the way Spark has for it: a zip of the package by `addPyFile`. The driver's planning worker, which asks
-a Python data source for its offsets, does not get py-files (engine trials, E13), but it runs on the driver's machine.
+a Python data source for its offsets, does not get py-files, but it runs on the driver's machine.
 So the registered data source is a thin class that travels by value, puts that same zip on its path and then imports the
 real reader. Nothing else travels by value: unpickling the package's classes anew in each task would cost tens of
 milliseconds.

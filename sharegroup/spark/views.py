@@ -18,7 +18,6 @@ from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
 
-from delta.tables import DeltaTable
 from kafka.errors import KafkaTimeoutError
 from pyspark.sql import SparkSession
 
@@ -49,13 +48,10 @@ def create_views(spark: SparkSession, tables_path: str, database: str | None = N
     if "://" not in tables_path:  # Spark takes a relative location for one below its warehouse
         tables_path = str(Path(tables_path).resolve())
     prefix = f"`{database}`." if database else ""
-    has_base = DeltaTable.isDeltaTable(spark, table_path(tables_path, SHARE_GROUP_STATE_BASE))
     for spec in ALL_TABLES:
-        if has_base or spec is not SHARE_GROUP_STATE_BASE:  # tables of an earlier version have none
-            _register(spark, f"{prefix}`{spec.name}`", table_path(tables_path, spec))
-    source = f"{prefix}`{SHARE_GROUP_STATE.name}`"
-    if has_base:
-        source = f"({_current_records(spark, f'{prefix}`{SHARE_GROUP_STATE_BASE.name}`', source)})"
+        _register(spark, f"{prefix}`{spec.name}`", table_path(tables_path, spec))
+    state, base = (f"{prefix}`{spec.name}`" for spec in (SHARE_GROUP_STATE, SHARE_GROUP_STATE_BASE))
+    source = f"({_current_records(spark, base, state)})"
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {IN_FLIGHT} AS {in_flight_sql(source)}")
     spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {SHARE_GROUP_OFFSETS} AS {share_group_offsets_sql(source)}")
 
@@ -63,8 +59,7 @@ def create_views(spark: SparkSession, tables_path: str, database: str | None = N
 def in_flight_sql(source: str = SHARE_GROUP_STATE.name) -> str:
     """The statement behind the view `in_flight`, over any `source` that can stand after FROM.
 
-    `source` may name a version: "share_group_state VERSION AS OF 12", "delta.`/data/tables/share_group_state`". It must
-    have the column `topic_id`, which versions before an upgrade of the table lack.
+    `source` may name a version: "share_group_state VERSION AS OF 12", "delta.`/data/tables/share_group_state`".
     """
     return _statement(IN_FLIGHT, source)
 

@@ -145,6 +145,6 @@ def _member(row: Mapping[str, Any]) -> MemberDescription:
         row["client_host"],
         tuple(row["subscribed_topic_names"]),
         assignment,
-        row.get("group_instance_id"),  # a table of before static members does not have it
-        row.get("incarnation_id"),
+        row["group_instance_id"],
+        row["incarnation_id"],
     )

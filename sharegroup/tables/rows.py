@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from sharegroup.errors import ShareGroupError
-from sharegroup.tables.schemas import TableSpec, table_path
+from sharegroup.tables.schemas import FORMAT_PROPERTY, FORMAT_VERSION, TableSpec, table_path
 from sharegroup.tables.store_outage import one_line
 
 StorageOptions = Mapping[str, str] | None
@@ -25,20 +25,32 @@ class TableMissingError(TableUnavailableError):
     """The table is not there: no job has run on this `tables.path`."""
 
 
+class TableFormatError(TableUnavailableError):
+    """Another version of this project wrote the table, in a format that this one does not read."""
+
+
+def check_format(table: DeltaTable, spec: TableSpec) -> None:
+    """Raise TableFormatError unless the table has the format that this version reads and writes."""
+    found = table.metadata().configuration.get(FORMAT_PROPERTY)
+    if found != FORMAT_VERSION:
+        raise TableFormatError(
+            f"table {spec.name} has format {found}, and this version reads format {FORMAT_VERSION}: "
+            "run the version that wrote it, or set tables.path to an empty directory"
+        )
+
+
 def open_table(tables_path: str, spec: TableSpec, storage_options: StorageOptions = None) -> DeltaTable:
-    """The table's handle at its newest version. Raises TableMissingError, TableUnavailableError."""
+    """The table's handle at its newest version.
+
+    Raises TableMissingError, TableFormatError, TableUnavailableError.
+    """
     try:
         table = DeltaTable(table_path(tables_path, spec), storage_options=dict(storage_options or {}) or None)
     except TableNotFoundError as error:
         raise TableMissingError(f"table {spec.name} is not there: no job has run on {tables_path}") from error
     except (DeltaError, OSError) as error:
         raise TableUnavailableError(f"table {spec.name} cannot be opened: {one_line(error)}") from error
-    missing = spec.missing_columns(pa.schema(table.schema()))
-    if missing:
-        raise TableUnavailableError(
-            f"table {spec.name} was written by an earlier version and lacks {', '.join(missing)}: "
-            "the job upgrades it when it starts"
-        )
+    check_format(table, spec)
     return table
 
 

@@ -83,7 +83,7 @@ class RowsByFile:
 class DeltaFiles:
     """The files of a table at its handle's version, read from where the table is; `options` are the storage's.
 
-    Rows have the spec's columns (or `columns`), null where an earlier version of the job wrote none.
+    Rows have the spec's columns, or `columns`.
     """
 
     def __init__(

@@ -7,7 +7,6 @@ that it changes. Column comments go into the Delta schema, where DESCRIBE TABLE 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,6 +14,8 @@ import pyarrow as pa
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 #: The partition column of a table of current state.
 CHUNK = "chunk"
+#: The table property that holds the version of the tables' format, and the version that this code reads and writes.
+FORMAT_PROPERTY, FORMAT_VERSION = "sharegroup.format", "1"
 
 
 def _column(name: str, kind: pa.DataType, comment: str, nullable: bool = True) -> pa.Field:
@@ -31,34 +32,17 @@ _CHUNK = _column(
 
 @dataclass(frozen=True)
 class TableSpec:
-    """A table's name and form. `key` is empty for a table that only grows; else its rows are current state, by key.
-
-    `added` are the columns that rows can be read without: those of an earlier version do not have them.
-    """
+    """A table's name and form. `key` is empty for a table that only grows; else its rows are current state, by key."""
 
     name: str
     schema: pa.Schema
     partition_by: tuple[str, ...] = ()
     key: tuple[str, ...] = ()
-    added: tuple[str, ...] = (CHUNK,)
 
     @property
     def is_append_only(self) -> bool:
         """Whether rows are only ever added (and pruned by day)."""
         return not self.key
-
-    def missing_columns(self, schema: pa.Schema) -> tuple[str, ...]:
-        """The columns, and fields in them, that a table of this schema lacks: an earlier version made it."""
-        there = {*self.added, *_names(schema)}
-        return tuple(name for name in _names(self.schema) if name not in there)
-
-
-def _names(fields: Iterable[pa.Field], prefix: str = "") -> Iterator[str]:
-    """Column names, and those of the fields of structs in lists."""
-    for field in fields:
-        yield prefix + field.name
-        if pa.types.is_list(field.type) and pa.types.is_struct(field.type.value_type):
-            yield from _names(field.type.value_type, f"{prefix}{field.name}.")
 
 
 def table_path(root: str, spec: TableSpec) -> str:
@@ -216,7 +200,6 @@ SHARE_GROUP_MEMBERS = TableSpec(
     ),
     partition_by=(CHUNK,),
     key=("group_id", "member_id"),
-    added=(CHUNK, "group_instance_id", "incarnation_id"),
 )
 
 SHARE_PARTITIONS = TableSpec(

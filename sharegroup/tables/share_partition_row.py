@@ -11,7 +11,7 @@ from sharegroup.types import SharePartitionKey
 class SharePartitionRow(NamedTuple):
     """A row of the `share_partitions` table: to be led, or its state to be deleted.
 
-    `auto_offset_reset` says where it starts, if `start_offset` (-1) does not; None in tables of before.
+    `auto_offset_reset` says where it starts if `start_offset` is -1; None otherwise.
     """
 
     key: SharePartitionKey

@@ -8,8 +8,7 @@ Who wants the present state reads the base and the records that came after its c
 
 It says nothing that `share_group_state` does not say, and may be missing, or be behind by any number of records. Upkeep
 writes it anew from time to time (`commit.state_base_upkeep`); its earlier versions stay as long as any table's, so that
-a pinned version of the state has one as well. Records are never changed after they were written; whoever upgrades
-`share_group_state` otherwise than by appending records above all others empties the base.
+a pinned version of the state has one as well. Records are never changed after they were written.
 """
 
 from __future__ import annotations

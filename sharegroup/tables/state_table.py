@@ -77,8 +77,6 @@ def read_current_states(
 def folded_states(rows: pa.Table, base: pa.Table = _NO_BASE) -> dict[SharePartitionKey, ShareGroupOffset]:
     """The state of each share-partition that rows of the table, in any order, add up to, after those of a base.
 
-    Rows without a topic id are of an earlier version, and were carried over to rows that have one.
-
     Rows are totally ordered by (leader epoch, batch id): leaders follow each other, and each writes at most one row of
     a share-partition in a batch. Only rows from a share-partition's newest snapshot on are turned into records.
     """
@@ -102,7 +100,7 @@ def current_rows(rows: pa.Table, base: pa.Table) -> tuple[pa.Table, pa.Table]:
     """
     base = base.filter(pc.is_valid(base["topic_id"]))
     count = len(base)
-    rows = rows.filter(pc.is_valid(rows["topic_id"])).select(_COLUMNS)
+    rows = rows.select(_COLUMNS)
     order = pc.sort_indices(rows, sort_keys=[("leader_epoch", "ascending"), ("batch_id", "ascending")])
     snapshots = base.select([*_KEY_COLUMNS, "snapshot_epoch"]).append_column(
         "record_type", pa.array(["ShareSnapshot"] * count, pa.string())

@@ -140,10 +140,7 @@ def _outcome(row: Mapping[str, Any]) -> str:
 def _final_transitions(
     transitions: pa.Table, topic: str, partition: int, log_end_offset: int, topic_id: str | None
 ) -> np.ndarray[Any, Any]:
-    """How often each offset entered a final state: ranges add +1 where they begin and -1 where they have ended.
-
-    Rows of an earlier version have no topic id, and are any topic's of that name.
-    """
+    """How often each offset entered a final state: ranges add +1 where they begin and -1 where they have ended."""
     steps = np.zeros(log_end_offset + 1, dtype=np.int64)
     for row in transitions.to_pylist():
         is_it = (row["topic"], row["partition"]) == (topic, partition) and row["topic_id"] in (topic_id, None)

@@ -4,7 +4,7 @@
         kafka.create_topic("orders", partitions=3)
         KafkaProducer(bootstrap_servers=kafka.bootstrap_servers)
 
-    python -m sharegroup.testkit.embedded_kafka --port 9092     # one to try things on, until Ctrl-C
+    sharegroup broker --port 9092     # one to try things on, until Ctrl-C
 
 Broker and controller are one KRaft node (for more, see `embedded_kafka_cluster`), on free ports, with the JARs of
 `conf/ivy.xml`; releases of before KRaft have a ZooKeeper in the controller's place. The processes do not outlive us
@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import NamedTuple, NoReturn
@@ -32,10 +32,9 @@ from typing import NamedTuple, NoReturn
 from kafka import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from sharegroup.command_parser import CommandParser
+from sharegroup.spark.jars import QUICK_START, JarsError, jars, java
 from sharegroup.testkit.class_archive import BROKER
 from sharegroup.testkit.guarded_process import GuardedProcess
-from sharegroup.testkit.jars import QUICK_START, JarsError, jars, java
 from sharegroup.topics.cluster_description import describe_cluster
 
 HOST = "127.0.0.1"  # not localhost: clients would try ::1 first, where the broker does not listen
@@ -457,7 +456,7 @@ def _interrupt(_signum: int, _frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _serve(kafka: EmbeddedKafka, topics: list[str]) -> None:
+def _serve(kafka: EmbeddedKafka, topics: Sequence[str]) -> None:
     for topic in topics:
         name, _, partitions = topic.partition(":")
         kafka.create_topic(name, int(partitions or 1))
@@ -466,24 +465,18 @@ def _serve(kafka: EmbeddedKafka, topics: list[str]) -> None:
         kafka.wait()
 
 
-def main(arguments: list[str]) -> int:
-    """Runs a broker until Ctrl-C or SIGTERM and prints its bootstrap address once it is ready."""
-    parser = CommandParser(prog="python -m sharegroup.testkit.embedded_kafka", description=main.__doc__)
-    parser.add_argument("--port", type=int, default=9092, help="where clients connect; 0 picks a free port")
-    parser.add_argument("--data-dir", type=Path, help="keeps the data here; without it, it goes when the broker stops")
-    parser.add_argument("--topic", action="append", default=[], metavar="NAME[:PARTITIONS]", help="create it first")
-    options = parser.parse_args(arguments)
+def run_broker(port: int, data_dir: Path | None, topics: Sequence[str]) -> int:
+    """Runs a broker until Ctrl-C or SIGTERM and prints its bootstrap address once it is ready; the exit code.
+
+    A topic is "name" or "name:partitions".
+    """
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        with EmbeddedKafka(port=options.port, data_dir=options.data_dir) as kafka:
-            _serve(kafka, options.topic)
+        with EmbeddedKafka(port=port, data_dir=data_dir) as kafka:
+            _serve(kafka, topics)
     except (EmbeddedKafkaError, JarsError) as error:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130  # asked to stop while it started
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

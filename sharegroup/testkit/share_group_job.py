@@ -20,8 +20,8 @@ import yaml
 
 from sharegroup.commit.fault_points import VARIABLE as FAULT_POINT
 from sharegroup.config import NO_CELL, Config, load_config
+from sharegroup.spark.local_spark import local_settings
 from sharegroup.spark.log_set_up import LINES_VARIABLE
-from sharegroup.testkit.local_spark import local_settings
 from sharegroup.testkit.raw_member import RawMember, RequestClient
 from sharegroup.testkit.submitted_job import SubmittedJob, SubmittedJobError
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pyspark
 
-from sharegroup.testkit.local_spark import local_settings
+from sharegroup.spark.local_spark import local_settings
 from sharegroup.testkit.logged_process import LoggedProcess, LoggedProcessError
 
 ROOT = Path(__file__).resolve().parents[2]

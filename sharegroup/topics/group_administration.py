@@ -11,8 +11,6 @@ from sharegroup.protocol.share_group_responses import AlterConfigsResponse, Alte
 from sharegroup.topics.job_question import TIMEOUT_S, ask_job
 from sharegroup.topics.row_channel import RowChannel
 
-__all__ = ["alter_configs", "alter_offsets"]
-
 
 def alter_offsets(
     config: Config, group_id: str, start_offsets: Mapping[tuple[str, int], int], timeout_s: float = TIMEOUT_S

@@ -9,8 +9,6 @@ from kafka import KafkaAdminClient, TopicPartition
 from kafka.errors import KafkaError, NoError
 from kafka.structs import OffsetAndMetadata
 
-__all__ = ["GroupOffsets"]
-
 
 class GroupOffsets:
     """Commits offsets, by kafka-python's `settings`; connects at the first commit."""

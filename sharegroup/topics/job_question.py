@@ -22,8 +22,6 @@ from sharegroup.topics.client_settings import python_properties
 from sharegroup.topics.kafka_clients import KafkaUnavailableError
 from sharegroup.topics.row_channel import RowChannel, RowTopics
 
-__all__ = ["TIMEOUT_S", "JobNotAnsweringError", "ask_job"]
-
 #: A busy job answers within seconds; one that is restarted takes a minute.
 TIMEOUT_S = 120.0
 _POLL_MS = 100

@@ -10,8 +10,6 @@ from kafka.errors import KafkaTimeoutError
 
 from sharegroup.topics.client_settings import ClientSettings
 
-__all__ = ["read_records"]
-
 _POLL_MS = 200
 
 

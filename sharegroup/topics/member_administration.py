@@ -30,7 +30,7 @@ def invoke_consumer_rebalance(
     """Have static members that are away leave now, and the assignor run (KIP-345); those that have left.
 
     Raises RequestError with what the coordinator refuses it for (INVALID_GROUP_ID, GROUP_ID_NOT_FOUND, INVALID_REQUEST
-    for a group without members, and by a job of before), JobNotAnsweringError, KafkaUnavailableError.
+    for a group without members), JobNotAnsweringError, KafkaUnavailableError.
     """
 
     def request(_channel: RowChannel, name: str) -> InvokeConsumerRebalanceRequest:

@@ -26,12 +26,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from sharegroup.config.gateway import GatewayConfig
 from sharegroup.gateway.clients.login_turns import LoginTurns
 from sharegroup.gateway.security import audit
+from sharegroup.gateway.security.caller import Caller
 from sharegroup.gateway.security.credentials import Credentials, load_credentials
 from sharegroup.gateway.security.kept import Kept, KeptFiles
 from sharegroup.gateway.security.listener import is_loopback
-from sharegroup.gateway.wire.request import Caller
-
-__all__ = ["Access", "Tokens"]
 
 #: Logins that are known to be right; more are proved again.
 _MOST_KNOWN = 256

@@ -17,8 +17,6 @@ from sharegroup.ui.access import Access
 from sharegroup.ui.changes import Changes
 from sharegroup.ui.pages import Pages, Parts
 
-__all__ = ["application"]
-
 
 def application(parts: Parts, config: GatewayConfig, host: str) -> Access:
     """The application for a listener at `host`. Raises InvalidConfigError for users that cannot be read."""

@@ -13,15 +13,13 @@ from starlette.responses import RedirectResponse, Response
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.security import audit
 from sharegroup.gateway.security.acl import Resource
-from sharegroup.gateway.wire.request import Caller
+from sharegroup.gateway.security.caller import Caller
 from sharegroup.protocol.share_group_requests import MemberIdentity
 from sharegroup.topics.group_administration import alter_configs, alter_offsets
 from sharegroup.topics.member_administration import remove_members
 from sharegroup.ui.looks import PartitionLook
 from sharegroup.ui.pages import Parts, caller_of
 from sharegroup.ui.words import address
-
-__all__ = ["Changes"]
 
 #: How long a browser is kept waiting for the job.
 _TIMEOUT_S = 30.0

@@ -18,8 +18,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from sharegroup.gateway.clients.address_limits import AddressLimits
 from sharegroup.gateway.clients.seldom import Seldom
 
-__all__ = ["MOST_CONNECTIONS", "PageConnections"]
-
 logger = logging.getLogger(__name__)
 
 #: Connections in all, and of one address. Browsers open six, and close them when they have nothing to load.

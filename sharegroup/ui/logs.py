@@ -16,8 +16,6 @@ from sharegroup.topics.client_settings import python_properties
 from sharegroup.topics.log_records import read_records
 from sharegroup.topics.topic_lookup import TopicLookup
 
-__all__ = ["BrokerLogs", "Logs", "LogsUnavailableError", "Payload"]
-
 Place = tuple[str, int]
 
 #: Brokers that do not answer hold up a look for so long, and a page never: pages show the newest look.

@@ -32,8 +32,6 @@ from sharegroup.types import RecordState, SharePartitionKey, StateBatch
 from sharegroup.ui.logs import Logs, Place
 from sharegroup.ui.trend import LagHistory
 
-__all__ = ["GroupLook", "Look", "Looks", "PartitionLook"]
-
 logger = logging.getLogger(__name__)
 
 INTERVAL_S = 5.0

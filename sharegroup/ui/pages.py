@@ -18,7 +18,7 @@ from sharegroup.errors import ShareGroupError
 from sharegroup.gateway.groups.group_config_entries import config_entries
 from sharegroup.gateway.security.acl import Operation, Resource
 from sharegroup.gateway.security.authorization import Authorization
-from sharegroup.gateway.wire.request import Caller
+from sharegroup.gateway.security.caller import Caller
 from sharegroup.tables import read_record_history
 from sharegroup.tables.dead_ends import LIMIT_CAUSES, REJECTED_CAUSES, DeadEnds, HourCounts, hours_since, read_dead_ends
 from sharegroup.types import RecordState
@@ -45,8 +45,6 @@ from sharegroup.ui.window import (
     zones,
     zoomed,
 )
-
-__all__ = ["Pages", "Parts"]
 
 _SORTS = ("group", "lag", "members", "acquired", "oldest")
 _HOURS = (1, 24, 168, 720)
@@ -84,7 +82,6 @@ class Pages:
             "combined": lambda query, name, value: {**query, name: value},
             "number": words.number,
             "moment": words.moment,
-            "time": words.time_text,
             "rate": words.rate,
         }
         self._templates.filters |= filters

@@ -31,8 +31,6 @@ from sharegroup.ui.logs import BrokerLogs, Logs
 from sharegroup.ui.looks import Looks
 from sharegroup.ui.pages import Parts
 
-__all__ = ["PageServer", "PageUnavailableError", "run_page"]
-
 logger = logging.getLogger(__name__)
 
 #: Connections that may wait to be accepted.

@@ -13,19 +13,15 @@ def number(value: int | None) -> str:
     return UNKNOWN if value is None else f"{value:,}"
 
 
-def moment(at_ms: int | None) -> str:
-    """A time in ms since 1970, UTC, to the second; a number that no calendar has, as producers may send, in ms."""
-    if at_ms is None:
+def moment(at: datetime | int | None, sep: str = " ", timespec: str = "seconds", zone: str = "") -> str:
+    """Return a time, or ms since 1970, in UTC. A number that no calendar has, as producers may send, stays in ms."""
+    if at is None:
         return UNKNOWN
     try:
-        return time_text(datetime.fromtimestamp(at_ms / 1000, UTC))
+        time = datetime.fromtimestamp(at / 1000, UTC) if isinstance(at, int) else at.astimezone(UTC)
     except (ValueError, OverflowError, OSError):
-        return f"{at_ms} ms"
-
-
-def time_text(at: datetime | None) -> str:
-    """A time, in UTC, to the second."""
-    return UNKNOWN if at is None else at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+        return f"{at} ms"
+    return time.isoformat(sep, timespec).replace("+00:00", zone)
 
 
 def age(at_ms: int | None, now_ms: int) -> str:

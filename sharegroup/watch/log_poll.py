@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -101,7 +100,5 @@ class LogPoll:
 
 def _description(topic: Any) -> TopicDescription:
     topic_id = topic.topic_id or NO_TOPIC_ID  # None from a broker that knows no ids
-    if not isinstance(topic_id, uuid.UUID):
-        topic_id = uuid.UUID(topic_id)  # older versions of kafka-python give the text
     leaders = {p.partition_index: p.leader_id for p in topic.partitions if p.leader_id >= 0}
     return TopicDescription("" if topic_id == NO_TOPIC_ID else topic_id_text(topic_id), leaders)

@@ -24,7 +24,7 @@ from sharegroup.packed_json import pack_text, unpack_json
 #: The version of a table before anything was read from it.
 NOTHING_READ = -1
 #: Of the offset JSON.
-FORMAT = 3
+FORMAT = 1
 #: A list whose JSON is longer is packed, and is not to stand in the newest offset for long.
 _LARGE = 2_000
 

@@ -15,10 +15,10 @@ from confluent_kafka import Producer, ShareConsumer
 
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
 from sharegroup.testkit.gateway_process import GatewayProcess
-from sharegroup.testkit.java_tool import tool_command
 from sharegroup.testkit.logged_process import LoggedProcess
 from tests.benchmarks.engine import Engine, write_config
 from tests.benchmarks.figures import Figure, median
+from tests.integration.java_tool import tool_command
 
 NAME = "B17"
 _REACH_S = 1.0

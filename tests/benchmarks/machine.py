@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 
-from sharegroup.testkit.jars import jars, java
+from sharegroup.spark.jars import jars, java
 
 _PACKAGES = ("pyspark", "delta-spark", "deltalake", "kafka-python", "confluent-kafka", "pyarrow", "pandas")
 

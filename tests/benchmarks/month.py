@@ -26,7 +26,6 @@ from sharegroup.tables.schemas import (
     SHARE_PARTITION_TABLES,
     STATE_BATCH,
     TableSpec,
-    table_path,
 )
 from sharegroup.types import SharePartitionKey
 from tests.benchmarks.steady_batches import MEMBER_ID
@@ -156,7 +155,7 @@ def _table(columns: dict[str, Any], spec: TableSpec) -> pa.Table:
 
 
 def _append(tables_path: str, spec: TableSpec, rows: pa.Table) -> None:
-    write_deltalake(table_path(tables_path, spec), rows, mode="append")
+    write_deltalake(open_or_create(tables_path, spec), rows, mode="append")
 
 
 def _group_rows(keys: Sequence[SharePartitionKey]) -> dict[str, list[dict[str, Any]]]:

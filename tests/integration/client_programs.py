@@ -14,7 +14,7 @@ from typing import IO, NamedTuple, Protocol
 import psutil
 import pytest
 
-from sharegroup.testkit.java_tool import tool_command
+from tests.integration.java_tool import tool_command
 from tests.integration.waiting import wait_until
 
 _ROOT = Path(__file__).parents[2]

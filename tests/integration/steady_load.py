@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sharegroup.spark import ShareConsumer as SparkShareConsumer
 from sharegroup.testkit.delivery_audit import audit
-from sharegroup.testkit.java_tool import tool_command
 from sharegroup.testkit.logged_process import LoggedProcess
 from sharegroup.testkit.share_group_job import QUERY_FAILED, ShareGroupJobRun
+from tests.integration.java_tool import tool_command
 from tests.integration.share_members import Key
 from tests.integration.waiting import wait_until
 

@@ -14,8 +14,8 @@ from kafka import KafkaProducer
 
 from sharegroup.errors import ErrorCode
 from sharegroup.testkit.raw_member import RawMember, RequestClient
-from sharegroup.testkit.whole_log import whole_delivery_log
 from sharegroup.types import AcknowledgeType, AcquiredRange
+from tests.integration.whole_log import whole_delivery_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable

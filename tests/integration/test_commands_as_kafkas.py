@@ -17,8 +17,8 @@ from typing import NamedTuple
 import pytest
 
 from sharegroup.admin import ShareGroupAdmin
-from sharegroup.testkit.java_tool import tool_command
 from tests.integration.command_line import run as run_ours
+from tests.integration.java_tool import tool_command
 from tests.integration.served import Served
 from tests.integration.share_members import Member
 from tests.integration.waiting import wait_until

@@ -143,7 +143,7 @@ def broker_of(parent: int, kafka: EmbeddedKafka) -> psutil.Process:
 
 @pytest.fixture
 def by_hand() -> "Iterator[subprocess.Popen[str]]":
-    command = [sys.executable, "-m", "sharegroup.testkit.embedded_kafka", "--port", "0", "--topic", "orders:3"]
+    command = [sys.executable, "-m", "sharegroup.cli", "broker", "--port", "0", "--topic", "orders:3"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         yield process
         process.kill()

@@ -10,9 +10,9 @@ import pytest
 from sharegroup.errors import ErrorCode
 from sharegroup.testkit.raw_member import RawMember, RequestClient
 from sharegroup.testkit.share_group_job import ShareGroupJobRun
-from sharegroup.testkit.whole_log import whole_delivery_log
 from sharegroup.types import AcknowledgeType, AcquiredRange
 from tests.integration.waiting import wait_until
+from tests.integration.whole_log import whole_delivery_log
 
 if TYPE_CHECKING:
     from sharegroup.testkit.embedded_kafka import EmbeddedKafka

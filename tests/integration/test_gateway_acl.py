@@ -27,7 +27,7 @@ from kafka.errors import GroupAuthorizationFailedError, TopicAuthorizationFailed
 from sharegroup.gateway.security.credentials import hash_password
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
 from sharegroup.testkit.gateway_process import GatewayProcess
-from sharegroup.testkit.java_tool import tool_command
+from tests.integration.java_tool import tool_command
 from tests.integration.lone_gateway import lone_gateway
 from tests.integration.waiting import wait_until
 from tests.self_signed import make_pems

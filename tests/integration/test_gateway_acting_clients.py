@@ -11,9 +11,9 @@ from confluent_kafka.admin import AclOperation, AdminClient, NewTopic, ResourceT
 from kafka import KafkaProducer
 
 from sharegroup.testkit.gateway_process import GatewayProcess
-from sharegroup.testkit.java_tool import run_tool
 from sharegroup.testkit.share_group_job import ShareGroupJobRun
 from tests.integration.command_line import run
+from tests.integration.java_tool import run_tool
 from tests.integration.secured_broker import SecuredBroker, login_of_gateway, secured_broker
 from tests.integration.secured_clients import OAUTHBEARER, Secrets
 from tests.integration.share_members import Group, Member, keys, once

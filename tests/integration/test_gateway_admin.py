@@ -44,7 +44,7 @@ from sharegroup.protocol.messages import (
     ShareGroupDescribeResponse,
 )
 from sharegroup.tables import read_group, read_group_configs, read_groups, read_share_group_offsets
-from sharegroup.testkit.java_tool import tool_command
+from tests.integration.java_tool import tool_command
 from tests.integration.share_members import Group
 from tests.integration.waiting import wait_until
 

@@ -15,13 +15,13 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, TopicPartition
 
+from sharegroup.spark.jars import QUICK_START, jars, java
 from sharegroup.testkit.embedded_kafka import EmbeddedKafka
 from sharegroup.testkit.embedded_kafka_cluster import EmbeddedKafkaCluster
 from sharegroup.testkit.gateway_process import GatewayProcess
-from sharegroup.testkit.jars import QUICK_START, jars, java
-from sharegroup.testkit.java_tool import run_tool
 from sharegroup.testkit.share_group_job import ShareGroupJobRun
 from tests.integration.client_programs import CLIENTS, NEWEST, Program, Python
+from tests.integration.java_tool import run_tool
 from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.thorough

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sharegroup.testkit.gateway_process import GatewayProcess
-from sharegroup.testkit.whole_log import whole_delivery_log
 from tests.integration.share_members import Group, Record, keys
+from tests.integration.whole_log import whole_delivery_log
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer

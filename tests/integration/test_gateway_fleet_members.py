@@ -13,8 +13,8 @@ import pytest
 
 from sharegroup.testkit.embedded_kafka import free_port
 from sharegroup.testkit.gateway_process import GatewayProcess
-from sharegroup.testkit.java_tool import tool_command
 from sharegroup.testkit.logged_process import LoggedProcess
+from tests.integration.java_tool import tool_command
 from tests.integration.metric_scrapes import get
 from tests.integration.share_members import Group, Record, keys, once
 from tests.integration.waiting import wait_until

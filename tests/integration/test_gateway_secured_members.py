@@ -12,8 +12,8 @@ import yaml
 from confluent_kafka import KafkaError, KafkaException
 
 from sharegroup.testkit.gateway_process import GatewayProcess
-from sharegroup.testkit.java_tool import run_tool
 from tests.integration.command_line import Said, run
+from tests.integration.java_tool import run_tool
 from tests.integration.secured_clients import CERTIFIED, MECHANISMS, MTLS, OAUTHBEARER, Secrets
 from tests.integration.share_members import Group, Member, keys, once
 

@@ -12,8 +12,8 @@ from confluent_kafka import KafkaException
 
 from sharegroup.errors import ErrorCode
 from sharegroup.tables import read_group
-from sharegroup.testkit.java_tool import tool_command
 from sharegroup.testkit.logged_process import LoggedProcess
+from tests.integration.java_tool import tool_command
 from tests.integration.share_members import Group, Member, Record, keys, poll_in_turns
 from tests.integration.test_gateway_share_consumer import EXPLICIT
 from tests.integration.test_gateway_tools import CONSOLE

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kafka import KafkaConsumer, TopicPartition
 
-from sharegroup.testkit.java_tool import run_tool
+from tests.integration.java_tool import run_tool
 from tests.integration.share_members import Group
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from kafka.protocol.schemas.load_json import load_json
 
 from sharegroup.gateway.passing.rules import RULES
 from sharegroup.protocol import messages
-from sharegroup.testkit.jars import jars
+from sharegroup.spark.jars import jars
 from tests.compatibility_page import apis
 
 #: kafka-python's, which the gateway reads and writes itself

@@ -11,13 +11,13 @@ from kafka import KafkaAdminClient
 
 from sharegroup.config.storage_options import hadoop_properties
 from sharegroup.errors import ErrorCode
+from sharegroup.spark.local_spark import local_settings
 from sharegroup.testkit.gateway_process import GatewayProcess
-from sharegroup.testkit.local_spark import local_settings
 from sharegroup.testkit.raw_member import RawMember
-from sharegroup.testkit.s3_server import S3Server
 from sharegroup.testkit.share_group_job import QUERY_FAILED, ShareGroupJobRun
 from sharegroup.testkit.submitted_job import SubmittedJob
 from sharegroup.types import AcknowledgeType, AcquiredRange
+from tests.integration.s3_server import S3Server
 from tests.integration.waiting import wait_until
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ import psutil
 import pytest
 from kafka import KafkaConsumer, TopicPartition
 
+from sharegroup.spark.jars import IVY_XML
 from sharegroup.testkit.delivery_audit import audit, progress
 from sharegroup.testkit.embedded_kafka import HOST
-from sharegroup.testkit.jars import IVY_XML
 from sharegroup.testkit.logged_process import LoggedProcess
 from sharegroup.testkit.submitted_job import ROOT
 from tests.integration.ports import named_ports
@@ -44,7 +44,7 @@ def test_the_commands_are_in_the_environment_that_is_activated_first() -> None:
     bash, shell = blocks("bash")[0], blocks("sh")[0]
     assert bash.startswith(". .venv/bin/activate\n")
     commands = re.findall(r"^(\S+) .*&$", bash + shell, re.MULTILINE)
-    assert commands == ["python", "sharegroup", "sharegroup"]
+    assert commands == ["sharegroup", "sharegroup", "sharegroup"]
     for command in ("activate", *commands):
         assert (Path(sys.prefix) / "bin" / command).is_file(), command
 
@@ -140,7 +140,7 @@ def test_the_twenty_lines_run(checkout: Path) -> None:
         ends = log_ends()
         job.tell_to_end("sharegroup.spark.job.run_job")
         assert job.exit_code_of_last() == 0
-        job.tell_to_end("embedded_kafka")
+        job.tell_to_end("sharegroup broker")
         job.wait()
     assert sum(ends.values()) == 1_001
     assert audit(tables, GROUP, ends) == []

@@ -36,8 +36,8 @@ from sharegroup.tables.schemas import (
     SHARE_PARTITION_TABLES,
     SHARE_PARTITIONS,
 )
-from sharegroup.testkit.s3_server import S3Server
 from sharegroup.types import SharePartitionKey
+from tests.integration.s3_server import S3Server
 from tests.integration.waiting import wait_until
 from tests.tables.job_tables import RecordingProducer, batch
 

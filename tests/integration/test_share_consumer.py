@@ -31,10 +31,10 @@ from sharegroup.testkit.embedded_kafka import EmbeddedKafka
 from sharegroup.testkit.raw_member import RawMember
 from sharegroup.testkit.share_group_job import ShareGroupJobRun
 from sharegroup.testkit.submitted_job import SubmittedJob
-from sharegroup.testkit.whole_log import whole_delivery_log
 from sharegroup.topics.topic_lookup import TopicLookup
 from sharegroup.types import Cause
 from tests.integration.waiting import wait_until
+from tests.integration.whole_log import whole_delivery_log
 
 PATIENCE_S = 200
 Key = tuple[int, int]  # partition, offset
@@ -475,7 +475,7 @@ import logging, os, signal, sys
 from pathlib import Path
 from sharegroup.spark import DeltaSink, ShareConsumer, build_session
 from sharegroup.spark.job.stop_signal import StopSignal
-from sharegroup.testkit.whole_log import whole_delivery_log
+from tests.integration.whole_log import whole_delivery_log
 
 logging.basicConfig()
 logging.getLogger("sharegroup").setLevel(logging.INFO)

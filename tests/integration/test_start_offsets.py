@@ -13,9 +13,9 @@ from kafka import KafkaAdminClient, KafkaProducer, TopicPartition
 from sharegroup.errors import ErrorCode
 from sharegroup.tables.state_table import read_states
 from sharegroup.testkit.raw_member import RawMember, RequestClient
-from sharegroup.testkit.whole_log import whole_delivery_log
 from sharegroup.types import AcquiredRange, SharePartitionKey
 from tests.integration.waiting import wait_until
+from tests.integration.whole_log import whole_delivery_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

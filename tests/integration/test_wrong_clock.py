@@ -10,9 +10,9 @@ import pytest
 
 from sharegroup.testkit.raw_member import RawMember
 from sharegroup.testkit.share_group_job import ShareGroupJobRun
-from sharegroup.testkit.shifted_clock import ShiftedClock, find_compiler
-from sharegroup.testkit.whole_log import whole_delivery_log
 from sharegroup.types import AcknowledgeType, AcquiredRange
+from tests.integration.shifted_clock import ShiftedClock, find_compiler
+from tests.integration.whole_log import whole_delivery_log
 
 if TYPE_CHECKING:
     from sharegroup.testkit.embedded_kafka import EmbeddedKafka

@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 from sharegroup.protocol.response_rows import encode_response
 from sharegroup.tables.state_table import read_states
 from sharegroup.testkit.raw_member import RawMember, Request, RequestClient
-from sharegroup.testkit.whole_log import whole_delivery_log
 from sharegroup.types import AcknowledgeType
+from tests.integration.whole_log import whole_delivery_log
 
 ACCEPT, RELEASE, REJECT = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE, AcknowledgeType.REJECT
 PARTITIONS = 2

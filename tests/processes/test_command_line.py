@@ -52,11 +52,12 @@ def test_help_has_every_command() -> None:
 
 
 COMMANDS = ("gateway", "job", "move-group", "share-groups", "configs", "browse", "top", "ui")
-COMMANDS += ("invoke-consumer-rebalance", "remove-member")
+COMMANDS += ("invoke-consumer-rebalance", "remove-member", "sql", "config", "hash-password", "broker")
 #: Commands that are no part of `sharegroup`.
 PROGRAMS = (
     *(f"jobs/{path.name}" for path in sorted((ROOT / "jobs").glob("*.py"))),
-    *(f"-m sharegroup.testkit.{name}" for name in ("embedded_kafka", "jars", "simulate", "table_sql", "trace")),
+    *(f"-m sharegroup.testkit.{name}" for name in ("simulate", "trace")),
+    "-m sharegroup.spark.jars",
     "-m sharegroup.commit.move_command",
     "-m sharegroup.spark.job.run_job",
 )

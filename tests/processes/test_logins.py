@@ -20,8 +20,8 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslAuthenticateRespons
 from scramp import ScramClient
 
 from sharegroup.exporter.metrics_server import MetricsServer
+from sharegroup.gateway.clients.sasl_server import SaslServer
 from sharegroup.gateway.security.credentials import hash_password
-from sharegroup.gateway.security.sasl_server import SaslServer
 from sharegroup.gateway.server import Gateway
 from sharegroup.gateway.shown_metrics import ShownMetrics
 from sharegroup.gateway.wire.request import Request

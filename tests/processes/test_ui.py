@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from sharegroup.cli.page_process import page_beside
 from sharegroup.config import Config, GatewayConfig, JobConfig
-from sharegroup.gateway.security.hash_password import hash_password
+from sharegroup.gateway.security.credentials import hash_password
 from sharegroup.testkit.embedded_kafka import free_port
 from sharegroup.testkit.sample_history import GROUP_ID, TOPIC, write_sample_history
 from sharegroup.ui.logs import Payload

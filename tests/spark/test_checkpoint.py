@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 ENTRY = """v1
 {"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{"spark.sql.shuffle.partitions":"8"}}
-{"format": 3}"""
+{"format": 1}"""
 #: In the order in which they go.
 LEFT = ("metadata", "offsets", "commits", "state", "sources")
 

@@ -82,13 +82,3 @@ def test_records_of_a_topic_made_again_are_not_taken_for_those_of_the_old_one(ap
     append(3, "process 0", held(0, 9, count=2, topic_id="id again"))
     again = expected(range(5), 2, "id again") + expected(range(5, 10), 3, "id again")
     assert rows_of(path) == expected(range(10), 1) + again
-
-
-def test_a_table_of_before_gets_topic_ids_and_keeps_what_it_has(
-    spark: "SparkSession", append: Append, path: str
-) -> None:
-    older = records(spark, [held(0, 9)]).selectExpr("*", "CAST(1 AS LONG) AS batch_id")
-    older.write.format("delta").save(path)
-    append(2, "process 0", held(5, 9, count=2), held(10, 14))
-    append(3, "process 0", held(12, 16, count=2))
-    assert rows_of(path) == expected(range(10), 1, "") + expected(range(10, 15), 2) + expected(range(15, 17), 3)

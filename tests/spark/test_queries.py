@@ -14,7 +14,6 @@ from chispa import assert_df_equality
 from deltalake import DeltaTable
 from hypothesis import HealthCheck, Phase, given, settings
 
-from sharegroup.commit.table_upgrade import upgrade_tables
 from sharegroup.config import GroupConfig, GroupOverrides, ShareGroupConfig
 from sharegroup.engine import rows
 from sharegroup.engine.snapshot_rules import SnapshotRules
@@ -32,7 +31,6 @@ from sharegroup.spark.views import NameTakenError, create_views, in_flight_sql, 
 from sharegroup.tables.state_table import read_states
 from sharegroup.testkit.sample_history import Tables
 from sharegroup.types import AcknowledgementBatch, OffsetRange, RecordState, SharePartitionKey, StateBatch
-from tests.tables.earlier_tables import END_OFFSETS, states, write_earlier_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -141,8 +139,6 @@ def test_in_flight_is_the_fold_of_the_records(spark: SparkSession, drawn: list[l
         key = SharePartitionKey("g", "t", f"id-{partition % 2}", partition // 2)
         records += [record._replace(key=key) for record in history]
         table += [table_row(record, key, position) for position, record in enumerate(history)]
-        of_before = key._replace(topic_id=None)  # type: ignore[arg-type]  # rows of an earlier version
-        table += [table_row(record, of_before, position) for position, record in enumerate(drawn[0])]
     spark.createDataFrame(table[::-1], ROW_SCHEMA).createOrReplaceTempView("histories")
     states = fold(records)
     assert_same_ranges(spark.sql(in_flight_sql("histories")), folded_ranges(spark, states))
@@ -204,25 +200,6 @@ def test_in_flight_is_what_the_job_would_load(
     for version in (newest, newest // 2):
         actual = spark.sql(in_flight_sql(f"delta.`{path}` VERSION AS OF {version}"))
         assert_same_ranges(actual, folded_ranges(spark, read_states(DeltaTable(path, version=version))))
-
-
-# -- tables of an earlier version --------------------------------------------------------------------------------------
-
-
-def test_in_flight_after_an_upgrade_is_what_it_was(spark: SparkSession, tmp_path: Path) -> None:
-    write_earlier_tables(tmp_path)
-    upgrade_tables(str(tmp_path), 1_700_086_400_000)
-    source = f"delta.`{tmp_path / 'share_group_state'}`"
-    known = states()
-    assert_same_ranges(spark.sql(in_flight_sql(source)), folded_ranges(spark, known))
-    columns = ("start_offset", "delivery_complete_count", "state_epoch", "leader_epoch", "snapshot_epoch")
-    actual = {
-        SharePartitionKey(*row[:4]): (row["end_offset"], *(row[column] for column in columns))
-        for row in spark.sql(share_group_offsets_sql(source)).collect()
-    }
-    assert actual == {
-        key: (END_OFFSETS[key], *(getattr(state.header, column) for column in columns)) for key, state in known.items()
-    }
 
 
 # -- registration ------------------------------------------------------------------------------------------------------

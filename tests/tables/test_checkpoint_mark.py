@@ -53,7 +53,6 @@ def test_there_is_no_mark_on_an_object_store() -> None:
 
 
 def test_a_start_of_the_query_is_on_the_disk(tmp_path: Path, boots: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A checkpoint without a mark is one of an earlier version, which is gone on from."""
     folder = tmp_path / "checkpoint"
     folder.mkdir()
     disk = PowerLoss(folder, monkeypatch)

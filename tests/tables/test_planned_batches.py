@@ -64,7 +64,7 @@ def test_what_was_told_its_start_offset_needs_no_log_offsets() -> None:
     ("reset", "start_offset"), [("earliest", 5), ("latest", 100), ("by_duration:PT1H", 42), (None, 100)]
 )
 def test_where_a_share_partition_without_state_starts(reset: str | None, start_offset: int) -> None:
-    """By the config of when it was made; the group's of now for a row of before."""
+    """By the config of when it was made; by the group's present one if its row has none."""
     world = World(row(P0, reset=reset, new=True))
     world.topics["orders"] = ("old", (5, 100, 90))
     world.of_group = CONFIG | {"auto_offset_reset": "latest"}

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from sharegroup.commit.delta_table import open_or_create
 from sharegroup.tables import TableMissingError, TableUnavailableError, read_record_history, table_path
 from sharegroup.tables.schemas import DELIVERY_LOG
 
@@ -29,7 +30,7 @@ def row(first: int, last: int, cause: str, batch: int, **changed: Any) -> dict[s
 def append(tables: str, *rows: dict[str, Any]) -> None:
     """One file of rows."""
     found = pa.Table.from_pylist(list(rows), schema=DELIVERY_LOG.schema)
-    write_deltalake(table_path(tables, DELIVERY_LOG), found, partition_by=["day"], mode="append")
+    write_deltalake(open_or_create(tables, DELIVERY_LOG), found, mode="append")
 
 
 def causes(tables: str, offset: int) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 
 from sharegroup.commit.commit_steps import Batch, CommitSteps
 from sharegroup.commit.query_run import QueryRun
-from sharegroup.commit.repeated_batch import ENTRY, RepeatedBatchError
+from sharegroup.commit.repeated_batch import RepeatedBatchError
 from sharegroup.engine.output import Output
 from sharegroup.tables.schemas import SHARE_PARTITION_TABLES
 from sharegroup.testkit.memory_tables import MemoryTables
@@ -65,15 +65,6 @@ def test_other_rules_with_the_same_effects_are_accepted(tmp_path: Path) -> None:
     steps.rules = {"operator.shards": 2}
     steps.commit(batch(1))
     assert producer.sent[-1] == (["f1"], [("g", "notice-1")])
-
-
-def test_a_commit_of_an_earlier_version_is_not_compared(tmp_path: Path) -> None:
-    steps, _ = start(tmp_path)
-    steps.commit(batch(1))
-    steps, _ = start(tmp_path)
-    assert steps.last_info is not None
-    del steps.last_info[ENTRY]
-    steps.commit(other(responses=[]))
 
 
 def test_another_query_with_the_same_batch_id_is_not_compared(tmp_path: Path) -> None:

@@ -55,14 +55,3 @@ def test_only_files_that_were_added_are_read(tmp_path: Path, monkeypatch: pytest
     table.update_incremental()
     assert numbers(rows.go_to(DeltaFiles(table, SHARE_PARTITIONS)).removed) == [11, 13]
     assert numbers(rows.rows) == [1, 2, 3]
-
-
-def test_columns_that_an_earlier_version_did_not_have_are_null(tmp_path: Path) -> None:
-    earlier = pa.schema([field for field in SHARE_PARTITIONS.schema if field.name != "auto_offset_reset"])
-    write_deltalake(tmp_path, earlier.empty_table(), partition_by=["chunk"])
-    write(tmp_path, 0, 1, schema=earlier)
-    rows = RowsByFile(SHARE_PARTITIONS)
-    rows.go_to(DeltaFiles(DeltaTable(tmp_path), SHARE_PARTITIONS))
-    (row,) = rows.rows.values()
-    assert (row["partition"], row["auto_offset_reset"]) == (1, None)
-    assert set(row) == set(SHARE_PARTITIONS.schema.names) - set(SHARE_PARTITIONS.partition_by)

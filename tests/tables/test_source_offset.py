@@ -60,7 +60,7 @@ def test_what_is_large_is_packed() -> None:
     assert through_json(SourceOffset(rows=rows)).rows == rows
 
 
-@pytest.mark.parametrize("written", [{"seq": 1, "log": {}, "tick_keys": []}, {"format": 2, "seq": 1}, {"format": 4}])
+@pytest.mark.parametrize("written", [{"seq": 1, "log": {}, "tick_keys": []}, {"format": 2, "seq": 1}, {"format": 0}])
 def test_an_offset_of_another_version_is_refused_with_what_to_do(written: dict[str, Any]) -> None:
     with pytest.raises(OlderFormatError, match="remove its directory"):
         SourceOffset.from_json(written)

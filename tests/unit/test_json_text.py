@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import zlib
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -42,11 +40,6 @@ def test_what_is_written_is_read_back_by_either_side(value: Any) -> None:
 @given(VALUES)
 def test_what_is_packed_comes_back(value: Any) -> None:
     assert unpack_json(pack_text(to_json(value))) == value
-
-
-def test_what_an_earlier_version_packed_comes_back() -> None:
-    packed = base64.b85encode(zlib.compress(b'{"a":[1,2]}', 1)).decode()
-    assert unpack_json(packed) == {"a": [1, 2]}
 
 
 def test_tuples_become_lists_and_integer_keys_their_digits() -> None:

@@ -21,7 +21,6 @@ READERS = {
     "commit/local_log.py": "compares with times of files, which have the same clock",
     "commit/state_base_upkeep.py": "compares with times of files, which have the same clock",
     "commit/upkeep_worker.py": "refuses to delete by it when it is far ahead",
-    "spark/job/job.py": "a stamp on rows that are upgraded",
 }
 
 

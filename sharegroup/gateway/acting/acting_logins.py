@@ -14,8 +14,7 @@ from sharegroup.gateway.acting.client_rights import ClientBrokers, ClientRights
 from sharegroup.gateway.acting.exchanges import PASSED_ON, PassedOnExchange
 from sharegroup.gateway.acting.named import Named, named_in
 from sharegroup.gateway.security.acl import Resource
-from sharegroup.gateway.security.sasl_exchange import LoginRefusedError
-from sharegroup.gateway.security.sasl_server import SaslServer
+from sharegroup.gateway.security.sasl_exchange import LoginRefusedError, Mechanisms
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.kafka_clients.broker_login import PASSED_ON_LOGIN, PassedOnLogin
 from sharegroup.kafka_clients.connection import UpstreamConnection, UpstreamUnavailableError
@@ -68,16 +67,15 @@ class ActingLogins:
         """The client of a new connection to a broker's port."""
         return ActingClient(self, node_id)
 
-    def sasl(self, log_in: Callable[[PassedOnLogin], int | None]) -> SaslServer:
-        """The login of a client, by the mechanisms that can be passed on."""
+    def mechanisms(self, log_in: Callable[[PassedOnLogin], int | None]) -> Mechanisms:
+        """The mechanisms that can be passed on, for the login of one client."""
         enabled: Sequence[str] = self._gateway.sasl_mechanisms or tuple(PASSED_ON)
         claim = self._gateway.token_claim
-        mechanisms = {
+        return {
             name: partial(PassedOnExchange, name, partial(PASSED_ON[name], claim), log_in)
             for name in PASSED_ON
             if name in enabled
         }
-        return SaslServer(mechanisms, self._gateway.max_reauth_ms)
 
     def settings_of(self, login: PassedOnLogin) -> ClientSettings:
         """kafka-python's settings for a client's connections."""
@@ -131,7 +129,7 @@ class ActingClient:
         self._login: PassedOnLogin | None = None
         self._rights: ClientRights | None = None
         self._is_closed = False
-        self.sasl = shared.sasl(self._log_in)
+        self.mechanisms = shared.mechanisms(self._log_in)
 
     @property
     def settings(self) -> ClientSettings | None:

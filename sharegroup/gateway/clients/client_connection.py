@@ -16,8 +16,8 @@ from sharegroup.errors import RequestError
 from sharegroup.gateway.clients.connections import Connections
 from sharegroup.gateway.clients.keepalive import end_when_vanished
 from sharegroup.gateway.clients.request_loop import RequestLoop, Service
+from sharegroup.gateway.security.caller import Caller
 from sharegroup.gateway.security.tls import certificate_principal
-from sharegroup.gateway.wire.request import Caller
 from sharegroup.kafka_clients.connection import UpstreamUnavailableError
 from sharegroup.kafka_clients.framing import FrameProtocol
 from sharegroup.kafka_clients.headers import MalformedRequestError, UnknownVersionError

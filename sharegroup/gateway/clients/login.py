@@ -14,10 +14,11 @@ from kafka.protocol.sasl import SaslAuthenticateRequest
 
 from sharegroup.gateway.acting.acting_logins import ActingClient, ActingLogins
 from sharegroup.gateway.clients.login_turns import THREADS, LoginTurns
+from sharegroup.gateway.clients.sasl_server import SaslServer, SaslState
 from sharegroup.gateway.security import Security, audit
+from sharegroup.gateway.security.caller import Caller
 from sharegroup.gateway.security.oauth_bearer import OAUTHBEARER
-from sharegroup.gateway.security.sasl_server import SaslServer, SaslState
-from sharegroup.gateway.wire.request import Caller, Request
+from sharegroup.gateway.wire.request import Request
 from sharegroup.kafka_clients.headers import MalformedRequestError
 from sharegroup.topics.client_settings import ClientSettings
 
@@ -36,7 +37,8 @@ def time_ms() -> int:
 class Logins:
     """What the logins of all connections share: users and keys, and the turns in which what clients send is checked.
 
-    `failed_delay_s` is Kafka's `connection.failed.authentication.delay.ms`: who guesses passwords is to take his time.
+    `failed_delay_s` is Kafka's `connection.failed.authentication.delay.ms`: who guesses passwords is to take his time;
+    `max_reauth_ms` is its `connections.max.reauth.ms`.
     With `acting` the brokers judge the logins, and their clients act there as themselves.
     """
 
@@ -44,11 +46,12 @@ class Logins:
         self,
         security: Security,
         failed_delay_s: float,
+        max_reauth_ms: int = 0,
         now_ms: Callable[[], int] = time_ms,
         acting: ActingLogins | None = None,
     ) -> None:
         self.mechanisms, self._acting = security.logins, acting
-        self.now_ms = now_ms
+        self._max_reauth_ms, self.now_ms = max_reauth_ms, now_ms
         self.turns = LoginTurns(failed_delay_s, THREADS if acting is None else PASSED_ON_THREADS)
         self._looking: asyncio.Task[None] | None = None
 
@@ -56,8 +59,10 @@ class Logins:
         """The login of a new connection to a broker's port."""
         if self._acting is not None:
             acting = self._acting.begin(node_id)
-            return Login(self, acting.sasl, acting)
-        return Login(self, self.mechanisms.begin() if self.mechanisms else None)
+            return Login(self, SaslServer(acting.mechanisms, self._max_reauth_ms), acting)
+        if not self.mechanisms:
+            return Login(self, None)
+        return Login(self, SaslServer(self.mechanisms.enabled, self._max_reauth_ms))
 
     async def look_for_keys(self) -> None:
         """Look whether there are new keys of tokens; however many ask, it is done once."""

@@ -18,13 +18,14 @@ from sharegroup.gateway.clients.frame_budget import FrameBudget
 from sharegroup.gateway.clients.login import Logins
 from sharegroup.gateway.clients.quotas import Quotas
 from sharegroup.gateway.clients.request_sizes import MAX_LOGIN_REQUEST_BYTES, too_long
+from sharegroup.gateway.clients.sasl_server import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from sharegroup.gateway.clients.waiting_frames import WaitingFrames
 from sharegroup.gateway.handlers.api_versions import API_VERSIONS, unsupported_version
 from sharegroup.gateway.handlers.pass_through import PassThrough
 from sharegroup.gateway.security import audit
-from sharegroup.gateway.security.sasl_server import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from sharegroup.gateway.security.caller import Caller
 from sharegroup.gateway.upstream.passthrough import Passthrough
-from sharegroup.gateway.wire.request import Caller, Request, Route, api_name
+from sharegroup.gateway.wire.request import Request, Route, api_name
 from sharegroup.gateway.wire.request_decoding import decode_request
 from sharegroup.kafka_clients import headers as wire
 from sharegroup.kafka_clients.framing import FrameProtocol, framed

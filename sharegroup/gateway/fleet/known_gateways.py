@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from sharegroup.protocol.gateway_rows import GatewayAddress, GatewayRow
 
-__all__ = ["KnownGateways"]
-
 #: So long what a gateway said is remembered after it has ended: an older row of it may still come, by another cell.
 _REMEMBERED_MS = 60_000
 

@@ -10,8 +10,6 @@ from collections.abc import Iterable
 
 from sharegroup.protocol.gateway_rows import GatewayAddress
 
-__all__ = ["after", "before"]
-
 
 def after(gateways: Iterable[GatewayAddress], place: GatewayAddress) -> GatewayAddress | None:
     """The first of them behind a place, which may be one of them itself; None where there is no other."""

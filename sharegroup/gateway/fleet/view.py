@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from sharegroup.protocol.gateway_rows import GatewayAddress
 
-__all__ = ["Standby", "View", "standby_at"]
-
 #: Ids of standby nodes: above what brokers have, and below those that Java's clients make for coordinators, which are
 #: 2^31 - 1 minus the broker's.
 _FIRST_ID, _IDS = 2**30, 2**28

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Hashable, Iterable
 from typing import Any, Generic, TypeVar
 
-__all__ = ["OpenLeaves", "OpenOutcomes"]
-
 K = TypeVar("K", bound=Hashable)
 
 

@@ -23,6 +23,7 @@ from sharegroup.gateway.handlers.config_rights import config_refusal
 from sharegroup.gateway.job_client.group_requests import GroupRequests
 from sharegroup.gateway.security import acl, audit
 from sharegroup.gateway.security.authorization import Authorization
+from sharegroup.gateway.security.caller import Caller
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
 from sharegroup.gateway.upstream.configs import (
     BROKER,
@@ -35,7 +36,7 @@ from sharegroup.gateway.upstream.configs import (
     UpstreamConfigs,
     resource_of,
 )
-from sharegroup.gateway.wire.request import Caller, Request
+from sharegroup.gateway.wire.request import Request
 
 _Resource = IncrementalAlterConfigsRequest.AlterConfigsResource
 _Change = _Resource.AlterableConfig

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from sharegroup.errors import RequestError
 from sharegroup.gateway.security import acl
+from sharegroup.gateway.security.caller import Caller
 from sharegroup.gateway.upstream.configs import GROUP, TOPIC, ConfigResult, Named
-from sharegroup.gateway.wire.request import Caller
 
 _OWN_RESOURCES = {GROUP: acl.Resource.GROUP, TOPIC: acl.Resource.TOPIC}
 

@@ -9,7 +9,8 @@ from sharegroup.gateway.groups.group_configs import GroupConfigs
 from sharegroup.gateway.groups.stored_groups import StoredGroups
 from sharegroup.gateway.security.acl import Resource
 from sharegroup.gateway.security.authorization import Authorization, bit_field
-from sharegroup.gateway.wire.request import Caller, Request
+from sharegroup.gateway.security.caller import Caller
+from sharegroup.gateway.wire.request import Request
 from sharegroup.protocol.messages import ShareGroupDescribeRequest, ShareGroupDescribeResponse
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID, topic_id_of
 from sharegroup.tables import MemberDescription, ShareGroupDescription

@@ -10,9 +10,10 @@ from kafka.protocol.data_container import DataContainer
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.stored_groups import StoredGroups
 from sharegroup.gateway.security.authorization import Authorization
+from sharegroup.gateway.security.caller import Caller
 from sharegroup.gateway.upstream.cluster import Topic, UpstreamCluster
 from sharegroup.gateway.upstream.log_ends import log_end_offsets
-from sharegroup.gateway.wire.request import Caller, Request
+from sharegroup.gateway.wire.request import Request
 from sharegroup.kafka_clients.connection import UpstreamUnavailableError
 from sharegroup.protocol.messages import DescribeShareGroupOffsetsRequest, DescribeShareGroupOffsetsResponse
 from sharegroup.protocol.topic_ids import NO_TOPIC_ID, topic_id_text

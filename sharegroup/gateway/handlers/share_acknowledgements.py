@@ -8,16 +8,14 @@ from collections.abc import Awaitable, Mapping
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.job_client.job_channel import JobChannel
 from sharegroup.gateway.security.authorization import Authorization
+from sharegroup.gateway.security.caller import Caller
 from sharegroup.gateway.sessions.member_leases import Lease, MemberLeases
 from sharegroup.gateway.sessions.member_partition import AckResult, settled
 from sharegroup.gateway.sessions.member_sessions import MemberSessions
 from sharegroup.gateway.sessions.open_acknowledgements import OpenAcknowledgements
 from sharegroup.gateway.sessions.share_session import ShareSession, TopicIdPartition
 from sharegroup.gateway.upstream.cluster import Leader, UpstreamCluster
-from sharegroup.gateway.wire.request import Caller
 from sharegroup.types import AcknowledgementBatch
-
-__all__ = ["ShareAcknowledgements", "wait_for_all"]
 
 
 class ShareAcknowledgements:

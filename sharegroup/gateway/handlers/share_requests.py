@@ -8,8 +8,6 @@ from sharegroup.gateway.sessions.share_session import TopicIdPartition
 from sharegroup.gateway.wire.share_request_decoding import ForgottenTopic, RequestTopic
 from sharegroup.types import AcknowledgementBatch
 
-__all__ = ["acknowledgements_of", "forgotten_of", "partitions_of"]
-
 
 def partitions_of(topics: Iterable[RequestTopic]) -> list[TopicIdPartition]:
     """What a ShareFetch names to be fetched."""

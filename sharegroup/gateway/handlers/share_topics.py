@@ -7,11 +7,9 @@ from functools import lru_cache, partial
 
 from sharegroup.errors import ErrorCode
 from sharegroup.gateway.security.authorization import Authorization
+from sharegroup.gateway.security.caller import Caller
 from sharegroup.gateway.sessions.share_session import TopicIdPartition
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.gateway.wire.request import Caller
-
-__all__ = ["ShareTopics"]
 
 
 class ShareTopics:

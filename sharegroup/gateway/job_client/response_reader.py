@@ -12,7 +12,7 @@ from kafka import KafkaConsumer
 from kafka.errors import KafkaError
 
 from sharegroup.gateway.job_client.row_appender import JobUnavailableError
-from sharegroup.protocol.broadcasts import EVERYBODY, Broadcast, NewLeaderBroadcast, decode_broadcast
+from sharegroup.protocol.broadcasts import EVERYBODY, Broadcast, decode_broadcast
 from sharegroup.protocol.gateway_rows import GATEWAYS, GatewayRow, decode_gateway
 from sharegroup.protocol.response_rows import Response, decode_responses
 from sharegroup.topics.client_settings import ClientSettings
@@ -21,8 +21,6 @@ from sharegroup.topics.response_partitions import ResponsePartitions, responses_
 logger = logging.getLogger(__name__)
 
 _POLL_MS = 500
-#: A row for everybody as earlier versions wrote it: they had one type only.
-_UNTYPED_BROADCAST = b"{}"
 _EVERYBODY, _GATEWAYS = EVERYBODY.encode(), GATEWAYS.encode()
 
 
@@ -145,4 +143,4 @@ def _decoded(record: ResponseRecord, key: bytes) -> Sequence[Row]:
         return [HeardGateway(decode_gateway(record.value), record.timestamp)]
     if record.key != _EVERYBODY:
         return ()
-    return [NewLeaderBroadcast() if record.value == _UNTYPED_BROADCAST else decode_broadcast(record.value)]
+    return [decode_broadcast(record.value)]

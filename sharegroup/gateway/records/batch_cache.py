@@ -16,8 +16,6 @@ from uuid import UUID
 from sharegroup.gateway.records.record_batches import RecordBatch
 from sharegroup.types import OffsetRange
 
-__all__ = ["BatchCache", "CacheKey", "Chunk", "LogPart", "batches_from"]
-
 #: What the objects for one batch take beside its bytes; small batches would else take many times what is counted.
 BATCH_OVERHEAD = 400
 

@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 from sharegroup.errors import ShareGroupError
 
-__all__ = ["AbortedTransaction", "CorruptRecordBatch", "RecordBatch", "read_batches"]
-
 #: Base offset and length, which the length does not count.
 _LOG_OVERHEAD = 12
 #: Base offset, length, magic: in the same place in all formats.

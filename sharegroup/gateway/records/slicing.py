@@ -24,8 +24,6 @@ from sharegroup.protocol.last_attempts import attempts_together
 from sharegroup.range_map import append_fused
 from sharegroup.types import AcquiredRange, OffsetRange
 
-__all__ = ["Limits", "Slice", "alike_attempts", "slice_response"]
-
 
 class Limits(NamedTuple):
     """What is left for one partition of a ShareFetch response (KIP-932; `is_record_limit` from KIP-1206).

@@ -26,7 +26,7 @@ from contextvars import ContextVar
 from typing import Final
 
 from sharegroup.errors import error_name
-from sharegroup.gateway.wire.request import Caller
+from sharegroup.gateway.security.caller import Caller
 
 logger = logging.getLogger("sharegroup.audit")
 

@@ -28,7 +28,7 @@ from typing import Final
 from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.security import audit
 from sharegroup.gateway.security.acl import CLUSTER_NAME, Acl, Operation, Resource
-from sharegroup.gateway.wire.request import Caller
+from sharegroup.gateway.security.caller import Caller
 
 ERRORS: Final = {
     Resource.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,

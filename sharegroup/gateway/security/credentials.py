@@ -4,7 +4,7 @@
     bob: [SCRAM-SHA-512$..., SCRAM-SHA-256$...]
 
 SCRAM proves the password without sending it, by the entry of its own hash; for PLAIN the stored key of any entry is
-computed from what was sent. `python -m sharegroup.gateway.security.hash_password alice` makes such a line.
+computed from what was sent. `sharegroup hash-password alice` makes such a line.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def load_credentials(path: str, decoy_key: bytes) -> Credentials:
         if isinstance(user, str) and user and credentials is not None:
             users[user] = credentials
         else:  # the entry itself is not shown: it may be a password, put there by mistake
-            problems.append(f"{user!r}: not an entry made by `python -m sharegroup.gateway.security.hash_password`")
+            problems.append(f"{user!r}: not an entry made by `sharegroup hash-password`")
     if problems:
         raise InvalidConfigError(path, problems)
     return Credentials(users, decoy_key)

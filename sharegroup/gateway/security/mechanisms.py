@@ -14,8 +14,7 @@ from sharegroup.gateway.security.credentials import SCRAM_MECHANISMS, Credential
 from sharegroup.gateway.security.kept import Kept, KeptAnswer, KeptFiles
 from sharegroup.gateway.security.oauth_bearer import OAUTHBEARER, OAuthBearerExchange, parse_message
 from sharegroup.gateway.security.password_exchanges import PLAIN, PlainExchange, ScramExchange
-from sharegroup.gateway.security.sasl_exchange import Exchange, LoginRefusedError
-from sharegroup.gateway.security.sasl_server import SaslServer
+from sharegroup.gateway.security.sasl_exchange import Exchange, LoginRefusedError, Mechanisms
 from sharegroup.gateway.security.token_check import TokenCheck
 from sharegroup.gateway.security.token_keys import TokenKeys, fetch_keys, keys_path, read_keys
 
@@ -27,7 +26,6 @@ class LoginMechanisms:
     """The mechanisms that the configuration enables, with users and keys as they are now. Raises InvalidConfigError."""
 
     def __init__(self, config: GatewayConfig) -> None:
-        self._max_reauth_ms = config.max_reauth_ms
         self._users = _users(config)
         self._keys = _keys(config)
         self._tokens = None if self._keys is None else _token_check(config, self._keys)
@@ -35,15 +33,12 @@ class LoginMechanisms:
         enabled = () if config.upstream_identity is UpstreamIdentity.CLIENT else config.sasl_mechanisms or usable
         if problems := [_missing(name) for name in enabled if name not in usable]:
             raise InvalidConfigError("gateway", problems)
-        self._mechanisms = {name: self._exchange(name) for name in MECHANISMS if name in enabled}
+        #: What begins the exchange of each.
+        self.enabled: Mechanisms = {name: self._exchange(name) for name in MECHANISMS if name in enabled}
 
     def __bool__(self) -> bool:
         """Whether there is any; without one, clients need not log in."""
-        return bool(self._mechanisms)
-
-    def begin(self) -> SaslServer:
-        """The login of a new connection."""
-        return SaslServer(self._mechanisms, self._max_reauth_ms)
+        return bool(self.enabled)
 
     def look(self) -> None:
         """Read again what has changed. Blocks."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 from sharegroup.errors import ShareGroupError
@@ -38,3 +39,7 @@ class Exchange(Protocol):
 
     def respond(self, message: str) -> Answer:
         """The client's next message. Raises LoginRefusedError."""
+
+
+#: {mechanism: what begins its exchange}, in the order in which clients are told of them.
+Mechanisms = Mapping[str, Callable[[], Exchange]]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["Consumption"]
-
 #: Time to remember, in milliseconds: long enough for many fetches of a fast member.
 MEMORY_MS = 1_000
 

@@ -27,8 +27,6 @@ from __future__ import annotations
 from sharegroup.gateway.sessions.consumption import Consumption
 from sharegroup.gateway.sessions.demands import Demand
 
-__all__ = ["PART_OF_LOCK", "Credit"]
-
 #: The part of the lock duration in which the member should have taken what lies here for it.
 PART_OF_LOCK = 0.4
 #: A member's first records are this part of the most that it may hold, but need not be less than so many, nor may they

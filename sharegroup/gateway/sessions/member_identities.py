@@ -16,8 +16,6 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.groups.group_configs import GroupConfigs
 from sharegroup.gateway.sessions.share_session import SessionKey
 
-__all__ = ["Identity", "MemberIdentities"]
-
 #: Processes that are remembered; one that was forgotten waits for its next heartbeat.
 MAX_REMEMBERED = 100_000
 

@@ -10,8 +10,6 @@ from collections import OrderedDict
 
 from sharegroup.gateway.wire.short_names import short
 
-__all__ = ["Lease", "MemberLeases"]
-
 #: Members that are remembered; acknowledgements of one that was forgotten are the job's to answer.
 MAX_REMEMBERED = 100_000
 

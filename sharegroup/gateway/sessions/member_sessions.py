@@ -40,6 +40,8 @@ from sharegroup.types import SharePartitionKey
 
 logger = logging.getLogger(__name__)
 
+#: How long a member's demand for records stands at the job before it is renewed.
+DEMAND_WAIT_MS = 300_000
 #: A demand whose answer is so late was lost with the job; it is sent again.
 LOST_AFTER_MS = 10_000
 #: What a member will take in this time stays with it when others wait, who have done so for as long: about two
@@ -264,7 +266,6 @@ class MemberSessions:
         settings = self._config.gateway
         identity = self._identities.of(session.key)
         limit = min(settings.read_ahead_max_records, group.partition_max_record_locks)
-        lost_after_ms = settings.demand_wait_ms + LOST_AFTER_MS
         return MemberPartition(
             SharePartitionKey(session.key.group_id, topic.name, topic_id_text(key.topic_id), key.partition),
             identity.member_id,
@@ -272,12 +273,12 @@ class MemberSessions:
             ReadAhead(
                 limit,
                 group.record_lock_duration_ms,
-                lost_after_ms,
+                DEMAND_WAIT_MS + LOST_AFTER_MS,
                 settings.read_ahead_min_records,
                 settings.read_ahead_linger_ms,
             ),
             arrived,
-            settings.demand_wait_ms,
+            DEMAND_WAIT_MS,
             group.record_lock_duration_ms,
             identity.incarnation_id,
         )

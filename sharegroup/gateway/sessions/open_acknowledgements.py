@@ -14,8 +14,6 @@ from typing import Any
 from sharegroup.gateway.groups.open_outcomes import OpenOutcomes
 from sharegroup.gateway.sessions.share_session import SessionKey
 
-__all__ = ["OpenAcknowledgements"]
-
 #: How long a leave waits for acknowledgements that have not come, and between two looks for them.
 GRACE_S, PAUSE_S = 0.2, 0.005
 

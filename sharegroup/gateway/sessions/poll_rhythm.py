@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["PollRhythm"]
-
 #: A member that has been away for so many of its own intervals is idle.
 SEVERAL = 4
 

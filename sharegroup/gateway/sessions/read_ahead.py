@@ -13,8 +13,6 @@ from sharegroup.gateway.sessions.demands import Demand, Demands
 from sharegroup.gateway.sessions.read_ahead_buffer import BufferPart, Grant, ReadAheadBuffer
 from sharegroup.types import AcquiredRange, OffsetRange
 
-__all__ = ["ReadAhead"]
-
 #: Ranges offered to one response: what encoding it may cost, when redelivered records lie scattered.
 MAX_RANGES = 1_000
 

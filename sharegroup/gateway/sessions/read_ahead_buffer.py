@@ -10,8 +10,6 @@ from typing import NamedTuple
 from sharegroup.range_map import RangeMap
 from sharegroup.types import AcquiredRange
 
-__all__ = ["BufferPart", "Grant", "ReadAheadBuffer"]
-
 
 class Grant(NamedTuple):
     """A range as the job granted it, and when its lock ends."""

@@ -1,4 +1,4 @@
-"""A decoded request on its way to a handler, and who sent it.
+"""A decoded request on its way to a handler.
 
 Messages are of kafka-python's classes, whose fields have types, or of ours (`sharegroup.protocol.messages`), which are
 made of Kafka's schemas while the program starts: theirs are `Any`, and so is all that nests in them. ShareFetch and
@@ -9,37 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from kafka.protocol.api_key import ApiKey
 from kafka.protocol.api_message import ApiMessage
 
+from sharegroup.gateway.security.caller import Caller
 from sharegroup.kafka_clients.headers import AnyResponse, RequestHeader
-
-
-class CallerRights(Protocol):
-    """What a caller may do by the brokers' word."""
-
-    def allows(self, operation: int, resource: str, name: str) -> bool:
-        """Whether the caller may do it, by Kafka's number of the operation and the kind of the resource."""
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """The connection a request came by: its id, the upstream broker whose port it is, host and principal.
-
-    `is_standby`: it came to the port for clients of other gateways, and the broker is any. `api` is the name of the API
-    that is asked for, "" before there is a request. `rights` are the brokers' own, where they count.
-    """
-
-    connection_id: int
-    node_id: int
-    host: str
-    principal: str = "User:ANONYMOUS"
-    is_standby: bool = False
-    api: str = ""
-    rights: CallerRights | None = field(default=None, compare=False, repr=False)
-
 
 Body = TypeVar("Body", covariant=True)
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from sharegroup.group_coordinator.assignors.assignor import GroupAssignment, GroupSpec, SubscribedTopicDescriber
 
-__all__ = ["AllAssignor"]
-
 
 class AllAssignor:
     """A `ShareGroupPartitionAssignor`."""

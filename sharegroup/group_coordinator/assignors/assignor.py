@@ -6,15 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-__all__ = [
-    "GroupAssignment",
-    "GroupSpec",
-    "MemberAssignment",
-    "MemberSpec",
-    "ShareGroupPartitionAssignor",
-    "SubscribedTopicDescriber",
-]
-
 #: Partitions by topic id, ascending.
 MemberAssignment = Mapping[str, tuple[int, ...]]
 #: By member id; every member has an entry.

@@ -21,8 +21,6 @@ from sharegroup.group_coordinator.assignors.assignor import (
 )
 from sharegroup.group_coordinator.assignors.simple_assignor import SimpleAssignor
 
-__all__ = ["BUILT_IN", "assignor_of"]
-
 logger = logging.getLogger(__name__)
 
 #: Each by the name that `group.share.assignors` and `share.assignor` have for it.

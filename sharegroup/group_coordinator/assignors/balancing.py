@@ -20,8 +20,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
-__all__ = ["TopicPartition", "balanced", "quotas", "sharing"]
-
 #: Topic id and partition.
 TopicPartition = tuple[str, int]
 

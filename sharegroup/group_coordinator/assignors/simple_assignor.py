@@ -12,8 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from sharegroup.group_coordinator.assignors.assignor import GroupAssignment, GroupSpec, SubscribedTopicDescriber
 from sharegroup.group_coordinator.assignors.balancing import TopicPartition, balanced
 
-__all__ = ["SimpleAssignor"]
-
 
 class SimpleAssignor:
     """A `ShareGroupPartitionAssignor`."""

@@ -23,7 +23,6 @@ from sharegroup.commit.offset_mirror import MirrorThread, OffsetMirror
 from sharegroup.commit.stale_checkpoint import Checkpoint, refuse_checkpoint_ahead, refuse_stale_checkpoint
 from sharegroup.commit.static_configs import write_static_configs
 from sharegroup.commit.strayed_groups import refuse_strayed_groups
-from sharegroup.commit.table_upgrade import refuse_older_checkpoints, upgrade_tables
 from sharegroup.commit.torn_log import recover_torn_tables
 from sharegroup.commit.upkeep_process import UpkeepProcess, settings
 from sharegroup.config import Config
@@ -106,8 +105,6 @@ class ShareGroupJob:
         self._create_topics_and_tables()
         self._refuse_stale_checkpoints()
         lead = self._take_the_lead()
-        with store_errors():
-            upgrade_tables(self._config.job.tables_path, int(time.time() * 1000), self._options)  # a stamp, no more
         self._metrics.listen(self._spark)
         supervisor = Supervisor({name: functools.partial(self._start, lead, name) for name in self._build})
         mirror, commits = self._offset_mirror()
@@ -152,8 +149,6 @@ class ShareGroupJob:
         job = self._config.job
         paths = {name: f"{job.checkpoint_path}/{name}" for name in _TABLES}
         checkpoints = {path: self._checkpoint_in(path) for path in paths.values()}
-        used = {path for path, checkpoint in checkpoints.items() if checkpoint and checkpoint.newest_batch >= 0}
-        refuse_older_checkpoints(job.tables_path, checkpoints, used.__contains__, self._options)
         for name, (first, *_) in _TABLES.items():
             checkpoint = checkpoints[paths[name]]
             if checkpoint is not None:

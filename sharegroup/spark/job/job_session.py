@@ -31,7 +31,7 @@ def job_session(config: Config) -> SparkSession:
         extra={
             key: value
             for key, value in {
-                "spark.sql.streaming.minBatchesToRetain": str(config.job.state_min_batches_to_retain),
+                "spark.sql.streaming.minBatchesToRetain": "20",
                 "spark.databricks.delta.snapshotPartitions": "1",
             }.items()
             if not given.contains(key)

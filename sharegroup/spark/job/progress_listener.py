@@ -18,8 +18,6 @@ from pyspark.sql import SparkSession
 from sharegroup.metrics import job_catalogue as catalogue
 from sharegroup.metrics.job_counts import JobCounts
 
-__all__ = ["Progress", "listen"]
-
 _KAFKA = "KafkaV2"
 _BEHIND = "maxOffsetsBehindLatest"
 #: An entry of what Java makes of a map of numbers: {addBatch=12, ...}.

@@ -29,7 +29,9 @@ def main() -> int:
     """Run the job; returns the exit code."""
     parser = CommandParser(description="Kafka share groups (KIP-932) as a Spark job, on any broker.")
     parser.add_argument("--config", required=True, type=Path, help="YAML file, see conf/share_group.yaml")
-    parser.add_argument("--cell", default=NO_CELL, help="the cell whose job this is, where the file has cells")
+    parser.add_argument(
+        "--cell", default=NO_CELL, help="the cell whose job this is, if the file has cells (experimental)"
+    )
     arguments = parser.parse_args()
     set_up_log()
     try:

@@ -12,8 +12,6 @@ from sharegroup.config.job import JobConfig
 from sharegroup.exporter.metrics_server import MetricsServer
 from sharegroup.spark.job.progress_listener import listen
 
-__all__ = ["ShownMetrics"]
-
 #: The job looks after its queries five times a second; one that has not for so long hangs.
 _HANGS_S = 60.0
 

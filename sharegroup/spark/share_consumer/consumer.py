@@ -160,7 +160,7 @@ class ShareConsumer:
             member, handle, self._reader_options, self._include_headers, self._max_failures, stop.set
         )
         register_source(self._spark, SOURCE_NAME, READER, ROW_SCHEMA)
-        options = {"offers": offers.name, "checkpoint": self._checkpoint}
+        options = {"offers": offers.name}
         source = self._spark.readStream.format(SOURCE_NAME).option("options", json.dumps(options))
         writer = (
             observed(source.load())

@@ -10,7 +10,7 @@ looked up in the sink by (topic id, topic, partition, offset), and left out when
 
 Nothing is appended without the locks (`lock_guard`): who gets the records then would look them up too early. Delta's
 transaction id only keeps a batch that a process hands over twice from being there twice. It must not be that of an
-earlier run: Delta would skip an append whose records are not those of that run (engine trials, E15).
+earlier run: Delta would skip an append whose records are not those of that run.
 
 So exactly once relies on this:
 
@@ -42,20 +42,18 @@ from sharegroup.spark.share_consumer.consumer import ShareConsumer
 from sharegroup.spark.share_consumer.lock_guard import only_while_held
 from sharegroup.spark.share_consumer.records import MAX_CASES, merged_pieces
 
-KEY = ["topic", "partition", "offset"]
+KEY = ["topic_id", "topic", "partition", "offset"]
 
 
 class DeltaSink:
     """`consumer.start(DeltaSink(consumer, path))`. The table has the records' columns, `topic_id` and `batch_id`.
 
     Members of a group may share a table; their locks keep them apart. A batch that is not written after the consumer's
-    `max_processing_ms`, or that has lost its locks, fails with LocksLostError and is released. In a table of a version
-    without `topic_id` the rows that are there count for any topic of their name.
+    `max_processing_ms`, or that has lost its locks, fails with LocksLostError and is released.
     """
 
     def __init__(self, consumer: ShareConsumer, path: str) -> None:
         self._consumer, self._path = consumer, path
-        self._has_topic_ids = False
 
     def __call__(self, records: DataFrame, batch_id: int) -> None:
         """Append the batch's records, but not those that are in the table by an earlier run or delivery."""
@@ -68,7 +66,6 @@ class DeltaSink:
                 (self._without_present(rows, redelivered) if redelivered else rows)
                 .write.format("delta")
                 .mode("append")
-                .option("mergeSchema", str(is_there and self._lacks_topic_ids(records.sparkSession)).lower())
                 .option("txnAppId", transaction_of(batch))
                 .option("txnVersion", batch_id)
                 .save(self._path)
@@ -77,9 +74,6 @@ class DeltaSink:
     def _without_present(self, rows: DataFrame, redelivered: Sequence[HeldRange]) -> DataFrame:
         present = self._present(rows.sparkSession, redelivered).alias("present")
         same = [F.col(f"new.{name}") == F.col(f"present.{name}") for name in KEY]
-        if "topic_id" in present.columns:
-            is_old = F.col("present.topic_id").isNull()
-            same.append(is_old | (F.col("new.topic_id") == F.col("present.topic_id")))
         return rows.alias("new").join(present, same, "left_anti")
 
     def _present(self, spark: SparkSession, redelivered: Sequence[HeldRange]) -> DataFrame:
@@ -93,12 +87,7 @@ class DeltaSink:
             ]
         inside = functools.reduce(Column.__or__, [_inside(*piece) for piece in pieces])
         table = spark.read.format("delta").load(self._path)
-        return table.where(inside).select(*(name for name in ("topic_id", *KEY) if name in table.columns))
-
-    def _lacks_topic_ids(self, spark: SparkSession) -> bool:
-        if not self._has_topic_ids:
-            self._has_topic_ids = "topic_id" in spark.read.format("delta").load(self._path).columns
-        return not self._has_topic_ids
+        return table.where(inside).select(*KEY)
 
 
 def _topic_id(batch: AcquiredBatch) -> Column:

@@ -7,8 +7,6 @@ from pyspark.sql import functions as F  # noqa: N812 - Spark's own convention
 
 from sharegroup.metrics.member_counts import FETCH_MANAGER
 
-__all__ = ["observed"]
-
 
 def observed(ranges: DataFrame) -> DataFrame:
     """The source's rows, with the records and ranges of each batch observed under Kafka's name."""

@@ -12,7 +12,6 @@ from typing import Any
 
 from pyspark.sql.datasource import SimpleDataSourceStreamReader
 
-from sharegroup.errors import ShareGroupError
 from sharegroup.member.offer_file import OfferReader
 from sharegroup.member.ranges import NOTHING, OfferedBatch
 
@@ -22,19 +21,8 @@ WAIT_S = 0.5
 READER = f"{__name__}:AcquiredRangesReader"
 
 
-class StaleBatchError(ShareGroupError):
-    """The checkpoint holds a batch of an earlier version, which cannot be run again."""
-
-    def __init__(self, checkpoint: str, reason: str) -> None:
-        super().__init__(
-            f"the checkpoint has an unfinished batch of an earlier version: {reason}. Remove {checkpoint}; the batch's "
-            "records come back when their locks run out"
-        )
-
-
 class AcquiredRangesReader(SimpleDataSourceStreamReader):
-    """Claims the batches that the member offers; `options` names the `offers` directory, and the query's `checkpoint`
-    for messages.
+    """Claims the batches that the member offers; `options` names the `offers` directory.
 
     Its first batch is empty, and there at once: Spark starts a Python process to plan the first batch of a query, for
     half a second, and has time for that while the member joins its group.
@@ -42,7 +30,6 @@ class AcquiredRangesReader(SimpleDataSourceStreamReader):
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._offers = OfferReader(options["offers"])
-        self._checkpoint = options["checkpoint"]
         self._is_planned = False
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
@@ -58,11 +45,8 @@ class AcquiredRangesReader(SimpleDataSourceStreamReader):
         return (iter(()), start) if batch is None else (iter(batch.rows()), batch.to_json())
 
     def readBetweenOffsets(self, start: dict[str, Any], end: dict[str, Any]) -> Iterator[tuple[Any, ...]]:  # noqa: N802
-        """The rows of a batch once more. Raises StaleBatchError."""
-        try:
-            return iter([] if start == end else OfferedBatch.from_json(end).rows())
-        except ValueError as error:
-            raise StaleBatchError(self._checkpoint, str(error)) from None
+        """The rows of a batch once more."""
+        return iter([] if start == end else OfferedBatch.from_json(end).rows())
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark's, for what may be forgotten: nothing is kept here."""

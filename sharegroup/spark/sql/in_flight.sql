@@ -1,6 +1,5 @@
 -- Every record range in flight: its state, delivery count and, while it is acquired, its member and lock deadline.
 --
--- A topic is known by its id; rows without one are an earlier version's, and were carried over to rows that have one.
 -- Records are ordered by (leader_epoch, batch_id). Each share-partition counts from its newest snapshot on; the updates
 -- after it hold only what changed, so ranges overlap, and of two that speak about the same offset the newer one counts:
 --
@@ -15,7 +14,6 @@ WITH records AS (
         max(struct(leader_epoch, batch_id)) FILTER (WHERE record_type = 'Tombstone')
             OVER (PARTITION BY group_id, topic, topic_id, partition) AS forgotten_at
     FROM share_group_state
-    WHERE topic_id IS NOT NULL
 ),
 
 snapshots AS (

@@ -1,6 +1,5 @@
 -- The newest offsets of each share-partition: what the records of share_group_state add up to, without their ranges.
 --
--- A topic is known by its id; rows without one are an earlier version's, and were carried over to rows that have one.
 -- Records are ordered by (leader_epoch, batch_id): leaders follow each other, and each writes at most one record of a
 -- share-partition in a micro-batch. A snapshot replaces what was before it, an update changes what is not -1 in it, and a
 -- tombstone forgets the share-partition.
@@ -11,7 +10,6 @@ WITH records AS (
         max(struct(leader_epoch, batch_id)) FILTER (WHERE record_type = 'Tombstone')
             OVER (PARTITION BY group_id, topic, topic_id, partition) AS forgotten_at
     FROM share_group_state
-    WHERE topic_id IS NOT NULL
 ),
 
 snapshots AS (

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from sharegroup.spark.jars import QUICK_START
+from sharegroup.spark.local_spark import local_settings, pyspark_environment
 from sharegroup.testkit.class_archive import SPARK
 from sharegroup.testkit.embedded_kafka import HOST, EmbeddedKafka
-from sharegroup.testkit.jars import QUICK_START
-from sharegroup.testkit.local_spark import local_settings, pyspark_environment
 from sharegroup.testkit.logged_process import LoggedProcess
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -21,11 +21,12 @@ from sharegroup.gateway.handlers.admin import admin_routes
 from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat
 from sharegroup.gateway.handlers.share_fetch import ShareApis
 from sharegroup.gateway.security.authorization import Authorization
+from sharegroup.gateway.security.caller import Caller
 from sharegroup.gateway.server import REFRESH_INTERVAL_S
 from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.upstream.listeners import Listeners
-from sharegroup.gateway.wire.request import Caller, Handler, Request, Route
+from sharegroup.gateway.wire.request import Handler, Request, Route
 from sharegroup.gateway.wire.request_decoding import decode_request
 from sharegroup.kafka_clients.headers import (
     EncodedResponse,

@@ -192,6 +192,3 @@ class GroupTicks(ShareGroupsReader):
 def hand_over() -> _HandOver:
     """A hand-over in memory, with nothing told yet."""
     return _HandOver()
-
-
-__all__ = ["Configs", "GroupTicks", "LogOffsets", "hand_over", "use_virtual_time"]

@@ -28,8 +28,6 @@ from sharegroup.testkit.simulation.trace import Trace
 from sharegroup.testkit.simulation.virtual_clock import Scheduler
 from sharegroup.types import AcknowledgementBatch, AcknowledgeType, AcquiredRange
 
-__all__ = ["ConfigChange", "Judge", "Key", "Violation"]
-
 #: The job has noticed by then that a name stands for another topic, however long it was away.
 _NAMES_AGREE_MS = 500_000
 _FINISHING = (AcknowledgeType.ACCEPT, AcknowledgeType.REJECT)

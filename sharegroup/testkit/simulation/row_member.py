@@ -499,6 +499,3 @@ def _acks(batches: tuple[AcknowledgementBatch, ...]) -> str:
     return ", ".join(
         f"{first}..{last} {'/'.join(dict.fromkeys(names[kind] for kind in kinds))}" for first, last, kinds in batches
     )
-
-
-__all__ = ["Habits", "RowMember"]

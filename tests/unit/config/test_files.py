@@ -105,8 +105,8 @@ def test_every_key_has_a_doc_of_one_line() -> None:
         assert "\n" not in key.doc
 
 
-def test_the_module_prints_the_reference() -> None:
-    command = [sys.executable, "-m", "sharegroup.config"]
+def test_the_command_prints_the_reference() -> None:
+    command = [sys.executable, "-m", "sharegroup.cli", "config"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     assert printed.stdout == reference() + "\n"
     assert printed.stderr == ""

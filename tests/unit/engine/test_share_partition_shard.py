@@ -585,7 +585,7 @@ def test_the_order_in_which_spark_hands_over_the_rows_means_nothing() -> None:
 
 
 def test_a_state_of_another_format_is_refused() -> None:
-    with pytest.raises(ValueError, match="format 99, this job reads 3: remove the checkpoint"):
+    with pytest.raises(ValueError, match="format 99, this job reads 1: remove the checkpoint"):
         Shard(KEY, GROUP, TOPIC_ID, SnapshotRules(), '{"version":99}')
 
 

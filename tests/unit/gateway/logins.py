@@ -14,7 +14,7 @@ from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from sharegroup.gateway.security.credentials import SCRAM_MECHANISMS, Credentials
 from sharegroup.gateway.security.password_exchanges import PLAIN, PlainExchange, ScramExchange
-from sharegroup.gateway.security.sasl_server import Mechanisms
+from sharegroup.gateway.security.sasl_exchange import Mechanisms
 
 ISSUER, AUDIENCE = "https://login.example.com/", "kafka"
 

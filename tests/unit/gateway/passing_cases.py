@@ -11,7 +11,7 @@ from sharegroup.gateway.passing.rights import Names, Rights
 from sharegroup.gateway.passing.rules import RULES
 from sharegroup.gateway.security.acl import Acl, AclEntry, Operation, Resource
 from sharegroup.gateway.security.authorization import Authorization
-from sharegroup.gateway.wire.request import Caller
+from sharegroup.gateway.security.caller import Caller
 from sharegroup.gateway.wire.request_decoding import decode_request
 from sharegroup.kafka_clients.headers import decode_response, encode_request, encode_response, read_header
 

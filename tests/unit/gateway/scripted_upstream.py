@@ -12,8 +12,9 @@ from sharegroup.errors import RequestError
 from sharegroup.gateway.job_client.group_requests import GroupRequests
 from sharegroup.gateway.job_client.job_channel import JobChannel
 from sharegroup.gateway.security.authorization import Authorization
+from sharegroup.gateway.security.caller import Caller
 from sharegroup.gateway.upstream.cluster import Leader, Topic
-from sharegroup.gateway.wire.request import Caller, Request
+from sharegroup.gateway.wire.request import Request
 from sharegroup.kafka_clients.connection import UpstreamUnavailableError
 from sharegroup.kafka_clients.headers import RequestHeader
 from sharegroup.protocol.share_group_requests import (

@@ -21,12 +21,12 @@ from sharegroup.gateway.acting.broker_rights import CLUSTER, BrokerRights, Key
 from sharegroup.gateway.acting.client_rights import FRESH_S, LAST_RESORT_S, ClientBrokers, ClientRights
 from sharegroup.gateway.acting.exchanges import PassedOnExchange, user_of_password, user_of_token
 from sharegroup.gateway.acting.named import _NAMED_IN, Named, named_in
+from sharegroup.gateway.clients.sasl_server import SaslServer
 from sharegroup.gateway.security.acl import Operation, Resource
 from sharegroup.gateway.security.authorization import Authorization
+from sharegroup.gateway.security.caller import Caller
 from sharegroup.gateway.security.sasl_exchange import LoginRefusedError
-from sharegroup.gateway.security.sasl_server import SaslServer
 from sharegroup.gateway.upstream.cluster import UpstreamCluster
-from sharegroup.gateway.wire.request import Caller
 from sharegroup.gateway.wire.request_decoding import decode_request
 from sharegroup.gateway.wire.share_request_decoding import ShareAcknowledge, ShareFetch
 from sharegroup.kafka_clients import headers as wire

@@ -12,7 +12,8 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.security import audit
 from sharegroup.gateway.security.acl import Acl
 from sharegroup.gateway.security.authorization import Authorization
-from sharegroup.gateway.wire.request import Caller, api_name
+from sharegroup.gateway.security.caller import Caller
+from sharegroup.gateway.wire.request import api_name
 
 ALICE = Caller(1, 0, "10.0.0.7", "User:alice", api="ShareFetch")
 Said = Callable[[], list[str]]

@@ -11,7 +11,7 @@ import pytest
 from sharegroup.errors import ErrorCode, InvalidConfigError, RequestError
 from sharegroup.gateway.security.acl import Acl, AclEntry, Operation, Resource, load_acl
 from sharegroup.gateway.security.authorization import Authorization, bit_field
-from sharegroup.gateway.wire.request import Caller
+from sharegroup.gateway.security.caller import Caller
 
 ALICE = Caller(1, 0, "10.0.0.1", "User:alice")
 GROUP, TOPIC, CLUSTER, TRANSACTIONAL_ID = Resource.GROUP, Resource.TOPIC, Resource.CLUSTER, Resource.TRANSACTIONAL_ID

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import base64
-import io
 from pathlib import Path
 
 import pytest
-import yaml
 
 from sharegroup.errors import InvalidConfigError
-from sharegroup.gateway.security import hash_password as command
 from sharegroup.gateway.security.credentials import (
     SCRAM_MECHANISMS,
     Credentials,
@@ -91,20 +88,8 @@ def test_no_file_at_all(tmp_path: Path) -> None:
         load_credentials(str(tmp_path / "none.yaml"), b"decoy")
 
 
-def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("secret\n"))
-    assert command.main(["alice"]) == 0
-    line = capsys.readouterr().out
-    assert list(yaml.safe_load(line)) == ["alice"]
-    assert load(tmp_path, line).credential("alice").proves("secret")
-
-
-def test_a_user_may_have_both_mechanisms(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("secret\n"))
-    assert command.main(["alice", "SCRAM-SHA-256", "SCRAM-SHA-512"]) == 0
-    credentials = load(tmp_path, capsys.readouterr().out)
+def test_a_user_may_have_both_mechanisms(tmp_path: Path) -> None:
+    credentials = load(tmp_path, hash_password("alice", "secret", ("SCRAM-SHA-256", "SCRAM-SHA-512")))
     for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
         assert credentials.credential("alice", mechanism).mechanism == mechanism
         assert credentials.credential("alice", mechanism).proves("secret")
@@ -164,15 +149,3 @@ def test_a_credential_shows_nothing_of_itself(tmp_path: Path) -> None:
     credential = credentials.credential("alice")
     for secret in (credential.salt, credential.stored_key, credential.server_key):
         assert repr(secret) not in shown
-
-
-@pytest.mark.parametrize("arguments", [[], ["alice", "secret"], ["alice", "SCRAM-SHA-256", "SCRAM-SHA-256"]])
-def test_a_password_is_no_argument(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
-    assert command.main(arguments) == 2
-    assert capsys.readouterr().out == ""
-
-
-def test_the_command_says_what_is_wrong(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("\n"))
-    assert command.main(["alice"]) == 2
-    assert "empty" in capsys.readouterr().err

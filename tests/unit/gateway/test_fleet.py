@@ -14,8 +14,8 @@ from sharegroup.gateway.fleet.known_gateways import KnownGateways
 from sharegroup.gateway.fleet.ring import after, before
 from sharegroup.gateway.fleet.view import View, standby_at
 from sharegroup.gateway.job_client.row_appender import JobUnavailableError
+from sharegroup.gateway.security.caller import Caller
 from sharegroup.gateway.upstream.listeners import Listeners
-from sharegroup.gateway.wire.request import Caller
 from sharegroup.protocol.gateway_rows import GatewayAddress, GatewayRow
 
 ADDRESSES = st.builds(GatewayAddress, st.sampled_from("abcdef"), st.integers(1, 3))

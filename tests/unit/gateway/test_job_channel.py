@@ -81,10 +81,6 @@ def test_all_is_told_in_the_order_of_the_log() -> None:
     assert told_responses == ["1"]
 
 
-def test_a_row_for_everybody_of_an_earlier_version_is_a_new_leaders() -> None:
-    assert run(lambda _, rows: rows.append(row(EVERYBODY, b"{}"))) == [NewLeaderBroadcast()]
-
-
 def test_a_request_without_an_answer_says_whether_the_job_loads() -> None:
     """From the new leader's row on until it answers a request to a group."""
     told: list[ErrorCode] = []

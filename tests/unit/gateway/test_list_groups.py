@@ -13,7 +13,7 @@ from sharegroup.gateway.handlers.delete_groups import DeleteGroups
 from sharegroup.gateway.handlers.list_groups import ListGroups, place_of
 from sharegroup.gateway.security.acl import Acl, AclEntry
 from sharegroup.gateway.security.authorization import Authorization
-from sharegroup.gateway.wire.request import Caller
+from sharegroup.gateway.security.caller import Caller
 from sharegroup.protocol.share_group_requests import DeleteGroupRequest
 from tests.unit.gateway.scripted_upstream import (
     ALICE,

@@ -9,6 +9,7 @@ import pytest
 from sharegroup.config import parse_config
 from sharegroup.config.gateway import GatewayConfig
 from sharegroup.errors import ErrorCode, InvalidConfigError
+from sharegroup.gateway.clients.sasl_server import SaslServer
 from sharegroup.gateway.security.credentials import hash_password
 from sharegroup.gateway.security.mechanisms import LoginMechanisms
 from tests.unit.gateway.logins import AUDIENCE, ISSUER, Issuer, bearer
@@ -41,7 +42,7 @@ def mechanisms(*keys: dict[str, object]) -> LoginMechanisms:
 
 def offered(logins: LoginMechanisms) -> list[str]:
     """Those that a client may choose."""
-    return [name for name in [*ALL, "GSSAPI"] if logins.begin().handshake(name, 1, 0) is ErrorCode.NONE]
+    return [name for name in [*ALL, "GSSAPI"] if SaslServer(logins.enabled).handshake(name, 1, 0) is ErrorCode.NONE]
 
 
 def test_without_users_and_keys_nobody_logs_in() -> None:
@@ -84,7 +85,7 @@ def test_a_server_of_keys_need_not_be_there_yet(tokens: dict[str, object]) -> No
     logins = mechanisms(tokens, {f"{OAUTH}.jwks.endpoint.url": "https://127.0.0.1:1/keys"})
     token = bearer(Issuer().token())
     assert logins.lacks_key(token)
-    server = logins.begin()
+    server = SaslServer(logins.enabled)
     server.handshake("OAUTHBEARER", 1, 0)
     assert server.authenticate(token, 0).auth_bytes == b'{"status":"invalid_token"}'
 

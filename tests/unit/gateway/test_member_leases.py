@@ -13,12 +13,13 @@ from sharegroup.errors import ErrorCode
 from sharegroup.gateway.groups.open_outcomes import OpenLeaves
 from sharegroup.gateway.handlers import heartbeat
 from sharegroup.gateway.handlers.heartbeat import ShareGroupHeartbeat
+from sharegroup.gateway.security.caller import Caller
 from sharegroup.gateway.sessions import member_leases
 from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.sessions.open_acknowledgements import OpenAcknowledgements
 from sharegroup.gateway.sessions.share_session import SessionKey
-from sharegroup.gateway.wire.request import Caller, Request
+from sharegroup.gateway.wire.request import Request
 from sharegroup.protocol.messages import ShareGroupHeartbeatRequest
 from sharegroup.protocol.share_group_responses import HeartbeatResponse
 from tests.unit.gateway.recording_job import RecordingJob

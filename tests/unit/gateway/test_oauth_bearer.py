@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sharegroup.errors import ErrorCode
+from sharegroup.gateway.clients.sasl_server import SaslServer
 from sharegroup.gateway.security.oauth_bearer import (
     MAX_MESSAGE_BYTES,
     OAUTHBEARER,
@@ -13,7 +14,6 @@ from sharegroup.gateway.security.oauth_bearer import (
     parse_message,
 )
 from sharegroup.gateway.security.sasl_exchange import LoginRefusedError
-from sharegroup.gateway.security.sasl_server import SaslServer
 from tests.unit.gateway.logins import bearer
 
 NOW_MS = 1_790_000_000_000

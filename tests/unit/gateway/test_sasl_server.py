@@ -12,10 +12,11 @@ from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 from scramp import ScramClient, ScramException, ScramMechanism
 
 from sharegroup.errors import ErrorCode
+from sharegroup.gateway.clients.sasl_server import SaslServer, SaslState, SaslStep, sasl_is_off
+from sharegroup.gateway.security.caller import Caller
 from sharegroup.gateway.security.credentials import Credentials, ScramCredential, hash_password, load_credentials
 from sharegroup.gateway.security.password_exchanges import PlainExchange
-from sharegroup.gateway.security.sasl_server import SaslServer, SaslState, SaslStep, sasl_is_off
-from sharegroup.gateway.wire.request import Caller, Request
+from sharegroup.gateway.wire.request import Request
 from sharegroup.kafka_clients.headers import RequestHeader
 from tests.unit.gateway.logins import password_mechanisms
 

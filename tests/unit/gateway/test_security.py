@@ -9,11 +9,12 @@ import pytest
 
 from sharegroup.config.gateway import GatewayConfig
 from sharegroup.errors import InvalidConfigError, RequestError
+from sharegroup.gateway.clients.sasl_server import SaslServer
 from sharegroup.gateway.security import Security
+from sharegroup.gateway.security.caller import Caller
 from sharegroup.gateway.security.credentials import hash_password
 from sharegroup.gateway.security.listener import check_listener
 from sharegroup.gateway.security.tls import certificate_principal, listener_context
-from sharegroup.gateway.wire.request import Caller
 
 
 def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext) -> tuple[ssl.SSLObject, ssl.SSLObject]:
@@ -145,7 +146,7 @@ def test_everything_on(pems: Path, tmp_path: Path) -> None:
     security = Security.of(config)
     assert security.tls is not None
     assert security.logins
-    first, second = security.logins.begin(), security.logins.begin()
+    first, second = SaslServer(security.logins.enabled), SaslServer(security.logins.enabled)
     for connection in (first, second):
         connection.handshake("SCRAM-SHA-512", 1, 0)
     hello = b"n,,n=alice,r=x"

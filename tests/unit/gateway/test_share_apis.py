@@ -17,12 +17,13 @@ from sharegroup.errors import ErrorCode
 from sharegroup.gateway.handlers.share_fetch import RECORD_LIMIT, ShareApis
 from sharegroup.gateway.records import log_reader
 from sharegroup.gateway.records.slicing import Slice
+from sharegroup.gateway.security.caller import Caller
 from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
 from sharegroup.gateway.sessions.member_partition import MemberPartition
 from sharegroup.gateway.upstream import cluster as upstream_cluster
 from sharegroup.gateway.upstream.listeners import Listeners
-from sharegroup.gateway.wire.request import Caller, Request
+from sharegroup.gateway.wire.request import Request
 from sharegroup.gateway.wire.request_decoding import decode_request
 from sharegroup.kafka_clients.headers import decode_response, encode_pieces, encode_request, read_header
 from sharegroup.protocol.broadcasts import TopicDeletedBroadcast

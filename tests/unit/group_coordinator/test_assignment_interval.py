@@ -160,15 +160,6 @@ def test_another_assignor_is_a_reason_to_run_it() -> None:
     assert driver.group.metadata.assignor == "all"
 
 
-def test_the_state_of_a_job_that_had_no_choice_of_assignors_is_assigned_anew() -> None:
-    driver = reading("a", "b")
-    content = driver.group.dump()
-    del content["assignor"]
-    driver.group = ShareGroup.restore(GROUP, content)
-    driver.config = replace(SIMPLE, assignor="all")
-    assert driver.beat("a").assignment == ALL_FOUR
-
-
 def test_a_group_chooses_its_assignor_by_a_request() -> None:
     job = parse_config({"group": {"group.share.assignors": "simple,all"}}, "test")
     driver = reading("a")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from sharegroup.group_coordinator import GroupState, ShareGroup, ShareGroupRecord, SharePartitionStatus
+from sharegroup.group_coordinator import ShareGroup, SharePartitionStatus
 from sharegroup.group_coordinator.records import InitializationRecord, Record, SoftRecord
 from sharegroup.group_coordinator.share_group import INITIALIZING_MS
 from sharegroup.protocol.share_group_requests import (
@@ -59,13 +59,6 @@ def test_the_first_epoch_of_an_altered_group_is_2() -> None:
     driver.administer(AlterOffsetsRequest("x", GROUP, offsets=(StartOffset("orders", 0, 9),), topics=FOUR))
     assert driver.epochs() == (2, 2, {})
     assert driver.group.metadata.share_partitions["id-orders"][0].state_epoch == 2
-
-
-def test_a_group_that_began_with_epoch_1_goes_on_with_2() -> None:
-    """An earlier version of the job wrote its row."""
-    driver = Driver()
-    driver.group.replay(ShareGroupRecord(GROUP, 1, 1, GroupState.EMPTY))
-    assert driver.join("a", metadata=FOUR).member_epoch == 2
 
 
 @pytest.mark.parametrize(
@@ -206,16 +199,6 @@ def test_a_dump_keeps_since_when_a_topic_is_being_initialized() -> None:
     assert driver.now_ms == since_ms + INITIALIZING_MS
     assert driver.through_json().metadata.initialized_since_ms is None
     assert driver.beat("a").assignment == {"orders": ["id-orders", [0]]}
-
-
-def test_a_dump_of_an_earlier_version_has_no_wait() -> None:
-    driver = joined("a")
-    content = driver.group.dump()
-    del content["initialized_since_ms"]
-    driver.group = ShareGroup.restore(GROUP, content)
-    assert driver.group.metadata.initialized_since_ms is None
-    initialize(driver, 0, 1, 2, 3)
-    assert driver.beat("a").assignment == ALL_FOUR
 
 
 def test_after_a_start_without_a_checkpoint_nobody_waits() -> None:

@@ -266,14 +266,6 @@ def test_it_comes_back_from_the_tables_with_its_name_its_process_and_its_own_ses
     )
 
 
-def test_a_state_of_before_static_members_is_read() -> None:
-    driver = Driver()
-    driver.join("d")
-    content = driver.group.dump()
-    content["members"] = [member[:-2] for member in content["members"]]
-    assert ShareGroup.restore(GROUP, content).metadata == driver.group.metadata
-
-
 def test_a_shorter_session_timeout_does_not_shorten_the_session_it_was_told() -> None:
     driver, member_id = stable()
     driver.config = dataclasses.replace(CONFIG, static_session_timeout_ms=45_000)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sharegroup.testkit import coordinator_trace
+from tests.scenarios import coordinator_trace
 
 SCENARIO_FILE = Path(__file__).parents[2] / "scenarios" / "share_coordinator.jsonl"
 SCENARIOS: dict[str, dict[str, Any]] = {

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sharegroup.testkit import share_partition_trace
+from tests.scenarios import share_partition_trace
 
 SCENARIOS = [
     json.loads(line)

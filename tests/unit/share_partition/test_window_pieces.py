@@ -66,7 +66,7 @@ def check_equal(window: InFlight, model: RangeMap[InFlightRecord]) -> None:
     assert window.state_batches() == [StateBatch(first, last, *record[:4]) for first, last, record in known]
     assert (window.first_offset, window.last_offset) == (model.first_offset, model.last_offset)
     assert list(window.holes(3, 50)) == list(model.holes(3, 50))
-    assert window.record_at(17) == model.value_at(17)
+    assert window.record_at(17) == next((record for _, _, record in model.items(17, 17)), None)
     assert RangeMap(window.items(10, 40)) == RangeMap(model.items(10, 40))
 
     def count(*states: RecordState) -> int:

@@ -4,11 +4,9 @@ import copy
 import json
 from pathlib import Path
 
-import pytest
-
 from sharegroup.member.offer_file import OfferFile, OfferReader
 from sharegroup.member.ranges import NOTHING, HeldRange, OfferedBatch
-from sharegroup.spark.share_consumer.source import AcquiredRangesReader, StaleBatchError
+from sharegroup.spark.share_consumer.source import AcquiredRangesReader
 
 BATCH = OfferedBatch(
     1, "i", (HeldRange("t", "id", 0, 0, 9, 1, 30_000), HeldRange("u", "id-u", 3, 5, 5, 2, 31_000, read_committed=True))
@@ -16,7 +14,7 @@ BATCH = OfferedBatch(
 
 
 def reader_of(offers: str) -> AcquiredRangesReader:
-    return AcquiredRangesReader({"offers": offers, "checkpoint": "/data/checkpoint"})
+    return AcquiredRangesReader({"offers": offers})
 
 
 def planned_reader(offers: str) -> AcquiredRangesReader:
@@ -77,12 +75,6 @@ def test_the_first_batch_is_empty_and_there_at_once_each_time_with_an_offset_of_
         assert end != start
         assert list(reader_of("elsewhere").readBetweenOffsets(start, json.loads(json.dumps(end)))) == []
         start = end
-
-
-def test_a_batch_of_a_version_without_topic_ids_is_not_run_again() -> None:
-    older = {"seq": 7, "incarnation": "i", "ranges": [["t", 0, 0, 9, 1, 30_000]]}
-    with pytest.raises(StaleBatchError, match="Remove /data/checkpoint; "):
-        reader_of("elsewhere").readBetweenOffsets(NOTHING.to_json(), older)
 
 
 def test_no_rows_is_no_batch() -> None:

@@ -1,8 +1,8 @@
 """The JARs of `conf/ivy.xml`, resolved once by the Ivy that PySpark ships and kept in a cache that all clones share.
 
     jars("spark")                          # -> [.../spark/delta-spark_4.2_2.13-4.4.0.jar, ...]
-    python -m sharegroup.testkit.jars spark broker     # fetches these sets at the same time, showing progress
-    python -m sharegroup.testkit.jars --list spark     # the paths of one, as spark-submit --jars takes them
+    python -m sharegroup.spark.jars spark broker     # fetches these sets at the same time, showing progress
+    python -m sharegroup.spark.jars --list spark     # the paths of one, as spark-submit --jars takes them
 
 The cache is `$SHAREGROUP_CACHE`, else `$XDG_CACHE_HOME/sharegroup`, else `~/.cache/sharegroup`:
 
@@ -155,7 +155,7 @@ def _say(text: str) -> None:
 def main(command_line: list[str]) -> int:
     """Fetch the named configurations at the same time."""
     parser = CommandParser(
-        prog="python -m sharegroup.testkit.jars",
+        prog="python -m sharegroup.spark.jars",
         description="Fetches the JARs of conf/ivy.xml that are not there yet, into a cache that all clones share.",
     )
     parser.add_argument("conf", nargs="+", help=f"what they are for: {', '.join(CONFS)}")

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from sharegroup.config import is_s3
-from sharegroup.testkit.jars import jars
+from sharegroup.spark.jars import jars
 
-LOG4J2_PROPERTIES = Path(__file__).resolve().parents[1] / "spark" / "log4j2.properties"
+LOG4J2_PROPERTIES = Path(__file__).resolve().with_name("log4j2.properties")
 
 
 def local_jars(paths: Iterable[str] = ()) -> list[Path]:

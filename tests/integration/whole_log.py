@@ -7,16 +7,18 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from sharegroup.commit.upgraded_rows import newest_info
+from sharegroup.commit.delta_commit import info_of
 from sharegroup.packed_json import unpack_json
 from sharegroup.tables.schemas import DELIVERY_LOG, SHARE_GROUP_STATE, table_path
 
 _POLL_S = 0.02
+_COMMITS_TO_SEARCH = 50
 
 
 def whole_delivery_log(tables_path: str | Path, timeout_s: float = 60.0) -> DeltaTable:
     """The table when it has the rows of all batches up to now. Raises TimeoutError: nobody writes them."""
-    info = newest_info(DeltaTable(table_path(str(tables_path), SHARE_GROUP_STATE)))
+    commits = DeltaTable(table_path(str(tables_path), SHARE_GROUP_STATE)).history(_COMMITS_TO_SEARCH)
+    info = next((info for info in map(info_of, commits) if info is not None), None)
     log = DeltaTable(table_path(str(tables_path), DELIVERY_LOG))
     if info is None:
         return log

@@ -15,7 +15,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sharegroup.testkit.jars import QUICK_START, jars, java
+from sharegroup.spark.jars import QUICK_START, jars, java
 from sharegroup.testkit.logged_process import LoggedProcess
 
 if TYPE_CHECKING:

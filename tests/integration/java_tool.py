@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from sharegroup.testkit.jars import QUICK_START, jars, java
+from sharegroup.spark.jars import QUICK_START, jars, java
 
 _LOG4J2_PROPERTIES = Path(__file__).resolve().parents[2] / "conf" / "log4j2.properties"
 _HEAP = "-Xmx256m"

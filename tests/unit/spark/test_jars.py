@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sharegroup.testkit import jars as module
-from sharegroup.testkit.jars import CONFS, IVY_XML, JarsError, jars, java
+from sharegroup.spark import jars as module
+from sharegroup.spark.jars import CONFS, IVY_XML, JarsError, jars, java
 
 # Answers -version; else is Ivy: makes two JARs where -retrieve says, its last argument, and notes that it ran.
 FAKE_JAVA = """#!/bin/sh

@@ -21,7 +21,6 @@ bytes and the message, without a request around it (`takes_bare_messages`). Ther
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
@@ -34,7 +33,7 @@ from kafka.protocol.sasl import (
 )
 
 from sharegroup.errors import ErrorCode
-from sharegroup.gateway.security.sasl_exchange import Answer, Exchange, LoginRefusedError
+from sharegroup.gateway.security.sasl_exchange import Answer, Exchange, LoginRefusedError, Mechanisms
 from sharegroup.gateway.wire.request import Request
 
 SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE = 17, 18, 36
@@ -44,9 +43,6 @@ REQUESTS_VERSION = 1
 LEAST_REAUTHENTICATION_MS = 1_000
 #: What the field can hold.
 _LONGEST_LIFETIME_MS = 2**63 - 1
-
-#: {mechanism: what begins its exchange}, in the order in which clients are told of them.
-Mechanisms = Mapping[str, Callable[[], Exchange]]
 
 
 async def sasl_is_off(request: Request[ApiMessage]) -> ApiMessage:

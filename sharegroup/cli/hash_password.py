@@ -1,0 +1,37 @@
+"""The command `sharegroup hash-password`."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from typing import Annotated
+
+import typer
+
+from sharegroup.cli.output import warn
+
+
+def hash_password(
+    user: Annotated[str, typer.Argument(help="The user's name.")],
+    mechanisms: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[MECHANISM]...", help="SCRAM-SHA-512, the default, SCRAM-SHA-256, or both."),
+    ] = None,
+) -> None:
+    """Print a user's line for the gateway's file of users.
+
+    The password is asked for, or read from standard input if that is not a terminal. It is never an argument, because
+    everybody on the machine can see the arguments of a process.
+    """
+    from sharegroup.gateway.security.credentials import SCRAM_MECHANISMS, SCRAM_SHA_512
+    from sharegroup.gateway.security.credentials import hash_password as line_of
+
+    chosen = mechanisms or [SCRAM_SHA_512]
+    if not user or not SCRAM_MECHANISMS.keys() >= set(chosen) or len(set(chosen)) < len(chosen):
+        raise typer.BadParameter(f"a user, and each of {', '.join(SCRAM_MECHANISMS)} at most once")
+    password = getpass.getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\r\n")
+    try:
+        typer.echo(line_of(user, password, tuple(chosen)))
+    except ValueError as error:
+        warn(str(error))
+        raise typer.Exit(2) from None

@@ -1,0 +1,65 @@
+"""The command `sharegroup sql`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sharegroup.cli.output import warn
+from sharegroup.errors import ShareGroupError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from rich.table import Table
+
+
+def sql(
+    tables: Annotated[str, typer.Argument(help="tables.path of the job's configuration.")],
+    statement: Annotated[str | None, typer.Argument(help="The SQL; without it, the tables and their columns.")] = None,
+) -> None:
+    """Query the job's tables in SQL, without Spark."""
+    from rich.console import Console
+
+    # Lines that are read by a program are not cut to a terminal's width.
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    console.print(_tables() if statement is None else _rows(tables, statement))
+
+
+def _rows(tables: str, statement: str) -> Table:
+    from sharegroup.tables.sql import query
+
+    try:
+        return table_of(query(tables, statement))
+    except ShareGroupError as error:
+        warn(str(error))
+        raise typer.Exit(1) from None
+
+
+def table_of(rows: pa.Table) -> Table:
+    """The rows as a table for the terminal."""
+    return _table(rows.column_names, [list(row.values()) for row in rows.to_pylist()])
+
+
+def _tables() -> Table:
+    from sharegroup.tables.schemas import ALL_TABLES
+
+    return _table(["table", "columns"], [[spec.name, ", ".join(spec.schema.names)] for spec in ALL_TABLES])
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Table:
+    from rich.table import Table
+
+    table = Table(*columns)
+    for row in rows:
+        table.add_row(*map(_text, row))
+    return table
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ", timespec="milliseconds")
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,53 @@
+"""SQL over the tables without Spark, as the demo and a shell use it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from sharegroup.cli.app import app
+from sharegroup.tables.schemas import ALL_TABLES
+from sharegroup.tables.sql import query
+from sharegroup.testkit.sample_history import GROUP_ID, write_sample_history
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = str(tmp_path_factory.mktemp("tables"))
+    write_sample_history(path)
+    return path
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["sql", *arguments])
+
+
+def test_a_statement_sees_every_table_at_its_newest_version(tables: str) -> None:
+    for spec in ALL_TABLES:
+        assert query(tables, f"SELECT count(*) AS rows FROM {spec.name}").num_rows == 1, spec.name
+    (row,) = query(tables, "SELECT group_id, count(*) AS rows FROM delivery_log GROUP BY 1").to_pylist()
+    assert row["group_id"] == GROUP_ID
+    assert row["rows"] > 0
+
+
+def test_the_command_prints_rows(tables: str) -> None:
+    done = run(tables, "SELECT 1000 AS many, 'x' AS text")
+    assert done.exit_code == 0
+    assert "many" in done.stdout
+    assert "1,000" in done.stdout
+
+
+def test_without_a_statement_the_command_prints_tables_and_columns(tables: str) -> None:
+    done = run(tables)
+    assert done.exit_code == 0
+    assert all(spec.name in done.stdout for spec in ALL_TABLES)
+
+
+@pytest.mark.parametrize(("folder", "statement"), [("", "SELECT * FROM nowhere"), ("none", "SELECT 1")])
+def test_an_error_is_a_line_and_exit_code_1(tables: str, folder: str, statement: str) -> None:
+    done = run(str(Path(tables) / folder), statement)
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert (folder or "nowhere") in done.stderr
