@@ -1,6 +1,6 @@
 // A share consumer in Java: Kafka's own client, connected to a gateway. It needs a JDK of version 17 or newer.
 //
-//     java -cp "$(python -m sharegroup.testkit.jars --list tools | tr , :)" examples/ShareClient.java \
+//     java -cp "$(python -m sharegroup.spark.jars --list tools | tr , :)" examples/ShareClient.java \
 //         127.0.0.1:9192 billing orders 100
 //
 // It accepts 100 records of the topic "orders" as a member of the group "billing".

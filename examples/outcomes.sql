@@ -1,6 +1,6 @@
 /* What happened to the records of each group, by outcome and number of deliveries.
 
-       python -m sharegroup.testkit.table_sql data/tables "$(cat examples/outcomes.sql)"
+       sharegroup sql data/tables "$(cat examples/outcomes.sql)"
 
    It also runs in Spark, after sharegroup.spark.views.create_views(spark, "data/tables"). */
 SELECT

@@ -15,7 +15,7 @@ import threading
 from pyspark.sql import DataFrame
 
 from sharegroup.spark import ShareConsumer, build_session
-from sharegroup.testkit.jars import jars
+from sharegroup.spark.jars import jars
 
 
 def main(bootstrap_servers: str, group_id: str, topic: str, sink: str, checkpoint: str) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sharegroup.spark.jars import jars, java
 from sharegroup.testkit.delivery_audit import progress
-from sharegroup.testkit.jars import jars, java
 from sharegroup.testkit.logged_process import LoggedProcess
 from sharegroup.testkit.submitted_job import ROOT
 from tests.integration.share_members import Group
@@ -103,7 +103,7 @@ def test_spark_member(share_group_job: ShareGroupJobRun, group: Group, tmp_path:
 
 def test_outcomes(share_group_job: ShareGroupJobRun, finished_group: Group) -> None:
     statement = (EXAMPLES / "outcomes.sql").read_text(encoding="utf-8")
-    printed = run(sys.executable, "-m", "sharegroup.testkit.table_sql", str(share_group_job.tables_path), statement)
+    printed = run(sys.executable, "-m", "sharegroup.cli", "sql", str(share_group_job.tables_path), statement)
     assert "ACKNOWLEDGED" in printed
 
 

@@ -7,7 +7,7 @@ from tests.reference.markdown import GENERATED
 
 _INTRODUCTION = f"""# Configuration
 
-{GENERATED} `python -m sharegroup.config` prints the same tables.
+{GENERATED} `sharegroup config` prints the same tables.
 
 The configuration is one YAML file with a mapping per section.
 [conf/share_group.yaml](../../conf/share_group.yaml) contains every key with its default. Keys have Kafka's names where
