@@ -11,6 +11,7 @@
 # make clients      clients of all kinds through the gateway, on brokers of all releases that are tried
 # make bench        the benchmarks
 # make soak         the job under a steady load for an hour: does anything grow? The report: tests/reports/soak.md
+# make docs         the documentation as a site, in build/site; a dead link is an error
 # make lock         renew requirements.lock from pyproject.toml
 # make clean        back to a fresh clone (the cache stays)
 #
@@ -38,9 +39,10 @@ setup-dev: $(STAMPS)/dev $(STAMPS)/jars-spark+broker
 preflight:
 	@scripts/preflight.sh $(PYTHON) >/dev/null
 
-# The packages of one extra of pyproject.toml: $(STAMPS)/demo, $(STAMPS)/dev. One after the other, also by `make -j`.
-$(STAMPS)/dev: | $(STAMPS)/demo
-$(STAMPS)/demo $(STAMPS)/dev: requirements.lock pyproject.toml | preflight
+# The packages of one extra of pyproject.toml: $(STAMPS)/demo, .../dev, .../docs. One after the other, also by `make -j`.
+$(STAMPS)/dev: | $(STAMPS)/docs
+$(STAMPS)/docs: | $(STAMPS)/demo
+$(STAMPS)/demo $(STAMPS)/dev $(STAMPS)/docs: requirements.lock pyproject.toml | preflight
 	@echo "setup: installing the Python packages for $(@F) into $(VENV)"
 	@VENV=$(VENV) scripts/quietly.sh scripts/install.sh $(@F) $(PYTHON)
 	@mkdir -p $(STAMPS) && touch $@
@@ -116,6 +118,11 @@ bench: setup-dev
 .PHONY: soak
 soak: setup-dev
 	$(PY) -m tests.benchmarks.soak
+
+.PHONY: docs
+docs: $(STAMPS)/docs
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build
+	@echo "docs: build/site/index.html"
 
 # --upgrade: a lock is renewed as a whole.
 .PHONY: lock

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from sharegroup.tables import read_group_configs
 from sharegroup.testkit.delivery_audit import progress
 from sharegroup.testkit.submitted_job import ROOT
 from tests.integration.ports import named_ports
+from tests.integration.shell import PATIENCE_S, Shell, link_checkout, shell_blocks
 from tests.integration.waiting import wait_until
 
 pytestmark = pytest.mark.thorough
@@ -26,74 +23,20 @@ PORTS = (9092, 9191, 9192, 9193, 9404, 9405, 9180)
 RECORDS, PER_PARTITION, AGAIN_FROM = 1_000, 500, 200
 SHOWN = "http://127.0.0.1:9180"
 POISONOUS = ("orders", 1, 308)
-PATIENCE_S = 300
 TIMEOUT_S = 900
 
 
 def blocks(section: str) -> list[str]:
     """The shell lines of a section."""
-    (text,) = re.findall(rf"^## {section}\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE)
-    return re.findall(r"^```bash\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-
-
-class Shell:
-    """An operator's shell in a directory; what its commands start goes on until `close`."""
-
-    def __init__(self, directory: Path) -> None:
-        self._log_path = directory / "shell.log"
-        self._directory = directory
-        with self._log_path.open("wb") as log:
-            self._bash = subprocess.Popen(
-                ["bash"],
-                cwd=directory,
-                env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "200"},
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-        self._typed = 0
-
-    def type(self, lines: str) -> str:
-        """Type lines; what is said until the last of them is done."""
-        self._typed += 1
-        before, done = self._log_path.stat().st_size, self._directory / f"done-{self._typed}"
-        assert self._bash.stdin is not None
-        self._bash.stdin.write(f"{lines}\necho $? > {done}\n")
-        self._bash.stdin.flush()
-        wait_until(lambda: done.exists() and bool(done.read_text()), f"done: {lines}", PATIENCE_S)
-        said = self._log_path.read_bytes()[before:].decode()
-        assert done.read_text() == "0\n", f"{lines}\n{said}"
-        return said
-
-    @property
-    def said(self) -> str:
-        """All that was said so far."""
-        return self._log_path.read_text()
-
-    def close(self) -> None:
-        """End the shell, and whatever still runs."""
-        started = psutil.Process(self._bash.pid).children(recursive=True)
-        self._bash.kill()
-        for process in started:
-            if process.is_running():
-                process.kill()
-        psutil.wait_procs(started)
-        assert self._bash.stdin is not None
-        self._bash.stdin.close()
-        self._bash.wait()
+    return shell_blocks(PAGE, section)
 
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[Shell]:
     """In a directory like a clone after set-up, but for what is written there."""
-    for name in ("jobs", "conf", "sharegroup"):
-        (tmp_path / name).symlink_to(ROOT / name)
-    (tmp_path / ".venv").symlink_to(sys.prefix)
-    with named_ports(*PORTS):
-        made = Shell(tmp_path)
+    link_checkout(tmp_path)
+    with named_ports(*PORTS), Shell(tmp_path) as made:
         yield made
-        made.close()
 
 
 @pytest.mark.timeout(TIMEOUT_S)
@@ -124,7 +67,7 @@ def test_the_day_goes_as_it_is_told(shell: Shell, tmp_path: Path) -> None:
     (drain,) = blocks("Drain a worker")
     assert set(re.findall(r"worker-\d", shell.type(drain))) == {"worker-2"}
 
-    (again,) = blocks("Do it again")
+    (again,) = blocks("Process records again")
     said = shell.type(again)
     assert re.search(rf"^{GROUP} +{topic} +1 +{AGAIN_FROM}\b", said, re.MULTILINE)
     assert read_group_configs(tables)[GROUP] == {"share.delivery.count.limit": "5"}
@@ -135,4 +78,4 @@ def test_the_day_goes_as_it_is_told(shell: Shell, tmp_path: Path) -> None:
     wait_until(lambda: "worker-3" in shell.type(upgrade.splitlines()[-1]), "the worker is a member", PATIENCE_S)
     said = shell.type(upgrade)
     assert "worker-3" in said
-    assert "Traceback" not in shell.said
+    assert "Traceback" not in shell.printed

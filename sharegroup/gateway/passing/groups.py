@@ -190,7 +190,7 @@ RULES: list[Rule] = [
         ConsumerGroupHeartbeatRequest,
         ConsumerGroupHeartbeatResponse,
         (needs.READ_GROUP, needs.DESCRIBE_TOPIC),
-        "the response; of what a regular expression finds the others are not assigned",
+        "the response; topics of a regular expression are not assigned",
         _consumer_heartbeat,
     ),
     rule(
@@ -204,7 +204,7 @@ RULES: list[Rule] = [
         StreamsGroupHeartbeatRequest,
         StreamsGroupHeartbeatResponse,
         (needs.READ_GROUP, needs.DESCRIBE_TOPIC, needs.CREATE_TOPIC),
-        "the response; Create, for internal topics that are not there yet",
+        "the response; Create, for internal topics that do not exist",
         _streams_heartbeat,
     ),
     rule(

@@ -115,7 +115,7 @@ RULES: list[Rule] = [
         OffsetFetchRequest,
         OffsetFetchResponse,
         (needs.DESCRIBE_GROUP, needs.DESCRIBE_TOPIC),
-        "the group, or each partition; of all topics the others are left out",
+        "the group, or each partition; left out of a response for all topics",
         _fetch,
     ),
     rule(

@@ -25,7 +25,7 @@ def test_the_keys_are_those_of_the_configuration() -> None:
 
 
 def test_the_addresses_can_be_told() -> None:
-    table = re.search(r"^\| behind \| \|\n\| --- \| --- \|\n(.*?)^$", PAGE, re.DOTALL | re.MULTILINE)
+    table = re.search(r"^\| behind \| example \|\n\| --- \| --- \|\n(.*?)^$", PAGE, re.DOTALL | re.MULTILINE)
     assert table is not None
     texts = [re.findall("`([^`]+)`", row)[-1] for row in table[1].splitlines()]
     texts = [text for text in texts if not text.startswith("gateway.advertised.host")]

@@ -29,7 +29,7 @@ def block(heading: str) -> str:
 
 
 def test_the_keys_are_those_of_the_configuration() -> None:
-    given = yaml.safe_load(block("")) | yaml.safe_load(block("Towards the brokers"))
+    given = yaml.safe_load(block("")) | yaml.safe_load(block("Connections to the brokers"))
     config = parse_config(given, "docs/security.md")
     assert config.gateway.acls == "/etc/sharegroup/acls.yaml"
     assert config.job.kafka["security.protocol"] == "SASL_SSL"
@@ -81,7 +81,7 @@ def table(heading: str) -> list[list[str]]:
 def test_the_table_has_each_request_of_the_code() -> None:
     """The module's own list, request by request."""
     listed = re.findall(r"^ {4}((?:[A-Z]\w+(?:, )?)+)  +\S", authorization.__doc__ or "", re.MULTILINE)
-    rows = [row[0] for row in table("Which right a request needs")]
+    rows = [row[0] for row in table("Permissions for requests to the gateway")]
     assert sorted(name for row in rows for name in row.split(", ")) == sorted(
         name for names in listed for name in names.split(", ")
     )
@@ -117,7 +117,7 @@ def said(need: Need) -> str:
 
 
 def test_the_table_of_what_goes_on_is_that_of_the_rules() -> None:
-    assert table("What goes on to the brokers") == [
+    assert table("Permissions for forwarded requests") == [
         [rule.name, "; ".join(map(said, rule.needs)) or "nothing", rule.answer] for rule in RULES.values()
     ]
     assert all(need.or_on_cluster in (None, need.operation) for rule in RULES.values() for need in rule.needs)
@@ -125,6 +125,6 @@ def test_the_table_of_what_goes_on_is_that_of_the_rules() -> None:
 
 def test_each_request_that_clients_may_send_is_in_one_of_the_tables() -> None:
     """But for those of which Kafka asks nothing either, before a login."""
-    own = {name for row in table("Which right a request needs") for name in row[0].split(", ")}
+    own = {name for row in table("Permissions for requests to the gateway") for name in row[0].split(", ")}
     known = own | {rule.name for rule in RULES.values()} | {"ApiVersions", "SaslHandshake", "SaslAuthenticate"}
     assert known == {api.name for api in apis() if api.gateway is not None}

@@ -1,10 +1,9 @@
-"""docs/metrics.md lists every metric, and what is in conf/monitoring names only such."""
+"""The metrics have unique names, and conf/monitoring names only metrics that exist."""
 
 from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,26 +14,14 @@ from sharegroup.metrics.job_catalogue import JOB_METRICS
 from sharegroup.metrics.metric import Kind, Metric
 from tests.monitoring import MONITORING, alert_expressions, dashboard_expressions, keda_expressions, metric_names
 
-ROOT = Path(__file__).parents[3]
 METRICS = (*JOB_METRICS, *GATEWAY_METRICS)
 #: What a histogram is scraped as.
 _SUFFIXES = ("_bucket", "_count", "_sum")
 
 
-def row(metric: Metric) -> str:
-    labels = ", ".join(f"`{label}`" for label in metric.labels)
-    return f"| `{metric.name}` | {metric.kind.value} | {labels} | {metric.text} | {metric.kafka} |"
-
-
 def scraped_as(metric: Metric) -> set[str]:
     is_histogram = metric.kind is Kind.HISTOGRAM
     return {metric.name + suffix for suffix in _SUFFIXES} if is_histogram else {metric.name}
-
-
-def test_the_page_lists_every_metric_and_no_other() -> None:
-    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8").splitlines()
-    listed = [line for line in page if line.startswith("| `sharegroup_")]
-    assert listed == [row(metric) for metric in METRICS]
 
 
 def test_no_name_is_given_twice_and_kinds_have_their_endings() -> None:
