@@ -18,8 +18,8 @@ T = TypeVar("T")
 def outlast(step: Callable[[], T], wait: Callable[[float], bool], clock: Callable[[], float] = time.monotonic) -> T:
     """Run a step of the start, and repeat it for as long as it fails because of an outage.
 
-    A repeated step must have the effect of one. `wait(seconds)` returns whether the job is to stop. An outage is one log
-    line when it begins and one when it ends. Raises StopRequested, and any error of the step that is no outage.
+    A repeated step must have the effect of one. `wait(seconds)` returns whether the job is to stop. An outage is one
+    log line when it begins and one when it ends. Raises StopRequested, and any error of the step that is no outage.
     """
     since_s: float | None = None
     delay_s = 1.0
