@@ -82,9 +82,7 @@ class RowChannel:
         """How far the brokers' clocks are ahead of this machine's steady clock, as the appends of `send` tell it."""
         try:
             return self._clock.now().latest_ms - self._clock.local_ms()
-        except (
-            ClockUnknownError
-        ):  # this member has appended nothing, so it holds nothing, and no lock goes by the guess
+        except ClockUnknownError:  # a member that has appended nothing holds nothing: no lock goes by this guess
             return int(time.time() * 1000) - self._clock.local_ms()
 
     def _tell_time(self, sent_ms: int, appended: Any) -> None:
