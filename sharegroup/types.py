@@ -146,3 +146,10 @@ class ConfigSource(str, Enum):
 
     DYNAMIC_GROUP_CONFIG = "DYNAMIC_GROUP_CONFIG"
     STATIC_BROKER_CONFIG = "STATIC_BROKER_CONFIG"
+
+
+#: `config_source` of a row that holds no config: its `config_value` is when a request altered the group's configs last,
+#: in ms by the brokers' clock.
+LAST_ALTERED = "LAST_ALTERED"
+#: The same time, beside the configs in force that the share-partitions of a group are loaded with.
+LAST_ALTERED_MS = "last_altered_ms"

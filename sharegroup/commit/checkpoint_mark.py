@@ -37,6 +37,7 @@ class MarkFile:
     def __init__(self, folder: str) -> None:
         is_local = "://" not in folder or folder.startswith("file://")
         self._path = Path(folder.removeprefix("file://")) / MARK if is_local else None
+        self._boot_id = boot_id()
 
     def read(self) -> CheckpointMark | None:
         """The mark; None where there is none. One that is torn names no start of a machine, and no batch."""
@@ -51,7 +52,7 @@ class MarkFile:
     def is_of_earlier_boot(self) -> bool:
         """Whether the checkpoint was in use before the machine's last start, or its mark is torn."""
         mark = self.read()
-        return mark is not None and mark.boot_id != boot_id()
+        return mark is not None and mark.boot_id != self._boot_id
 
     def begin(self, committed: Mapping[str, int]) -> None:
         """Write the mark at a start of the query, and sync it. Raises OSError."""
@@ -63,7 +64,7 @@ class MarkFile:
         """Write the mark, without a sync: after a power loss the checkpoint is dropped. Raises OSError."""
         if self._path is not None:
             scratch = self._path.with_name(f".{MARK}")
-            scratch.write_text(json.dumps({"boot_id": boot_id(), "committed": dict(committed)}), encoding="utf-8")
+            scratch.write_text(json.dumps({"boot_id": self._boot_id, "committed": dict(committed)}), encoding="utf-8")
             scratch.replace(self._path)
 
 

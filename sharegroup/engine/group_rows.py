@@ -14,7 +14,7 @@ from sharegroup.group_coordinator.records import (
     TableRecord,
     TopicPartitions,
 )
-from sharegroup.types import ConfigSource
+from sharegroup.types import LAST_ALTERED, ConfigSource
 
 _DYNAMIC = ConfigSource.DYNAMIC_GROUP_CONFIG.value
 #: A row with this key set removes the row of its key.
@@ -37,6 +37,12 @@ def table_row(record: TableRecord) -> tuple[str, dict[str, Any]]:
     row["subscribed_topic_names"] = list(record.subscribed_topic_names)
     row["assignment"] = [{**item._asdict(), "partitions": list(item.partitions)} for item in record.assignment]
     return "share_group_members", row
+
+
+def altered_row(group_id: str, altered_ms: int) -> tuple[str, dict[str, Any]]:
+    """(table, row): when a request altered the group's configs last. It stays when all values are taken away."""
+    row = {"group_id": group_id, "config_name": "", "config_value": str(altered_ms), "config_source": LAST_ALTERED}
+    return "share_group_configs", row
 
 
 def table_records(tables: dict[str, list[dict[str, Any]]]) -> list[TableRecord]:

@@ -69,11 +69,12 @@ _DEFAULTS = GroupConfig.from_json({})
 
 
 class PartitionConfigs:
-    """The shard's config, those of share-partitions that have another one, and when the newest change of each that has
-    come was altered: a leader that was paused may send an older one afterwards."""
+    """The shard's config, those of share-partitions that have another one, and when the newest change that each knows
+    was altered: a leader that was paused may send an older one afterwards."""
 
     def __init__(self, dumped: Mapping[str, Sequence[Any]], altered: Mapping[str, int]) -> None:
-        self._altered_ms = {int(p): altered_ms for p, altered_ms in altered.items()}
+        self._altered_ms = {int(p): altered_ms for p, altered_ms in altered.items() if p}
+        self._shards_altered_ms = altered.get("", 0)
         self._own = {int(p): PartitionConfig.restore(config) for p, config in dumped.items() if p}
         self._shards = PartitionConfig.restore(dumped[""]) if dumped else PartitionConfig.of(_DEFAULTS)
 
@@ -83,20 +84,22 @@ class PartitionConfigs:
 
     def dump_altered(self) -> dict[str, int]:
         """When the newest change of each share-partition was altered, JSON-able."""
-        return {str(p): altered_ms for p, altered_ms in self._altered_ms.items()}
+        of_shard = {"": self._shards_altered_ms} if self._shards_altered_ms else {}
+        return of_shard | {str(p): altered_ms for p, altered_ms in self._altered_ms.items()}
 
     def of(self, partition: int) -> PartitionConfig:
         """What is in force for a share-partition."""
         return self._own.get(partition, self._shards)
 
-    def set_all(self, config: PartitionConfig) -> None:
-        """What the source says, for it reads it when all requests before are read."""
-        self._shards = config
+    def set_all(self, config: PartitionConfig, altered_ms: int) -> None:
+        """What the source says, for it reads it when all requests before are read. It holds all changes up to
+        `altered_ms`, so that an older one is known also by a shard that has lost its state."""
+        self._shards, self._shards_altered_ms = config, altered_ms
         self._own.clear()
 
     def set(self, partition: int, config: PartitionConfig, altered_ms: int) -> None:
         """A change has come to a share-partition; one that is older than another that has come is passed over."""
-        if altered_ms < self._altered_ms.get(partition, 0):
+        if altered_ms < max(self._shards_altered_ms, self._altered_ms.get(partition, 0)):
             return
         self._altered_ms[partition] = altered_ms
         if config == self._shards:

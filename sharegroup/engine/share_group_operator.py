@@ -11,7 +11,7 @@ from typing import Any
 
 from sharegroup.config import Config, GroupConfig
 from sharegroup.engine import rows
-from sharegroup.engine.group_rows import table_records, table_row
+from sharegroup.engine.group_rows import altered_row, table_records, table_row
 from sharegroup.engine.output import Output
 from sharegroup.engine.parked_heartbeats import ParkedHeartbeats
 from sharegroup.engine.rows import InputRow, RequestRow
@@ -176,6 +176,8 @@ class ShareGroupOperator:
             self._output.append(*table_row(record))
             if isinstance(record, ShareGroupMemberRecord) and record.is_tombstone:
                 self._reject_parked(record.member_id)
+        if any(isinstance(record, ShareGroupConfigRecord) for record in result.records):
+            self._output.append(*altered_row(self._group_id, append_ms))
         for release in result.releases:
             for request in _releases(release):
                 self._output.send(request)

@@ -48,7 +48,7 @@ from sharegroup.engine.shard_state import GONE_MS, ShardState
 from sharegroup.engine.snapshot_rules import SnapshotRules
 from sharegroup.json_text import from_json
 from sharegroup.metrics.window_sizes import WindowSizes
-from sharegroup.types import Cause, OffsetRange, SharePartitionKey, Transition, WaitsFor
+from sharegroup.types import LAST_ALTERED_MS, Cause, OffsetRange, SharePartitionKey, Transition, WaitsFor
 
 
 class Shard:
@@ -135,7 +135,8 @@ class Shard:
 
     def _configure(self, values: dict[str, Any]) -> None:
         state = self._state
-        state.configs.set_all(PartitionConfig.of(GroupConfig.from_json(values)))
+        config = PartitionConfig.of(GroupConfig.from_json(values))
+        state.configs.set_all(config, values.get(LAST_ALTERED_MS, 0))
         for partition in state.here():
             state.look_again(partition)
 

@@ -23,6 +23,9 @@ class Channel(Protocol):
     def send(self, requests: Sequence[Request], wait: bool = False) -> None:
         """Produce rows; with `wait` they are durable afterwards."""
 
+    def brokers_ahead_ms(self) -> int:
+        """How far the brokers' clocks are ahead of this machine's steady clock, as the appends of `send` tell it."""
+
     def topic_names(self) -> set[str]:
         """The topics that there are, and that may be seen."""
 

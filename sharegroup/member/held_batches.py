@@ -1,5 +1,8 @@
 """What a member holds: queued ranges, one batch on offer, one batch running. No clock and no Kafka.
 
+Locks end by the brokers' clocks, and `now_ms` is of the member's own clock, which nobody sets. `HeldBatches.ahead_ms`
+is the difference; the times of locks are compared with `HeldBatches.brokers_ms`.
+
     granted --> queued <--> offered --claimed--> running --> acknowledged
                   |
                   +--> given back (`unacquire`) when half of the lock is gone
@@ -13,7 +16,7 @@ So it is when it is granted what its handler still has: these locks were lost.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import Protocol
 
 from sharegroup.member.batch_plan import plan_batch
@@ -39,14 +42,17 @@ class Offers(Protocol):
 
 @dataclass
 class RunningBatch:
-    """The batch that Spark has, since `began_ms`. `renewable` are the ranges whose locks are renewed at `renew_at_ms`,
-    `lock_deadline_ms` is when the first of their locks ends; `is_lost`: others may have got some of its records;
+    """The batch that Spark has, since `began_ms` of the member's clock. All other times are the brokers'.
+
+    `renewable` are the ranges whose locks are renewed at `renew_at_ms`, `lock_deadline_ms` is when the first of their
+    locks ends; `is_lost`: others may have got some of its records;
     `gone` are those of its share-partitions that are no more; `locks` is when the lock of each offset ends, as far as
     that was answered."""
 
     seq: int
     ranges: tuple[HeldRange, ...]
     began_ms: int
+    brokers_ms: InitVar[int | None] = None
     renewable: set[HeldRange] = field(init=False)
     lock_deadline_ms: int = field(init=False)
     renew_at_ms: int = field(init=False)
@@ -55,8 +61,9 @@ class RunningBatch:
     gone: set[AssignedPartition] = field(default_factory=set)
     locks: dict[AssignedPartition, RangeMap[int]] = field(init=False, default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.locked_until(min((held.lock_deadline_ms for held in self.ranges), default=0), self.began_ms)
+    def __post_init__(self, brokers_ms: int | None) -> None:
+        now_ms = self.began_ms if brokers_ms is None else brokers_ms
+        self.locked_until(min((held.lock_deadline_ms for held in self.ranges), default=0), now_ms)
         self.renewable = set(self.ranges)
         self.take_locks(self.ranges)
 
@@ -131,8 +138,14 @@ class HeldBatches:
         self._has_grown = False
         #: The group's `share.delivery.count.limit`, 0 until a record is granted that was delivered before.
         self.delivery_count_limit = 0
+        #: How far the brokers' clocks are ahead of the member's.
+        self.ahead_ms = 0
         self.running: RunningBatch | None = None
         self.is_stalled = False
+
+    def brokers_ms(self, now_ms: int) -> int:
+        """The brokers' time, by which locks end."""
+        return now_ms + self.ahead_ms
 
     @property
     def waiting_records(self) -> int:
@@ -153,7 +166,7 @@ class HeldBatches:
     def add(self, granted: Iterable[HeldRange], now_ms: int) -> None:
         """Queue what a fetch was granted; what is past its lock comes back by itself."""
         for held in granted:
-            self._lock_ms = held.lock_deadline_ms - now_ms
+            self._lock_ms = held.lock_deadline_ms - self.brokers_ms(now_ms)
             if self.running is not None and self.running.has(held):
                 self._unwanted.append(held)
                 self.running.is_lost = self.is_stalled = True
@@ -197,7 +210,7 @@ class HeldBatches:
         self._awaited = ()
         self._withdraw(now_ms)
         self._queued = _without(self._queued, ranges)
-        self.running = RunningBatch(seq, tuple(ranges), now_ms)
+        self.running = RunningBatch(seq, tuple(ranges), now_ms, self.brokers_ms(now_ms))
 
     def finish(self, seq: int) -> None:
         """The running batch is through."""
@@ -231,7 +244,7 @@ class HeldBatches:
 
     def _overdue(self, now_ms: int) -> list[HeldRange]:
         """Take out what has half of its lock behind it; a small offer is withdrawn too, to become a bigger one."""
-        latest_ms = now_ms + self._lock_ms // 2
+        latest_ms = self.brokers_ms(now_ms) + self._lock_ms // 2
         offered = self._offered.ranges if self._offered else ()
         is_small = self._has_grown and records_in(offered) < self._max_records
         if is_small or any(held.lock_deadline_ms < latest_ms for held in offered):
@@ -246,7 +259,7 @@ class HeldBatches:
         taken = [held for held in self._queued if which(held)]
         if taken:
             self._queued = [held for held in self._queued if not which(held)]
-        return [held for held in taken if held.lock_deadline_ms > now_ms]
+        return [held for held in taken if held.lock_deadline_ms > self.brokers_ms(now_ms)]
 
     def _withdraw(self, now_ms: int) -> None:
         if self._offered is None:
@@ -259,9 +272,9 @@ class HeldBatches:
 
     def _claimed(self, now_ms: int) -> None:
         assert self._offered is not None
-        self.running = RunningBatch(self._offered.seq, self._offered.ranges, now_ms)
+        self.running = RunningBatch(self._offered.seq, self._offered.ranges, now_ms, self.brokers_ms(now_ms))
         if self._renews_at_once:
-            self.running.renew_at_ms = now_ms
+            self.running.renew_at_ms = self.brokers_ms(now_ms)
         self._offered = None
         self.is_stalled = False
 

@@ -38,13 +38,10 @@ from sharegroup.member.member_loop import PAUSE_S, MemberLoop
 from sharegroup.member.ranges import AssignedPartition, HeldRange, OfferedBatch, records_in
 from sharegroup.member.shared_logic import SharedLogic
 from sharegroup.member.subscription import Subscription
+from sharegroup.topics.steady_time import steady_ms
 from sharegroup.types import AcknowledgementBatch
 
 logger = logging.getLogger(__name__)
-
-
-def _wall_clock_ms() -> int:
-    return int(time.time() * 1000)
 
 
 class Member:
@@ -57,7 +54,7 @@ class Member:
         channel: Channel,
         offers: Offers,
         on_failure: Callable[[], None],
-        now_ms: Callable[[], int] = _wall_clock_ms,
+        now_ms: Callable[[], int] = steady_ms,
     ) -> None:
         self.incarnation = uuid.uuid4().hex[:12]
         self._settings, self._channel = settings, channel

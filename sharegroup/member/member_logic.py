@@ -7,8 +7,11 @@ Who drives it repeats, in this order, from when `opened` was called (responses c
     requests = logic.step(responses, now_ms)        # append them; durably, if `renews` says so
     logic.appended(requests, now_ms)                # only then
 
-until `is_over`. Besides, for each batch that the source has claimed: `begin`, `acknowledge`, `finish`. The first two
-take as long as answers do, so they return an object to be polled (`batch_calls`).
+until `is_over`. `now_ms` is of a clock that nobody sets; `set_brokers_clock` takes in how far the brokers' clocks, by
+which locks end, are ahead of it.
+
+Besides, for each batch that the source has claimed: `begin`, `acknowledge`, `finish`. The first two take as long as
+answers do, so they return an object to be polled (`batch_calls`).
 """
 
 from __future__ import annotations
@@ -156,7 +159,11 @@ class MemberLogic:
         Nor does another process of the member handle them, which is why a member that has failed holds nothing.
         """
         running = self.holdings.running
-        return running is not None and self.failure is None and running.is_held(now_ms + COMMIT_MS)
+        return (
+            running is not None
+            and self.failure is None
+            and running.is_held(self.holdings.brokers_ms(now_ms) + COMMIT_MS)
+        )
 
     # -- the loop --------------------------------------------------------------------------------------------------
 
@@ -167,6 +174,10 @@ class MemberLogic:
     def closed(self) -> None:
         """Responses are read no more, and nothing can be sent."""
         self.is_open = False
+
+    def set_brokers_clock(self, ahead_ms: int) -> None:
+        """Take in how far the brokers' clocks are ahead of the member's."""
+        self.holdings.ahead_ms = ahead_ms
 
     def metadata_is_due(self, now_ms: int) -> bool:
         """Whether the subscribed topics are to be looked at."""
@@ -208,7 +219,7 @@ class MemberLogic:
     def appended(self, requests: Sequence[Request], now_ms: int) -> None:
         """These requests are in the request topics."""
         if renews(requests) and self.holdings.running is not None:
-            self.holdings.running.renewal_appended(now_ms)
+            self.holdings.running.renewal_appended(self.holdings.brokers_ms(now_ms))
 
     def stop_offering(self, now_ms: int) -> None:
         """Offer no further batch and ask for nothing more; the running batch goes on."""
@@ -340,7 +351,8 @@ class MemberLogic:
             logger.warning("the group does not allow renewals: a batch must end before its locks do")
             return
         running.take_locks(answered.renewed(running.ranges))
-        missing = running.take_renewal(answered.renewed(running.renewable), bool(answered.refused), now_ms)
+        renewed, brokers_ms = answered.renewed(running.renewable), self.holdings.brokers_ms(now_ms)
+        missing = running.take_renewal(renewed, bool(answered.refused), brokers_ms)
         if missing:
             logger.warning("the locks of %d records of the running batch could not be renewed", missing)
 
@@ -387,7 +399,7 @@ class MemberLogic:
                 "batch %d has run for max_processing_ms (%d): its locks are renewed no more, its records go to others",
                 running.seq, self.settings.max_processing_ms,
             )  # fmt: skip
-        elif now_ms >= running.renew_at_ms and self.renewal is None:
+        elif self.holdings.brokers_ms(now_ms) >= running.renew_at_ms and self.renewal is None:
             self.renewal = self._renewal_of(running.renewable, running.renewable)
 
     def _renewal_of(self, ranges: Collection[HeldRange], granted: Collection[HeldRange]) -> AcknowledgementRound:

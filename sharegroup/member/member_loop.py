@@ -57,6 +57,7 @@ class MemberLoop:
         self._refresh_metadata()
         responses = self._channel.poll(_POLL_MS)
         with self._shared.turn() as (logic, now_ms):
+            logic.set_brokers_clock(self._channel.brokers_ahead_ms())
             requests = logic.step(responses, now_ms)
             failure = logic.failure
             self._shared.tell_step()

@@ -12,7 +12,7 @@ from sharegroup.config import Config, parse_config
 from sharegroup.tables.rows import open_table
 from sharegroup.tables.rows_by_file import Change, DeltaFiles, RowsByFile, TableFiles
 from sharegroup.tables.schemas import SHARE_GROUP_CONFIGS
-from sharegroup.types import ConfigSource
+from sharegroup.types import LAST_ALTERED, LAST_ALTERED_MS, ConfigSource
 
 logger = logging.getLogger(__name__)
 
@@ -37,12 +37,14 @@ class ConfigPoll:
         self._polled_ms = 0
         self._rows = RowsByFile(SHARE_GROUP_CONFIGS)
         self._set: dict[str, dict[str, str]] = {}
+        self._altered_ms: dict[str, int] = {}
         self._in_force: dict[str, dict[str, object]] = {}
 
     def in_force(self, now_ms: int, fresh: bool = False) -> dict[str, dict[str, object]]:
         """Each configured group's values in force, and "" for every other group's; at most `POLL_MS` old.
 
-        `fresh`: as the table's newest version has them.
+        Beside its values a group has `LAST_ALTERED_MS`, if a request has altered them. `fresh`: as the table's newest
+        version has them.
         """
         if fresh or not self._in_force or now_ms - self._polled_ms >= POLL_MS:
             self._polled_ms = now_ms
@@ -68,18 +70,30 @@ class ConfigPoll:
         for row in filter(_is_set_by_request, change.changed.values()):
             self._set.setdefault(row["group_id"], {})[row["config_name"]] = row["config_value"]
             changed.add(row["group_id"])
+        for row in filter(_is_last_altered, change.removed.values()):
+            self._altered_ms.pop(row["group_id"])
+            changed.add(row["group_id"])
+        for row in filter(_is_last_altered, change.changed.values()):
+            self._altered_ms[row["group_id"]] = int(row["config_value"])
+            changed.add(row["group_id"])
         in_force = self._in_force | {group_id: self._effective(group_id) for group_id in sorted(changed)}
         for group_id in changed:
-            if group_id and group_id not in self._job.groups and not self._set.get(group_id):
+            is_known = group_id in self._job.groups or group_id in self._altered_ms
+            if group_id and not is_known and not self._set.get(group_id):
                 del in_force[group_id]
-                del self._set[group_id]
+                self._set.pop(group_id, None)
         self._in_force = dict(sorted(in_force.items()))
 
     def _effective(self, group_id: str) -> dict[str, object]:
         effective = self._job.effective(group_id, self._set.get(group_id, {}))
         for warning in effective.warnings:
             logger.warning("group %s: %s", group_id, warning)
-        return effective.config.to_json()
+        last_altered_ms = self._altered_ms.get(group_id)
+        return effective.config.to_json() | ({} if last_altered_ms is None else {LAST_ALTERED_MS: last_altered_ms})
+
+
+def _is_last_altered(row: Mapping[str, Any]) -> bool:
+    return bool(row["config_source"] == LAST_ALTERED)
 
 
 def _is_set_by_request(row: Mapping[str, Any]) -> bool:

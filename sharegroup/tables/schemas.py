@@ -242,7 +242,9 @@ SHARE_GROUP_CONFIGS = TableSpec(
             _column(
                 "config_source",
                 pa.string(),
-                "DYNAMIC_GROUP_CONFIG: set by a request, takes precedence; STATIC_BROKER_CONFIG: from the job's file",
+                "DYNAMIC_GROUP_CONFIG: set by a request, takes precedence; STATIC_BROKER_CONFIG: from the job's file; "
+                "LAST_ALTERED: not a config: the time at which a request last altered the group's configs "
+                "(`config_value`, in ms)",
             ),
             _column("time", _TIMESTAMP, "when the row was written"),
             _CHUNK,

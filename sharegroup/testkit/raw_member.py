@@ -37,6 +37,8 @@ from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange
 RESPONSE_DEADLINE_S = 240.0
 #: How long a fetch waits for its first record, unless it says otherwise.
 MAX_WAIT_MS = 600_000
+#: How soon it is known that the response topic has more partitions.
+_METADATA_AGE_MS = 2_000
 
 Request = ShareGroupRequest | SharePartitionRequest
 
@@ -61,11 +63,13 @@ class RequestClient:
         self._numbers = itertools.count(1)
         self._topics = TopicLookup({"bootstrap_servers": bootstrap_servers})
         self._producer = KafkaProducer(bootstrap_servers=bootstrap_servers, linger_ms=0)
-        self._consumer = KafkaConsumer(bootstrap_servers=bootstrap_servers, group_id=None, enable_auto_commit=False)
-        topic = self._config.responses_topic
-        self._consumer.assign(
-            [TopicPartition(topic, p) for p in sorted(self._consumer.partitions_for_topic(topic) or ())]
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=bootstrap_servers,
+            group_id=None,
+            enable_auto_commit=False,
+            metadata_max_age_ms=_METADATA_AGE_MS,
         )
+        self._consumer.assign(sorted(self._response_partitions()))
         self._consumer.seek_to_end()
         for partition in self._consumer.assignment():
             self._consumer.position(partition)  # looked up now, not at the first poll
@@ -127,7 +131,20 @@ class RequestClient:
         self._consumer.close()
         self._topics.close()
 
+    def _response_partitions(self) -> set[TopicPartition]:
+        topic = self._config.responses_topic
+        return {TopicPartition(topic, number) for number in self._consumer.partitions_for_topic(topic) or ()}
+
+    def _read_new_partitions(self) -> None:
+        """Read the partitions that the response topic got since this client was opened, from their start."""
+        known = self._consumer.assignment()
+        new = self._response_partitions() - known
+        if new:
+            self._consumer.assign(sorted(known | new))
+            self._consumer.seek_to_beginning(*new)
+
     def _poll(self) -> None:
+        self._read_new_partitions()
         for records in self._consumer.poll(timeout_ms=100).values():
             for record in records:
                 if record.key == self.reply_to.encode():

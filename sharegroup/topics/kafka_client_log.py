@@ -95,6 +95,17 @@ class OneLineNetworkErrors(logging.Filter):
         return True
 
 
+class NoCancelledRefreshes(logging.Filter):
+    """For kafka-python's metadata: a refresh that ends because this process has closed the client is no error.
+
+    It waits at the broker behind the fetch that the client has sent before, so this happens at many closes.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """logging's: whether the record is written."""
+        return not any(type(value).__name__ == "Cancelled" for value in record.args or ())
+
+
 def _is_closed(transport: object = None) -> bool:
     """Of kafka-python's transport, without loading kafka-python for a command that needs none."""
     is_closing = getattr(transport, "is_closing", None)
@@ -108,5 +119,8 @@ def set_up_kafka_client_log(level: int) -> None:
         of_client = logging.getLogger(name)
         if not any(isinstance(present, OneLineNetworkErrors) for present in of_client.filters):
             of_client.addFilter(OneLineNetworkErrors())
+    of_metadata = logging.getLogger("kafka.cluster")
+    if not any(isinstance(present, NoCancelledRefreshes) for present in of_metadata.filters):
+        of_metadata.addFilter(NoCancelledRefreshes())
     for name in OUTAGE_LOGGERS:
         logging.getLogger(name).addFilter(_OUTAGES)  # once: logging compares

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import logging
+import time
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kafka import KafkaProducer
 
@@ -12,6 +14,7 @@ from sharegroup.protocol.response_rows import Response, decode_responses
 from sharegroup.protocol.share_group_requests import ShareGroupRequest, TopicMetadata
 from sharegroup.protocol.share_partition_requests import SharePartitionRequest
 from sharegroup.topics.client_settings import ClientSettings
+from sharegroup.topics.job_clock import ClockUnknownError, JobClock
 from sharegroup.topics.response_partitions import METADATA_AGE_MS, ResponsePartitions, responses_consumer
 from sharegroup.topics.topic_lookup import TopicLookup
 
@@ -43,6 +46,7 @@ class RowChannel:
         self._consumer = responses_consumer(settings)
         self._partitions = ResponsePartitions(topics.responses, self._key)
         self._topics_of_cluster = TopicLookup(settings)
+        self._clock = JobClock()
 
     def open(self) -> bool:
         """Begin to read responses, from the end; False while the job has not made its topics."""
@@ -68,10 +72,23 @@ class RowChannel:
         for request in requests:
             is_group = isinstance(request, ShareGroupRequest)
             topic = self._topics.share_group_requests if is_group else self._topics.share_partition_requests
-            futures.append(self._producer.send(topic, key=request.kafka_key, value=request.encode()))
+            sent = self._producer.send(topic, key=request.kafka_key, value=request.encode())
+            futures.append(sent.add_callback(functools.partial(self._tell_time, self._clock.local_ms())))
         if wait:
             for future in futures:
                 future.get(timeout=APPEND_TIMEOUT_S)
+
+    def brokers_ahead_ms(self) -> int:
+        """How far the brokers' clocks are ahead of this machine's steady clock, as the appends of `send` tell it."""
+        try:
+            return self._clock.now().latest_ms - self._clock.local_ms()
+        except ClockUnknownError:  # a member that has appended nothing holds nothing: no lock goes by this guess
+            return int(time.time() * 1000) - self._clock.local_ms()
+
+    def _tell_time(self, sent_ms: int, appended: Any) -> None:
+        """Take the time of an append; `appended` is kafka-python's metadata."""
+        if appended.timestamp >= 0:
+            self._clock.appended((appended.topic, appended.partition), sent_ms, appended.timestamp)
 
     def topic_names(self) -> set[str]:
         """The topics that there are, and that may be seen. Raises KafkaError."""

@@ -10,6 +10,7 @@ from typing import Any
 from sharegroup.config import GroupConfig, IsolationLevel
 from sharegroup.config.offset_reset import AutoOffsetReset
 from sharegroup.tables.share_partition_row import SharePartitionRow
+from sharegroup.types import LAST_ALTERED_MS
 
 #: By group, "" for every group that has none of its own.
 Values = Mapping[str, Mapping[str, Any]]
@@ -49,6 +50,10 @@ class KnownConfigs:
         if config is None:
             config = self._parsed[group_id] = _parse(json.dumps(_of(self._values or {}, group_id), sort_keys=True))
         return config
+
+    def last_altered_ms(self, group_id: str) -> int:
+        """When a request altered the group's configs last, 0 if none did."""
+        return int(_of(self._values or {}, group_id).get(LAST_ALTERED_MS, 0))
 
     def reads_committed(self, group_id: str) -> bool:
         """Whether the group reads up to the last stable offset."""

@@ -18,7 +18,7 @@ from sharegroup.config import GroupConfig
 from sharegroup.share_coordinator.share_group_offset import ShareGroupOffset
 from sharegroup.tables.schemas import SHARE_GROUP_STATE
 from sharegroup.tables.share_partition_row import SharePartitionRow
-from sharegroup.types import SharePartitionKey
+from sharegroup.types import LAST_ALTERED_MS, SharePartitionKey
 from sharegroup.watch.batch_rows import is_current
 from sharegroup.watch.hand_over import HandOver
 from sharegroup.watch.listing import TopicIdPartition
@@ -183,11 +183,13 @@ def _tell_configs(look: SourceLook) -> None:
     shards = {shard_key: ShardKey.decode(shard_key).group_id for shard_key in look.batch.loading}
     for group_id in look.reconfigured:
         shards |= dict.fromkeys(known.led.shard_keys_of(group_id), group_id)
-    same: dict[GroupConfig, list[str]] = {}
+    same: dict[tuple[GroupConfig, int], list[str]] = {}
     for shard_key, group_id in sorted(shards.items()):
-        same.setdefault(known.configs.of(group_id), []).append(shard_key)
-    for config, shard_keys in same.items():
-        look.batch.configure(config.to_json(), shard_keys)
+        told = known.configs.of(group_id), known.configs.last_altered_ms(group_id)
+        same.setdefault(told, []).append(shard_key)
+    for (config, altered_ms), shard_keys in same.items():
+        last = {LAST_ALTERED_MS: altered_ms} if altered_ms else {}
+        look.batch.configure(config.to_json() | last, shard_keys)
 
 
 def _tell_logs(look: SourceLook, moved: Collection[TopicIdPartition]) -> None:

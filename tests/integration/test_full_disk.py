@@ -52,6 +52,10 @@ def fill(disk: Path) -> Path:
     return filler
 
 
+_WAITS = "the job cannot start yet"
+_GOES_ON = "the start of the job goes on"
+
+
 @pytest.mark.timeout(600)
 def test_a_full_disk_is_outlasted(kafka: EmbeddedKafka, new_topic: NewTopic, small_disk: Path, tmp_path: Path) -> None:
     where = {"tables.path": str(small_disk / "tables"), "checkpoint.path": str(small_disk / "checkpoint")}
@@ -79,3 +83,38 @@ def test_a_full_disk_is_outlasted(kafka: EmbeddedKafka, new_topic: NewTopic, sma
         job.start()
         assert member.acknowledge(topic, 0, [(8, 11, AcknowledgeType.ACCEPT)]).error_code == ErrorCode.NONE
         assert job.process.terminate() == 0
+
+
+@pytest.mark.timeout(600)
+def test_a_job_that_starts_on_a_full_disk_waits(
+    kafka: EmbeddedKafka, new_topic: NewTopic, small_disk: Path, tmp_path: Path
+) -> None:
+    where = {"tables.path": str(small_disk / "tables"), "checkpoint.path": str(small_disk / "checkpoint")}
+    with ShareGroupJobRun(tmp_path, kafka.bootstrap_servers, prefix="full-start-", job=where, master="local[1]") as job:
+        filler = fill(small_disk)
+        job.start()
+        job.await_log(_WAITS)
+        filler.unlink()
+        job.await_running()
+        assert job.log.count(_WAITS) == job.log.count(_GOES_ON) == 1
+        topic = new_topic(1, 20)
+        member = RawMember(job.client(), job.new_group())
+        member.join({topic: 1})
+        assert member.fetch(topic, 0, 12).acquired == (AcquiredRange(0, 11, 1),)
+        assert job.process.terminate() == 0
+
+        filler = fill(small_disk)
+        job.start()
+        job.await_log(_WAITS)
+        request = member.acknowledge_request(topic, 0, [(0, 11, AcknowledgeType.ACCEPT)])
+        member.client.send(request)
+        filler.unlink()
+        assert member.client.response(request.id).error_code == ErrorCode.NONE
+        assert member.fetch(topic, 0, 100).acquired == (AcquiredRange(12, 19, 1),)
+        assert job.process.terminate() == 0
+
+        filler = fill(small_disk)
+        job.start()
+        job.await_log(_WAITS)
+        assert job.process.terminate() == 0, "a job that waits for its start can be stopped"
+        filler.unlink()

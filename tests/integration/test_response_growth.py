@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sharegroup.config import JobConfig
 from sharegroup.gateway.job_client.response_reader import ResponseReader, decoded_rows
 from sharegroup.protocol.response_rows import encode_response
 from sharegroup.protocol.share_partition_responses import FetchResponse
+from sharegroup.testkit.raw_member import RequestClient
 from sharegroup.topics.client_settings import python_properties
 from sharegroup.topics.kafka_clients import KafkaRowProducer
 from sharegroup.topics.response_partitions import partition_of
@@ -90,6 +92,20 @@ def test_a_member_hears_all(kafka: EmbeddedKafka, job: KafkaRowProducer, topic: 
         wait_until(lambda: hears(last), f"responses 0 to {last}")
     finally:
         channel.close()
+
+
+def test_a_raw_client_hears_all(kafka: EmbeddedKafka, job: KafkaRowProducer, topic: str, key: str) -> None:
+    names = {"share.group.requests.topic": topic, "share.partition.requests.topic": topic}
+    config = JobConfig.model_validate({**names, "share.group.responses.topic": topic})
+    client = RequestClient(kafka.bootstrap_servers, config)
+    client.reply_to = key
+    try:
+        respond(job, key, 0)
+        last = grow(kafka, job, topic, key)
+        for number in range(last + 1):
+            client.response(str(number))
+    finally:
+        client.close()
 
 
 def test_a_gateway_hears_all(kafka: EmbeddedKafka, job: KafkaRowProducer, topic: str, key: str) -> None:

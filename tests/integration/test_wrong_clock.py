@@ -1,17 +1,22 @@
-"""The wall clock of the job's machine is wrong, while it runs and when it starts: nothing ends early or stalls."""
+"""The wall clock of the job's machine, or of a Spark member's, is wrong while it runs and when it starts: nothing ends
+early or stalls."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from deltalake import DeltaTable
 
+from sharegroup.testkit.delivery_audit import audit
 from sharegroup.testkit.raw_member import RawMember
 from sharegroup.testkit.share_group_job import ShareGroupJobRun
+from sharegroup.testkit.submitted_job import SubmittedJob
 from sharegroup.types import AcknowledgeType, AcquiredRange
 from tests.integration.shifted_clock import ShiftedClock, find_compiler
+from tests.integration.waiting import wait_until
 from tests.integration.whole_log import whole_delivery_log
 
 if TYPE_CHECKING:
@@ -95,3 +100,48 @@ def test_a_wrong_wall_clock_ends_no_lock_and_stalls_nothing(
         log = whole_delivery_log(job.tables_path).to_pyarrow_table().to_pylist()
         of_worker = [row for row in log if row["group_id"] == group.worker.group_id]
         assert {row["cause"] for row in of_worker} == {"fetch", "accept"}
+
+
+@pytest.mark.skipif(find_compiler() is None, reason="no C compiler here to build a clock that a test sets")
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("starts_ahead_s", [DAY_S, -DAY_S])
+def test_a_spark_member_with_a_wrong_wall_clock_loses_and_delays_nothing(
+    kafka: EmbeddedKafka, new_topic: NewTopic, share_group_job: ShareGroupJobRun, tmp_path: Path, starts_ahead_s: int
+) -> None:
+    """Locks last ten seconds, so a batch that runs is renewed by the member's clock."""
+    clock, job, sink = ShiftedClock(tmp_path), share_group_job, tmp_path / "sink"
+    group, topic = job.new_group("renewed_lock"), new_topic(1, 0)
+    names = job.config.job
+    clock.set(starts_ahead_s)
+    with SubmittedJob(
+        "jobs/consume_acquired_batches.py",
+        [
+            *("--bootstrap-servers", job.bootstrap_servers, "--group-id", group, "--topics", topic),
+            *("--sink", str(sink), "--checkpoint", str(tmp_path / "checkpoint")),
+            f"--share-group-requests-topic={names.group_requests_topic}",
+            f"--share-partition-requests-topic={names.partition_requests_topic}",
+            f"--share-group-responses-topic={names.responses_topic}",
+        ],
+        tmp_path / "member.log",
+        environment=clock.environment,
+    ) as member:
+        client = job.client()
+        for turn, ahead_s in enumerate((starts_ahead_s, *JUMPS_S), 1):
+            clock.set(ahead_s)
+            client.send_values(topic, [b"record"] * RECORDS)
+
+            def is_there(rows: int = turn * RECORDS) -> bool:
+                assert member.exit_code is None, member.log_tail()
+                return DeltaTable.is_deltatable(str(sink)) and DeltaTable(str(sink)).count() == rows
+
+            wait_until(is_there, f"the records of turn {turn}, with the clock {ahead_s} s ahead", 240)
+        assert member.terminate() == 0
+
+    def of_group() -> list[dict[str, Any]]:
+        log = whole_delivery_log(job.tables_path).to_pyarrow_table().to_pylist()
+        return [row for row in log if row["group_id"] == group]
+
+    ends = {(topic, 0): RECORDS * (1 + len(JUMPS_S))}
+    wait_until(lambda: not audit(str(job.tables_path), group, ends), "all is finished")
+    assert {row["cause"] for row in of_group()} <= {"fetch", "accept", "renew", "unacquire"}
+    assert max(row["delivery_count"] for row in of_group()) == 1

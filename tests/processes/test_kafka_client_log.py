@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
 import struct
@@ -11,7 +12,8 @@ from contextlib import closing
 
 import pytest
 from kafka import KafkaAdminClient
-from kafka.errors import KafkaError
+from kafka.cluster import ClusterMetadata
+from kafka.errors import Cancelled, KafkaConnectionError, KafkaError
 from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaTCPTransport
 
@@ -26,7 +28,7 @@ from sharegroup.topics.kafka_client_log import (
 RESET_WHEN_CLOSED = struct.pack("ii", 1, 0)
 TRANSPORT, SELECTOR, SENDER = "kafka.net.transport", "kafka.net.selector", "kafka.producer.sender"
 
-LOGGERS = (*OUTAGE_LOGGERS, SELECTOR)
+LOGGERS = (*OUTAGE_LOGGERS, SELECTOR, "kafka.cluster")
 
 
 @pytest.fixture(autouse=True)
@@ -84,6 +86,27 @@ def test_other_errors_keep_their_stack_traces(caplog: pytest.LogCaptureFixture) 
         logging.getLogger(TRANSPORT).exception("%s: wrong", "transport")
     assert caplog.records[-1].exc_info is not None
     assert caplog.messages[-1] == "transport: wrong"
+
+
+@pytest.mark.parametrize("error", [Cancelled(), KafkaConnectionError("socket disconnected")], ids=["closed", "lost"])
+def test_a_refresh_that_a_close_cancels_is_no_error(error: KafkaError, caplog: pytest.LogCaptureFixture) -> None:
+    """A client that is closed while it waits for metadata, which may take as long as the fetch in front of it."""
+
+    class Manager:
+        def least_loaded_node(self) -> int:
+            return 0
+
+        def reset_backoff(self, node: str) -> None:
+            pass
+
+        async def send(self, request: object, node_id: int) -> None:
+            raise error
+
+    cluster = ClusterMetadata(bootstrap_servers="127.0.0.1:1")
+    cluster._manager = Manager()
+    with pytest.raises(type(error)):
+        asyncio.run(cluster.refresh_metadata())
+    assert ["Metadata refresh: failed" in text for text in caplog.messages] == [True] * (error.args != ())
 
 
 def test_it_is_set_up_once() -> None:

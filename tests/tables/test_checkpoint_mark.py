@@ -30,7 +30,9 @@ def test_a_mark_is_read_as_it_was_written(tmp_path: Path, boots: Path, folder: s
     assert mark.read() == CheckpointMark("first", {"share_groups": 7})
     assert not mark.is_of_earlier_boot()
     boots.write_text("second\n")
-    assert mark.is_of_earlier_boot()
+    assert MarkFile(folder.format(tmp_path)).is_of_earlier_boot()
+    mark.write({"share_groups": 8})
+    assert mark.read() == CheckpointMark("first", {"share_groups": 8}), "the system is asked once"
 
 
 @pytest.mark.parametrize("text", [b"", b"\0\0\0", b'{"boot_id": "fir', b"[]", b'{"boot_id": "first", "committed": 3}'])

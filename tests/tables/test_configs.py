@@ -8,11 +8,13 @@ import pytest
 
 from sharegroup.commit.commit_steps import Batch, CommitSteps
 from sharegroup.commit.static_configs import write_static_configs
-from sharegroup.config import Config, parse_config
+from sharegroup.config import Config, GroupConfig, parse_config
+from sharegroup.engine.group_rows import altered_row
 from sharegroup.tables import read_group_configs
 from sharegroup.tables.config_poll import POLL_MS, ConfigPoll, file_values
 from sharegroup.tables.schemas import GROUP_COORDINATOR_TABLES
-from sharegroup.types import ConfigSource
+from sharegroup.types import LAST_ALTERED_MS, ConfigSource
+from sharegroup.watch.known_configs import KnownConfigs
 from tests.tables.job_tables import T0, start
 
 STATIC = ConfigSource.STATIC_BROKER_CONFIG
@@ -82,3 +84,21 @@ def test_the_poll_sees_what_requests_set_and_take_away(tmp_path: Path, caplog: p
     set_lock(steps, 3, "c", "99999")  # by a job whose frames were wider
     assert locks() == {"": 30_000, "a": 30_000, "b": 20_000, "c": 60_000}
     assert "group c: share.record.lock.duration.ms 99999 is outside" in caplog.text
+
+
+def test_the_poll_says_when_a_request_altered_a_group_last(tmp_path: Path) -> None:
+    """Also of a group whose own values are all taken away, and of one that is only in the file."""
+    steps = started(tmp_path, FILE)
+    poll = ConfigPoll(file_values(FILE), str(tmp_path), {})
+    for batch_id, group_id in enumerate(("b", "c")):
+        _, row = altered_row(group_id, T0 + batch_id)
+        steps.commit(Batch(batch_id, T0, {"share_group_configs": [row]}, positions={0: batch_id}))
+    in_force = poll.in_force(T0)
+    assert {group: config.get(LAST_ALTERED_MS) for group, config in in_force.items()} == {
+        "": None, "a": None, "b": T0, "c": T0 + 1,
+    }  # fmt: skip
+    assert GroupConfig.from_json(in_force["c"]) == FILE.group_config("c")
+    known = KnownConfigs()
+    known.take(in_force, ["a", "b"])
+    assert [known.last_altered_ms(group) for group in ("a", "b", "another")] == [0, T0, 0]
+    assert read_group_configs(str(tmp_path)) == {}

@@ -31,6 +31,12 @@ class OpenOutcomes(Generic[K]):
         if outcomes:
             await asyncio.wait(outcomes)
 
+    def end(self, key: K) -> None:
+        """Make the outcomes of a key done, for those that nothing else ends."""
+        for outcome in self._open.get(key, ()):
+            if not outcome.done():
+                outcome.set_result(None)
+
     def _remove(self, key: K, outcome: asyncio.Future[Any]) -> None:
         outcomes = self._open[key]
         outcomes.discard(outcome)

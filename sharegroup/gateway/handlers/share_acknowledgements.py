@@ -34,6 +34,7 @@ class ShareAcknowledgements:
         self._leases, self._sessions, self._margin_ms = leases, sessions, margin_ms
         #: Those whose outcome is not known yet; a member's leave waits for its own.
         self.open = OpenAcknowledgements(sessions.has_records)
+        sessions.on_end = self.open.changed
 
     def send(
         self,

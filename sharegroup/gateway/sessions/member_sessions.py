@@ -72,6 +72,8 @@ class MemberSessions:
         self._served: dict[ShareSession, MemberSession] = {}
         #: The session that a member has fetched a partition through last, which has its part of the share-partition.
         self._owners: dict[tuple[SessionKey, TopicIdPartition], ShareSession] = {}
+        #: Called with a member when one of its sessions has ended.
+        self.on_end: Callable[[SessionKey], None] = lambda _: None
         #: Whether members get no more records here.
         self.is_draining = False
         job.on_broadcast(self._heard)
@@ -140,6 +142,7 @@ class MemberSessions:
         for key in ending:
             del self._owners[session.key, key]
         served.close(session.partitions.keys() & ending, is_final)
+        self.on_end(session.key)
 
     def disconnected(self, connection_id: int) -> None:
         """A connection was closed: its sessions end."""

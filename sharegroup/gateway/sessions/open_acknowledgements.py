@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from sharegroup.gateway.groups.open_outcomes import OpenOutcomes
 from sharegroup.gateway.sessions.share_session import SessionKey
 
-#: How long a leave waits for acknowledgements that have not come, and between two looks for them.
-GRACE_S, PAUSE_S = 0.2, 0.005
+#: How long a leave waits for acknowledgements that have not come.
+GRACE_S = 0.2
 
 
 class OpenAcknowledgements:
@@ -27,11 +28,18 @@ class OpenAcknowledgements:
     def __init__(self, holds: Callable[[SessionKey], bool] = lambda _: False) -> None:
         self._holds = holds
         self._open: OpenOutcomes[SessionKey] = OpenOutcomes()
+        #: Of members that leave and still hold records: done when they acknowledge, or close a share session.
+        self._changes: OpenOutcomes[SessionKey] = OpenOutcomes()
 
     def add(self, process: SessionKey, outcomes: Iterable[asyncio.Future[Any]]) -> None:
         """Keep these outcomes until each of them is done."""
         for outcome in outcomes:
             self._open.add(process, outcome)
+        self.changed(process)
+
+    def changed(self, process: SessionKey) -> None:
+        """The member has acknowledged, or has closed a share session."""
+        self._changes.end(process)
 
     async def wait(self, process: SessionKey) -> None:
         """Wait until the outcomes are known. Each ends by itself, at the latest with its timeout.
@@ -39,8 +47,13 @@ class OpenAcknowledgements:
         The acknowledgements may be on their way on another connection. A member that holds records has `GRACE_S` to
         send them, or to close its share session.
         """
-        loop = asyncio.get_running_loop()
-        end = loop.time() + GRACE_S
-        while process not in self._open and self._holds(process) and loop.time() < end:
-            await asyncio.sleep(PAUSE_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_S):
+                await self._until_acknowledged(process)
         await self._open.wait([process])
+
+    async def _until_acknowledged(self, process: SessionKey) -> None:
+        while process not in self._open and self._holds(process):
+            change = asyncio.get_running_loop().create_future()
+            self._changes.add(process, change)
+            await change

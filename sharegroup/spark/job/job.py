@@ -26,9 +26,11 @@ from sharegroup.commit.strayed_groups import refuse_strayed_groups
 from sharegroup.commit.torn_log import recover_torn_tables
 from sharegroup.commit.upkeep_process import UpkeepProcess, settings
 from sharegroup.config import Config
+from sharegroup.errors import StopRequested
 from sharegroup.spark.job.checkpoint import read_checkpoint
 from sharegroup.spark.job.job_query import JobQuery
 from sharegroup.spark.job.shown_metrics import ShownMetrics
+from sharegroup.spark.job.start_outage import outlast
 from sharegroup.spark.job.stop_signal import StopSignal
 from sharegroup.spark.job.supervisor import Supervisor
 from sharegroup.spark.queries import group_coordinator_query, share_partition_query
@@ -94,17 +96,26 @@ class ShareGroupJob:
         logger.info("Spark has started; checking topics, tables and the leader")
         self._metrics.start()
         try:
-            self._run()
+            self._run(self._prepare())
+        except StopRequested as stopped:
+            logger.info("%s", stopped)
         finally:
             self._metrics.close()
 
-    def _run(self) -> None:
-        if recover_torn_tables(self._config.job.tables_path):
-            self._have_lost_commits = set(_TABLES)
-        refuse_strayed_groups(self._config)
-        self._create_topics_and_tables()
-        self._refuse_stale_checkpoints()
-        lead = self._take_the_lead()
+    def _prepare(self) -> JobLead:
+        """Take the lead of tables that fit, and wait out whatever outage there is on the way. Raises StopRequested."""
+        for step in (
+            self._recover_torn_tables,
+            functools.partial(refuse_strayed_groups, self._config),
+            self._create_topics_and_tables,
+            self._refuse_stale_checkpoints,
+        ):
+            outlast(step, self._stop.wait)
+        lead = outlast(self._job_lead, self._stop.wait)
+        outlast(lead.take, self._stop.wait)
+        return lead
+
+    def _run(self, lead: JobLead) -> None:
         self._metrics.listen(self._spark)
         supervisor = Supervisor({name: functools.partial(self._start, lead, name) for name in self._build})
         mirror, commits = self._offset_mirror()
@@ -129,6 +140,10 @@ class ShareGroupJob:
             for producer in self._producers.values():
                 producer.close()
             self._scratch.cleanup()
+
+    def _recover_torn_tables(self) -> None:
+        if recover_torn_tables(self._config.job.tables_path):
+            self._have_lost_commits = set(_TABLES)
 
     def _create_topics_and_tables(self) -> None:
         job = self._config.job
@@ -164,12 +179,10 @@ class ShareGroupJob:
         is_void = self._have_lost_commits or MarkFile(path).is_of_earlier_boot()
         return None if is_void else read_checkpoint(self._spark, path)
 
-    def _take_the_lead(self) -> JobLead:
+    def _job_lead(self) -> JobLead:
         path = self._config.job.tables_path
         tables = [DeltaVersions(path, spec, self._options) for specs in _TABLES.values() for spec in specs]
-        lead = JobLead(DeltaTableWriter(path, SHARE_GROUP_JOB, self._options), tables)
-        lead.take()
-        return lead
+        return JobLead(DeltaTableWriter(path, SHARE_GROUP_JOB, self._options), tables)
 
     def _offset_mirror(self) -> tuple[MirrorThread, GroupOffsets]:
         path, commits = self._config.job.tables_path, GroupOffsets(self._kafka)

@@ -103,7 +103,7 @@ class Supervisor:
 
     def _failed(self, name: str, failure: BaseException | None) -> None:
         delay_s = self._failures[name].add(failure)
-        logger.error("query %s failed, will start again in %d s: %s", name, delay_s, _first_line(failure))
+        logger.error("query %s failed, will start again in %d s: %s", name, delay_s, first_line(failure))
         self._due[name] = self._clock() + delay_s
 
 
@@ -150,7 +150,8 @@ def _with_causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__
 
 
-def _first_line(failure: BaseException | None) -> str:
+def first_line(failure: BaseException | None) -> str:
+    """What a log line says of a failure."""
     if isinstance(failure, StreamingQueryException):
         return str(failure).partition("\n")[0]
     return f"{type(failure).__name__}: {one_line(failure)[:_LOGGED]}"

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from sharegroup.testkit.simulation.virtual_clock import Action, Scheduler
 
+#: How long the machines of processes have been running at the start of the simulation.
+_UP_MS = 86_400_000
+
 
 class ProcessTime:
-    """The clock and the timers of one process."""
+    """The steady clock and the timers of one process. `ahead_ms` is how far the brokers' clocks are ahead of it."""
 
     def __init__(self, clock: Scheduler) -> None:
         self._clock = clock
+        self.ahead_ms = clock.start_ms - _UP_MS
         self._still_until_ms = 0.0
         self.alive = True
 
     @property
     def now_ms(self) -> int:
-        """Milliseconds since the epoch."""
-        return self._clock.now_ms
+        """Milliseconds since the machine was started."""
+        return self._clock.now_ms - self.ahead_ms
 
     def stand_still(self, ms: float) -> None:
         """As by a debugger, or a machine without memory."""

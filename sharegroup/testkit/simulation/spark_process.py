@@ -64,6 +64,7 @@ class SparkProcess:
             group_instance_id=witness.member_id if habits.is_static else None,
         )  # fmt: skip
         self.logic = self._query.logic = MemberLogic(settings, self._query.offers, name)
+        self.logic.set_brokers_clock(self.time.ahead_ms)
         self._thread = MemberThread(
             self.time, self.logic, self._channel, self._query.answered,
             lambda: self.end(repr(self.logic.failure)), self._gone,

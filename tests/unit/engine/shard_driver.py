@@ -27,7 +27,7 @@ from sharegroup.protocol.share_partition_requests import (
     SharePartitionRequest,
     UnacquireRequest,
 )
-from sharegroup.types import AcknowledgementBatch, AcquiredRange, OffsetRange
+from sharegroup.types import LAST_ALTERED_MS, AcknowledgementBatch, AcquiredRange, OffsetRange
 
 GROUP = "g"
 TOPIC = "orders"
@@ -94,9 +94,10 @@ def known(shard: ShardDriver) -> dict[str, Any]:
 # -- rows of the source ------------------------------------------------------------------------------------------------
 
 
-def config(**values: object) -> str:
-    """The group's configuration."""
-    return rows.encode(rows.CONFIG, json.dumps(Config().group_config(GROUP).to_json() | values))
+def config(altered: int | None = None, **values: object) -> str:
+    """The group's configuration, as the source says it; a request altered it last `altered` ms after T0."""
+    last = {} if altered is None else {LAST_ALTERED_MS: T0 + altered}
+    return rows.encode(rows.CONFIG, json.dumps(Config().group_config(GROUP).to_json() | values | last))
 
 
 def fences(*joined: tuple[str, str, int]) -> str:

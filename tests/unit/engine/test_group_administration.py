@@ -66,6 +66,12 @@ def config_row(name: str, value: str | None) -> dict[str, Any]:
     return row if value is not None else row | {"_deleted": True}
 
 
+def last(altered: int) -> dict[str, object]:
+    """The row that says when a request altered the group's configs last."""
+    named = {"config_name": "", "config_value": str(T0 + altered), "config_source": "LAST_ALTERED"}
+    return {"group_id": GROUP, **named}
+
+
 def test_offsets_are_altered() -> None:
     group = left()
     output = group.send(AlterOffsetsRequest(*NAMED, offsets=(StartOffset("orders", 1, 17),), topics=ORDERS), at=40)
@@ -110,11 +116,13 @@ def test_configs_are_in_force_from_the_next_request_on() -> None:
     group = with_assignment()
     configs = {SESSION: "60000", HEARTBEAT: "7000"}
     output = group.send(altered_configs(configs), heartbeat("h3", 3), at=30)
-    assert output.tables == {"share_group_configs": [config_row(HEARTBEAT, "7000"), config_row(SESSION, "60000")]}
+    assert output.tables == {
+        "share_group_configs": [config_row(HEARTBEAT, "7000"), config_row(SESSION, "60000"), last(30)]
+    }
     assert [response.get("heartbeat_interval_ms") for response in output.responses] == [None, 7_000]
     assert output.deadline_ms == T0 + 30 + 60_000
     output = group.send(altered_configs({HEARTBEAT: None}), heartbeat("h4", 3), at=40)
-    assert output.tables == {"share_group_configs": [config_row(HEARTBEAT, None)]}
+    assert output.tables == {"share_group_configs": [config_row(HEARTBEAT, None), last(40)]}
     assert output.responses[1]["heartbeat_interval_ms"] == 5_000
     refused = group.send(altered_configs({SESSION: "1"}), at=50)
     assert (refused.tables, refused.responses[0]["error_code"]) == ({}, ErrorCode.INVALID_CONFIG)
@@ -159,7 +167,7 @@ def test_the_share_partitions_are_told_before_the_answer_and_start_by_the_reset_
 def test_configs_come_back_from_the_table_and_go_over_the_file() -> None:
     job = parse_config({"groups": {GROUP: {HEARTBEAT: 6_000}}}, "test")
     of_file = config_row(HEARTBEAT, "6000") | {"config_source": "STATIC_BROKER_CONFIG"}
-    for configs, interval_ms in (([of_file], 6_000), ([of_file, config_row(HEARTBEAT, "8000")], 8_000)):
+    for configs, interval_ms in (([of_file], 6_000), ([of_file, last(1), config_row(HEARTBEAT, "8000")], 8_000)):
         group = GroupDriver(job)
         group.batch(rows.encode(rows.LOAD, json.dumps({"share_group_configs": configs})), at=0)
         assert (group.state is None) == (len(configs) == 1)

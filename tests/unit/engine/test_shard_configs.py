@@ -75,6 +75,16 @@ def test_a_change_that_comes_after_a_later_one_is_passed_over(lines: tuple[str, 
     assert lock_ms(shard, 44) == 15_000
 
 
+def test_a_shard_without_its_state_knows_an_older_change_by_the_table() -> None:
+    """What it is loaded with names the newest change that it holds; a paused leader's older one comes after it."""
+    shard = ShardDriver()
+    shard.batch(config(altered=20, **LONG), load(0, (0, 100)), at=30)
+    shard.send(configure(0, altered=10, **SHORT), at=40)
+    assert lock_ms(shard, 41) == 60_000
+    shard.send(configure(0, altered=21, **SHORT), at=50)
+    assert lock_ms(shard, 51) == 15_000
+
+
 def test_what_the_source_says_is_newer_than_all_changes_before() -> None:
     shard = two()
     shard.send(configure(0, **SHORT), at=5)

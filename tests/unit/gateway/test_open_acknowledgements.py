@@ -42,10 +42,56 @@ def test_leave_waits_for_acknowledgements_that_have_not_come() -> None:
         outcome = asyncio.get_running_loop().create_future()
         acknowledgements.add(M, [outcome])
         holding.clear()
-        await asyncio.sleep(2 * open_acknowledgements.PAUSE_S)
+        for _ in range(3):
+            await asyncio.sleep(0)
         assert not waiting.done()
         outcome.set_result(0)
         await waiting
+
+    asyncio.run(test())
+
+
+def test_leave_goes_on_when_the_member_has_closed_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without looking again and again: nothing but the end of the session wakes it, in a moment without a time."""
+    monkeypatch.setattr(open_acknowledgements, "GRACE_S", 3_600)
+    looks: list[SessionKey] = []
+
+    async def test() -> None:
+        holding = {M, OTHER}
+
+        def holds(process: SessionKey) -> bool:
+            looks.append(process)
+            return process in holding
+
+        acknowledgements = OpenAcknowledgements(holds)
+        waiting = asyncio.ensure_future(acknowledgements.wait(M))
+        await asyncio.sleep(0.02)
+        acknowledgements.changed(OTHER)
+        await asyncio.sleep(0)
+        assert (waiting.done(), looks) == (False, [M])
+        holding.clear()
+        acknowledgements.changed(M)
+        await waiting
+        await asyncio.sleep(0)
+        assert M not in acknowledgements._changes
+
+    asyncio.run(test())
+
+
+def test_two_leaves_of_a_member_both_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that gets no answer sends its leave again."""
+    monkeypatch.setattr(open_acknowledgements, "GRACE_S", 3_600)
+
+    async def test() -> None:
+        holding = {M}
+        acknowledgements = OpenAcknowledgements(holding.__contains__)
+        waiting = [asyncio.ensure_future(acknowledgements.wait(M)) for _ in range(2)]
+        await asyncio.sleep(0)
+        acknowledgements.changed(M)  # it holds records of another session yet
+        await asyncio.sleep(0)
+        holding.clear()
+        acknowledgements.changed(M)
+        await asyncio.gather(*waiting)
 
     asyncio.run(test())
 

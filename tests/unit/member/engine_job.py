@@ -216,12 +216,15 @@ class EngineJob:
 
 
 class MemberChannel:
-    """One member's way to the job."""
+    """One member's way to the job. `ahead_ms` is how far the job's clock is ahead of the member's."""
 
-    def __init__(self, job: EngineJob, member_id: str) -> None:
-        self._job, self._member_id = job, member_id
+    def __init__(self, job: EngineJob, member_id: str, ahead_ms: int = 0) -> None:
+        self._job, self._member_id, self._ahead_ms = job, member_id, ahead_ms
         self.open, self.topics_metadata, self.send = job.open, job.topics_metadata, job.send
         self.topic_names = job.topic_names
+
+    def brokers_ahead_ms(self) -> int:
+        return self._ahead_ms
 
     def poll(self, timeout_ms: int) -> list[Response]:
         return self._job.take(self._member_id, timeout_ms)

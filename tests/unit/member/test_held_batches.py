@@ -209,3 +209,29 @@ def test_what_went_before_its_batch_began_is_left_out(holdings: HeldBatches, off
     assert holdings.running is not None
     assert holdings.running.without_gone() == (held(0, 9),)
     assert holdings.running.is_held(1)
+
+
+@pytest.mark.parametrize("ahead_ms", [-86_400_000, 86_400_000])
+def test_locks_go_by_the_brokers_time(offers: FakeOffers, holdings: HeldBatches, ahead_ms: int) -> None:
+    holdings.ahead_ms = ahead_ms
+    holdings.add([held(0, 149, now_ms=ahead_ms)], 0)
+    assert holdings.step(0) == []
+    offers.claim()
+    holdings.step(10)
+    assert holdings.running is not None
+    assert holdings.running.began_ms == 10
+    assert holdings.running.renew_at_ms == ahead_ms + 10 + (LOCK_MS - 10) // 2
+    assert holdings.running.is_held(holdings.brokers_ms(LOCK_MS - 1))
+    assert not holdings.running.is_held(holdings.brokers_ms(LOCK_MS))
+    assert holdings.step(LOCK_MS // 2) == []
+    given_back = holdings.step(LOCK_MS // 2 + 1)
+    assert given_back == [held(100, 149, now_ms=ahead_ms)]
+
+
+def test_a_brokers_clock_that_is_known_better_counts_at_once(offers: FakeOffers, holdings: HeldBatches) -> None:
+    holdings.add([held(0, 99)], 0)
+    holdings.step(0)
+    holdings.ahead_ms = LOCK_MS
+    holdings.step(0)
+    assert offers.offer is None
+    assert holdings.waiting_records == 0

@@ -24,6 +24,7 @@ from .engine_job import PATIENCE_S, TOPIC_ID, EngineJob, MemberChannel, Offers
 ACCEPT, RELEASE = AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE
 #: After it a member's locks are over, and the engine takes its standing demand for abandoned.
 STANDSTILL_MS = 3 * LOCK_MS
+DAY_MS = 86_400_000
 Start = Callable[..., tuple[Member, Offers]]
 
 
@@ -35,8 +36,10 @@ def start() -> Iterator[Start]:
     def make(job: EngineJob, **settings: Any) -> tuple[Member, Offers]:
         offers = Offers()
         wanted = {"max_records": 100, "acknowledge_timeout_ms": PATIENCE_S * 1000} | settings
-        channel = MemberChannel(job, "m")
-        member = Member(MemberSettings(GROUP, "m", (TOPIC,), **wanted), channel, offers, failed.set, job.now_ms)
+        ahead_ms = wanted.pop("ahead_ms", 0)
+        channel = MemberChannel(job, "m", ahead_ms)
+        of_member = MemberSettings(GROUP, "m", (TOPIC,), **wanted)
+        member = Member(of_member, channel, offers, failed.set, lambda: job.now_ms() - ahead_ms)
         started.append(member)
         member.start()
         return member, offers
@@ -146,9 +149,10 @@ def test_a_row_that_gives_back_is_cut(start: Start, monkeypatch: pytest.MonkeyPa
     assert [len(row.acquired) for row in job.sent(UnacquireRequest)] == [10, 1]
 
 
-def test_locks_are_renewed_while_a_batch_runs(start: Start) -> None:
+@pytest.mark.parametrize("ahead_ms", [0, T0, -DAY_MS], ids=["one clock", "a clock since the boot", "a day behind"])
+def test_locks_are_renewed_while_a_batch_runs(start: Start, ahead_ms: int) -> None:
     job = EngineJob(records=100)
-    member, offers = start(job)
+    member, offers = start(job, ahead_ms=ahead_ms)
     member.begin(offers.claim())
     for renewals in range(1, 4):
         job.advance(LOCK_MS // 2)
@@ -157,9 +161,12 @@ def test_locks_are_renewed_while_a_batch_runs(start: Start) -> None:
     assert member.holds_batch()
 
 
-def test_a_batch_that_takes_too_long_loses_its_records(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("ahead_ms", [0, T0, -DAY_MS], ids=["one clock", "a clock since the boot", "a day behind"])
+def test_a_batch_that_takes_too_long_loses_its_records(
+    start: Start, caplog: pytest.LogCaptureFixture, ahead_ms: int
+) -> None:
     job = EngineJob(records=100)
-    member, offers = start(job, max_processing_ms=LOCK_MS)
+    member, offers = start(job, max_processing_ms=LOCK_MS, ahead_ms=ahead_ms)
     batch = offers.claim()
     member.begin(batch)
     job.advance(LOCK_MS // 2)

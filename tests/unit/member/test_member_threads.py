@@ -53,6 +53,9 @@ class WatchedChannel:
         self._watch("send")
         self._channel.send(requests, wait)
 
+    def brokers_ahead_ms(self) -> int:
+        return self._channel.brokers_ahead_ms()
+
     def topic_names(self) -> set[str]:
         self._watch("topic_names")
         return self._channel.topic_names()

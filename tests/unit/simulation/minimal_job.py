@@ -142,7 +142,7 @@ class MinimalJob:
         for row in output.tables.get("share_group_configs", ()):
             configs = self.set_configs.setdefault(row["group_id"], {})
             configs.pop(row["config_name"], None)
-            if not row.get("_deleted"):
+            if row["config_source"] == "DYNAMIC_GROUP_CONFIG" and not row.get("_deleted"):
                 configs[row["config_name"]] = row["config_value"]
         self.transitions += output.tables.get("delivery_log", ())
         for _, offset, problem in output.rejected:
