@@ -61,7 +61,7 @@ class Witness:
         self._judge.delivered(member_id, key, there, delivery.lock_end_ms, f"wire-{next(self._numbers)}")
         seen = self._seen.setdefault((member_id, delivery.place), {})
         over_ms = delivery.made_ms + self._longest_lock_ms(delivery.place.group_id)
-        for first, last, count in there:
+        for first, last, count in delivery.acquired:  # a hole in the log is acknowledged as well, as a gap
             seen.update(dict.fromkeys(range(first, last + 1), _Seen(count, over_ms)))
         if delivery.made_ms <= self._let_go_ms.get((member_id, delivery.place), -1):
             self._drop(member_id, delivery.place)
