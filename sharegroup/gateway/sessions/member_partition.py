@@ -68,8 +68,9 @@ class MemberPartition:
         incarnation_id: str | None = None,
     ) -> None:
         self.key, self.member_id, self._incarnation_id = key, member_id, incarnation_id
-        #: When the session was opened whose first fetch has not been answered yet, of a static member; else -1.
-        self._opened_ms = -1
+        #: When the session of a static member was opened (-1: no such session), and the demand that tells the job so.
+        #: It tells it once: a job that comes back from the tables does not know what it has given the member since.
+        self._opened_ms, self._opening_id = -1, ""
         self.read_ahead = read_ahead
         self.holdings = Holdings()
         self._job = job
@@ -103,15 +104,18 @@ class MemberPartition:
             max_records=records,
             max_wait_ms=self._demand_wait_ms,
             is_static=self.is_static,
-            opened_ms=self._opened_ms,
+            opened_ms=-1 if self._opening_id else self._opened_ms,
             linger_ms=self.read_ahead.linger_ms(now_ms),
         )
+        self._opening_id = self._opening_id or request.id
         self.read_ahead.sent(request.id, records, now_ms, request.linger_ms)
         self._job.subscribe(request.id, self._receive)
         self._job.append_soon(request, lambda: self._refused(request.id))
 
     def _refused(self, demand_id: str) -> None:
         self._job.unsubscribe(demand_id)
+        if demand_id == self._opening_id:
+            self._opening_id = ""
         self.read_ahead.refused(demand_id, self._job.now_ms(), RETRY_MS)
 
     def _receive(self, response: Response) -> None:
@@ -126,7 +130,6 @@ class MemberPartition:
             self._refused(response.id)
             self.arrived()
             return
-        self._opened_ms = -1
         now_ms = self._job.now_ms()
         if not self.read_ahead.arrived(
             response.id,
@@ -211,7 +214,7 @@ class MemberPartition:
         Of a static member that is for its first fetch to say, so that nobody else gets it in between.
         """
         if self.is_static:
-            self._opened_ms = self._job.now_ms()
+            self._opened_ms, self._opening_id = self._job.now_ms(), ""
             return
         self._job.append_soon(ReleaseMemberRequest(*self._named(), opened_ms=self._job.now_ms()))
 

@@ -40,7 +40,13 @@ class GatewayFleet:
             SimulatedGateway(f"gateway-{at + 1}", around) for at in range(self._random.choice((1, 2, 2, 3)))
         ]
         witness = Witness(
-            world.clock, world.trace, world.kafka, world.judge, world.session_timeout_ms, world.longest_lock_ms
+            world.clock,
+            world.trace,
+            world.kafka,
+            world.judge,
+            world.session_timeout_ms,
+            world.longest_lock_ms,
+            world.shortest_lock_ms,
         )
         self.side = ClientSide(
             world.clock, world.trace, world.kafka, world.weather, self.gateways, witness, itertools.count(1)

@@ -23,7 +23,8 @@ class _Seen(NamedTuple):
 
 
 class Witness:
-    """An `Observer`. `session_ms` is the session timeout of a group, `longest_lock_ms` how long its locks can be.
+    """An `Observer`. `session_ms` is the session timeout of a group, `longest_lock_ms` and `shortest_lock_ms` how
+    long its locks can be.
 
     The judge has to know which delivery an acknowledgement is for, which Kafka's protocol does not say: it is the
     newest one that the member had seen when it sent it.
@@ -41,9 +42,10 @@ class Witness:
         judge: Judge,
         session_ms: Callable[[str], int],
         longest_lock_ms: Callable[[str], int],
+        shortest_lock_ms: Callable[[str], int],
     ) -> None:
         self._clock, self._trace, self._kafka, self._judge, self._session_ms = clock, trace, kafka, judge, session_ms
-        self._longest_lock_ms = longest_lock_ms
+        self._longest_lock_ms, self._shortest_lock_ms = longest_lock_ms, shortest_lock_ms
         self._numbers = itertools.count(1)
         #: What a member has not acknowledged, as it saw it last.
         self._seen: dict[tuple[str, Place], dict[int, _Seen]] = {}
@@ -61,7 +63,7 @@ class Witness:
         self._judge.delivered(member_id, key, there, delivery.lock_end_ms, f"wire-{next(self._numbers)}")
         seen = self._seen.setdefault((member_id, delivery.place), {})
         over_ms = delivery.made_ms + self._longest_lock_ms(delivery.place.group_id)
-        for first, last, count in there:
+        for first, last, count in delivery.acquired:  # a hole in the log is acknowledged as well, as a gap
             seen.update(dict.fromkeys(range(first, last + 1), _Seen(count, over_ms)))
         if delivery.made_ms <= self._let_go_ms.get((member_id, delivery.place), -1):
             self._drop(member_id, delivery.place)
@@ -97,8 +99,14 @@ class Witness:
         self._is_in_time(acknowledgement, key, sent.values())
         if acknowledgement.is_renewal:
             self._renewed(acknowledgement, sent)
-            ranges = [AcquiredRange(*run, 0) for run in _renewed(acknowledgement.batches)]
-            self._judge.renewed(acknowledgement.member_id, key, ranges, acknowledgement.sent_ms + lock_ms)
+            renewed = [
+                AcquiredRange(offset, offset, counts[offset])
+                for offset in _renewed(acknowledgement.batches)
+                if offset in counts
+            ]
+            # The job may know another duration than the gateway, which an administrator has just altered.
+            least_ms = min(lock_ms, self._shortest_lock_ms(key.group_id))
+            self._judge.renewed(acknowledgement.member_id, key, renewed, acknowledgement.sent_ms + least_ms)
 
     def _is_in_time(self, acknowledgement: Acknowledgement, key: Key, sent: Iterable[_Seen]) -> None:
         """All of it was sent while its locks may have lasted: it was appended after that."""
@@ -159,11 +167,11 @@ def _there(delivery: Delivery) -> Iterator[AcquiredRange]:
                 start = None
 
 
-def _renewed(batches: Iterable[AcknowledgementBatch]) -> Iterator[tuple[int, int]]:
+def _renewed(batches: Iterable[AcknowledgementBatch]) -> Iterator[int]:
     for first, last, types in batches:
         for at, offset in enumerate(range(first, last + 1)):
             if types[at if len(types) > 1 else 0] == AcknowledgeType.RENEW:
-                yield offset, offset
+                yield offset
 
 
 def _text(ranges: Iterable[AcquiredRange]) -> str:

@@ -37,6 +37,7 @@ class RecordingJob:
         self.answers: dict[str, asyncio.Future[Response]] = {}
         self._ids = itertools.count()
         self._subscribers: dict[str, Callable[[Response], None]] = {}
+        self._failed: Callable[[], None] | None = None
 
     def new_id(self) -> str:
         return str(next(self._ids))
@@ -68,6 +69,12 @@ class RecordingJob:
 
     def append_soon(self, row: SharePartitionRequest, failed: Any = None) -> None:
         self.rows.append(row)
+        self._failed = failed
+
+    def fail_last(self) -> None:
+        """The last row that nobody waits for could not be appended."""
+        assert self._failed is not None
+        self._failed()
 
     def subscribe(self, request_id: str, receive: Callable[[Response], None]) -> None:
         self._subscribers[request_id] = receive

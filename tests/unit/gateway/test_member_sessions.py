@@ -14,6 +14,7 @@ from sharegroup.errors import ErrorCode, RequestError
 from sharegroup.gateway.records.slicing import Slice
 from sharegroup.gateway.sessions.member_identities import MemberIdentities
 from sharegroup.gateway.sessions.member_leases import MemberLeases
+from sharegroup.gateway.sessions.member_partition import RETRY_MS
 from sharegroup.gateway.sessions.member_session import MemberSession
 from sharegroup.gateway.sessions.member_sessions import SHARE_INTERVAL_MS, MemberSessions
 from sharegroup.gateway.sessions.share_session import FINAL_EPOCH, FetchContext, SessionKey, TopicIdPartition
@@ -420,6 +421,25 @@ def test_a_static_member_that_opens_a_session_anew_asks_for_what_it_held(named: 
     named.fetch(1, 0, P0)
     assert named.job.rows
     assert {(row.type, getattr(row, "opened_ms", None)) for row in named.job.rows} == {(FETCH, 7)}
+
+
+def opened_ms_of_fetches(nodes: Nodes) -> list[int]:
+    return [row.opened_ms for row in nodes.job.rows if isinstance(row, FetchRequest)]
+
+
+def test_a_fetch_that_is_sent_again_does_not_open_the_session_again(named: Nodes) -> None:
+    """A job that comes back from the tables does not know that the first fetch has got records."""
+    named.fetch(1, 0, P0)
+    named.job.tell(NewLeaderBroadcast())
+    named.fetch(1, 1)
+    assert opened_ms_of_fetches(named) == [0, -1]
+
+
+def test_a_fetch_that_was_not_appended_is_sent_again_as_the_first_one(named: Nodes) -> None:
+    named.fetch(1, 0, P0)
+    named.job.fail_last()
+    named.fetch(1, 1, now_ms=RETRY_MS)
+    assert opened_ms_of_fetches(named) == [0, 0]
 
 
 def test_a_static_member_that_has_left_is_known_by_its_own_id(named: Nodes) -> None:

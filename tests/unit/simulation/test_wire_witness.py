@@ -25,7 +25,13 @@ class Watched:
         world = self.world
         self.judge = Judge(world.clock, world.trace, world.kafka)
         self.witness = Witness(
-            world.clock, world.trace, world.kafka, self.judge, lambda _: 60_000, lambda _: longest_lock_ms
+            world.clock,
+            world.trace,
+            world.kafka,
+            self.judge,
+            lambda _: 60_000,
+            lambda _: longest_lock_ms,
+            lambda _: LOCK_MS,
         )
         world.side.observer = self.witness
         self.place = Place("g", world.kafka.topics["orders"].topic_id, 0)
@@ -40,10 +46,14 @@ class Member(Watched):
     def __init__(self) -> None:
         super().__init__()
         self.world.produce(1)
-        now_ms = self.world.clock.now_ms
-        acquired = (AcquiredRange(0, 0, 1),)
-        self.witness.delivered(Delivery(self.place, "m", acquired, (0,), now_ms, now_ms + 5_000))
+        self.witness.heartbeat_answered("m", "g", self.world.clock.now_ms)
+        self.gets(1, (0,))
         self._sent = 0
+
+    def gets(self, count: int, records: tuple[int, ...], member_id: str = "m") -> None:
+        """It, or another member, is given offset 0, with these records."""
+        now_ms, acquired = self.world.clock.now_ms, (AcquiredRange(0, 0, count),)
+        self.witness.delivered(Delivery(self.place, member_id, acquired, records, now_ms, now_ms + 5_000))
 
     def asks(self, kind: AcknowledgeType, code: int | None, after_ms: int = 0) -> None:
         """It sends a request after a while, which is answered at once."""
@@ -85,6 +95,23 @@ def test_a_renewal_comes_within_its_lock_as_well() -> None:
     member = Member()
     member.asks(AcknowledgeType.RENEW, 0, LOCK_MS + 1)
     assert member.rules() == [RULE]
+
+
+def test_an_offset_that_lost_its_record_is_held_by_its_newest_delivery() -> None:
+    member = Member()
+    member.world.run(LOCK_MS / 1000)
+    member.gets(2, ())  # an unclean election has put a hole in its place
+    member.asks(AcknowledgeType.GAP, 0, 1)
+    assert member.rules() == []
+
+
+@pytest.mark.parametrize(("after_ms", "rules"), [(LOCK_MS - 1, ["held by another"]), (LOCK_MS + 1, [])])
+def test_what_a_member_has_renewed_nobody_else_gets(after_ms: int, rules: list[str]) -> None:
+    member = Member()
+    member.asks(AcknowledgeType.RENEW, 0, 4_000)
+    member.world.run(after_ms / 1000)
+    member.gets(2, (0,), "other")
+    assert member.rules() == rules
 
 
 def rules_of_members_who_are_late() -> set[str]:
